@@ -2,8 +2,8 @@
 (() => {
   "use strict";
   const forms = {
-    email: [/^[^\s@]+@[^\s@]+\.[^\s@]+$/, "Write an address like name@example.com."],
-    tel: [/^\+[1-9][\d\s().-]{6,}$/, "Write the number with its country, like +44 20 7946 0018."],
+    email: [/^[^\s@]+@[^\s@]+\.[^\s@]+$/, t("Enter an email address like name@example.com.")],
+    tel: [/^\+[1-9][\d\s().-]{6,}$/, t("Enter the number with its country code, like +44 20 7946 0018.")],
   };
   // In a form that asks for this, what the server found missing is no longer said once the field has a value.
   const answer = (field, box) => {

@@ -7,7 +7,7 @@
     // What a merge tag becomes is known to the server, whose answer to the save has the number.
     if (count && !/\{[{%]/.test(field.value)) {
       const soft = Number(count.dataset.soft), long = [...field.value].length;
-      count.textContent = long > soft ? `${long} · phones show about ${soft}` : String(long);
+      count.textContent = long > soft ? t("%(number)s · phones show about %(limit)s", { number: long, limit: soft }) : String(long);
     }
     const rows = field.dataset?.narrows && document.getElementById(field.dataset.narrows);
     if (rows) {

@@ -122,7 +122,7 @@
       form.closest(".toast")?.remove();
       if (form.id === "items") opened(event.submitter.value.split("."));
       if (form.id === "adding" && told.changed) added();
-      if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved("Test sent");
+      if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved(t("Test email sent"));
       if (form.dataset.act === "theme" && told.kept) emit("theme");
     }));
   });
@@ -151,7 +151,7 @@
     for (const { form, name } of timers.values()) post(form.action, said(form, name)());
     if (!locked) navigator.sendBeacon(`${here}/presence`, new URLSearchParams({ gone: "1" }));
   });
-  addEventListener("beforeunload", (event) => { if (editor.waiting && byId("saved")?.textContent.startsWith("Not saved")) event.preventDefault(); });
+  addEventListener("beforeunload", (event) => { if (editor.waiting && byId("saved")?.dataset.failed !== undefined) event.preventDefault(); });
 
   for (const dialog of document.querySelectorAll("dialog[data-open]")) dialog.showModal();
   if (editor.key) emit("canvas:show", { id: editor.key });
@@ -166,7 +166,7 @@
   const gone = async () => {
     await select("");
     send(`${here}/presence`, beat, () => {
-      const note = Object.assign(document.createElement("div"), { className: "banner", textContent: "Somebody removed that section. The history has it still." });
+      const note = Object.assign(document.createElement("div"), { className: "banner", textContent: t("Another user removed this section. You can restore it from the history.") });
       byId("told")?.replaceChildren(note);
     }, true);
   };

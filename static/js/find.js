@@ -3,10 +3,10 @@
   "use strict";
   // One finder for all long choices: a field to type in, and the options that contain all of its words.
   const finder = Object.assign(document.createElement("div"), { id: "finder", className: "menu", popover: "auto" });
-  const field = Object.assign(document.createElement("input"), { className: "input", type: "text", autocomplete: "off", placeholder: "Search" });
+  const field = Object.assign(document.createElement("input"), { className: "input", type: "text", autocomplete: "off", placeholder: t("Search") });
   const list = Object.assign(document.createElement("div"), { id: "finder-list", role: "listbox" });
-  for (const [name, value] of [["role", "combobox"], ["aria-expanded", "true"], ["aria-controls", "finder-list"], ["aria-label", "Search what to choose"], ["spellcheck", "false"]]) field.setAttribute(name, value);
-  list.setAttribute("aria-label", "Choices");
+  for (const [name, value] of [["role", "combobox"], ["aria-expanded", "true"], ["aria-controls", "finder-list"], ["aria-label", t("Search options")], ["spellcheck", "false"]]) field.setAttribute(name, value);
+  list.setAttribute("aria-label", t("Options"));
   finder.append(field, list);
   document.body.append(finder);
   let select = null, button = null, current = 0;
@@ -31,7 +31,7 @@
       made.dataset.value = option.value;
       list.append(made);
     }
-    if (!list.children.length) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: "Nothing is called so", role: "presentation" }));
+    if (!list.children.length) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: t("No matches"), role: "presentation" }));
     mark(words.length ? 0 : options().findIndex((one) => one.dataset.value === select.value));
   };
   const choose = (option) => {

@@ -11,24 +11,24 @@
     if (request.typed === typed.get(target)) typed.delete(target);
   });
   document.addEventListener("htmx:config:request", ({ target, detail: { ctx: { request } } }) => {
-    if (request.method === "POST" && target.closest?.("[data-autosave]")) { state("Saving…"); request.typed = typed.get(target); }
+    if (request.method === "POST" && target.closest?.("[data-autosave]")) { state(t("Saving…")); request.typed = typed.get(target); }
   });
   addEventListener("pagehide", () => {
     for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams([...new FormData(form), ["mine", "*"]]));
     typed.clear();
   });
-  const again = (element, why) => {
+  const again = (element, text) => {
     const form = element?.closest?.("[data-autosave]");
     if (!form) return false;
-    state(`Not saved: ${why}, trying again`);
+    state(text, true);
     typed.set(form, typed.get(form) || 1);
     setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
     return true;
   };
-  document.addEventListener("htmx:error", (event) => again(event.target, "no answer from the server"));
+  document.addEventListener("htmx:error", (event) => again(event.target, t("Not saved: no response from the server. Retrying…")));
   document.addEventListener("htmx:before:swap", (event) => {
     const { sourceElement, response } = event.detail.ctx;
-    if ([502, 503].includes(response?.status) && again(sourceElement, "the server takes nothing now")) event.preventDefault();
+    if ([502, 503].includes(response?.status) && again(sourceElement, t("Not saved: the server is unavailable. Retrying…"))) event.preventDefault();
   });
 
   // What waited for its turn says what its form has seen by now, and what stands by now where nobody wrote.

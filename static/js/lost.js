@@ -19,7 +19,7 @@
   const waits = (element) => {
     const form = element?.closest?.("form");
     if (form) waiting.add(form);
-    if (element?.closest?.("[data-autosave]")) window.state("Not saved");
+    if (element?.closest?.("[data-autosave]")) window.state(t("Not saved"), true);
   };
   const told = () => document.getElementById("unheard");
 
@@ -45,7 +45,7 @@
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail, status = ctx.response?.status;
     if (status === 401) waits(ctx.sourceElement);
-    else if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) window.state("Not saved");
+    else if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) window.state(t("Not saved"), true);
     if (dialog?.querySelector("[data-trouble]") && !dialog.open) dialog.showModal();
     if (!dialog?.open || dialog.children.length) return;
     // Signed in again: what saves itself is sent anew, the rest waits for its button.
@@ -66,7 +66,7 @@
     const source = event.detail?.ctx?.sourceElement || event.target;
     if (!(source instanceof Element) || beats(source) || source.closest("[data-autosave]") || told()) return;
     const note = document.createElement("div");
-    Object.assign(note, { id: "unheard", className: "banner bad", textContent: "No answer from the server: nothing was done, and what you typed is still here. Try again in a moment." });
+    Object.assign(note, { id: "unheard", className: "banner bad", textContent: t("No response from the server. Nothing was changed, and your input is still here. Try again in a moment.") });
     note.setAttribute("role", "alert");
     (source.closest("form, dialog[open] > *") || document.getElementById("main"))?.prepend(note);
     note.scrollIntoView({ block: "nearest" });

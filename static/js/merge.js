@@ -1,4 +1,4 @@
-/* Merge tags as chips, the picker for them, and what a chip says to people who have none. */
+/* Merge tags as chips, their picker and their fallbacks. */
 (() => {
   "use strict";
   const TAG = /^\{\{\s*([^{}|]+?)\s*(?:\|\s*default:\s*(?:"([^"{}]*)"|'([^'{}]*)'))?\s*\}\}$/;
@@ -17,7 +17,7 @@
     const strange = menu && TAG.test(tag) && !menu.dataset.roots.split(" ").includes(name.split(/[.[]/)[0]);
     const weak = known?.dataset.without && !fallback;
     chip.className = `merge${strange ? " bad" : weak ? " warn" : ""}`;
-    chip.title = strange ? "Nobody knows this tag: it stays empty." : weak ? `${known.dataset.without}. Add a fallback.` : tag;
+    chip.title = strange ? t("This merge tag is unknown and will be blank.") : weak ? t("%(share)s. Add a fallback.", { share: known.dataset.without }) : tag;
     chip.textContent = (known?.dataset.label || last[0].toUpperCase() + last.slice(1)) + (fallback && ` ▸ ${fallback}`);
   };
   const chipOf = (merge.chip = (tag) => {

@@ -27,7 +27,7 @@
   // A picture that is chosen or dropped goes into the section's field for it, by the drawer that asks what it shows.
   on("picture", async ({ id, file, before, into }) => {
     if (locked) return;
-    if (file === null) { saved("Only images can be dropped here"); say("Only images can be dropped here."); return; }
+    if (file === null) { saved(t("Only images can be dropped here.")); say(t("Only images can be dropped here.")); return; }
     id ? await select(id) : await add("image", { before, into });
     const of = (where) => [...root.querySelectorAll(`#inspector ${where}[data-picfield]`)];
     const box = of(".entry ").find((one) => !$("input", one).value) || of("")[0];
@@ -57,7 +57,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented) return;
     const { target, key: pressed, altKey } = event, ctrl = event.ctrlKey || event.metaKey, low = pressed.toLowerCase();
-    if (ctrl && low === "s") { event.preventDefault(); flush().then(() => { saved("Saved"); say("Saved"); }); return; }
+    if (ctrl && low === "s") { event.preventDefault(); flush().then(() => { saved(t("Saved")); say(t("Saved")); }); return; }
     const field = target.closest?.("input:not([type=radio], [type=checkbox], [type=color]), textarea, select, [contenteditable]");
     if (pressed === "Escape" && target.closest?.(".right") && !target.closest("[popover]")) { (byId("o-" + editor.key) || byId("o-")).focus(); return; }
     // Outside of a text there is nothing to select: the browser would mark the whole editor

@@ -1,4 +1,4 @@
-/* Pictures in a form: a field with its small picture, and the drawer to choose, drop or paste one. */
+/* Images in a form: a field with a thumbnail, and the drawer to select, drop or paste one. */
 (() => {
   "use strict";
   const LARGE = 1600, HEAVY = 1048576;
@@ -19,7 +19,7 @@
     size.textContent = "";
     if (!own) return;
     image.onload = () => { size.textContent = `${image.naturalWidth} × ${image.naturalHeight}`; };
-    image.onerror = () => { image.hidden = true; size.textContent = "This picture is not there."; };
+    image.onerror = () => { image.hidden = true; size.textContent = t("Image not found."); };
     if (image.getAttribute("src") !== own[0]) image.src = own[0]; else if (image.complete) image.onload();
   };
   const all = (root) => { for (const box of root.querySelectorAll?.("[data-picfield]") || []) show(box); };
@@ -38,27 +38,27 @@
     form.append("full_size", keep);
     form.append("file", file, file.name || "pasted.png");
     $("[data-large]", drawer()).hidden = true;
-    say(`Uploading ${file.name || "the picture"}…`);
+    say(file.name ? t("Uploading %(name)s…", { name: file.name }) : t("Uploading image…"));
     try {
       const answer = await fetch("/templates/media", { method: "POST", body: form, headers: { "hx-request": "true", "hx-target": "div#media-one" } });
       const told = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("media-one");
       one.replaceChildren(...(told?.childNodes || []));
-      say(told ? "" : "It could not be uploaded. Try again.");
+      say(told ? "" : t("Upload failed. Try again."));
       if (answer.ok) htmx.trigger($("#media"), "wanted");
       $("#media-alt")?.focus();
     } catch {
-      say("No answer from the server. Try again.");
+      say(t("No response from the server. Try again."));
     }
   };
   // A large one is asked about before it is sent.
   const take = async (file) => {
     if (!file) return;
-    if (!/^image\//.test(file.type)) { say(`${file.name} is no picture.`); return; }
+    if (!/^image\//.test(file.type)) { say(t("%(name)s is not an image.", { name: file.name })); return; }
     const size = await createImageBitmap(file).then((map) => [map.width, map.height], () => [0, 0]);
     const box = $("[data-large]", drawer());
     if (/svg|gif/.test(file.type) || (size[0] <= LARGE && file.size <= HEAVY)) { send(file, ""); return; }
     waiting = file;
-    $("[data-words]", box).textContent = `This picture is ${size.join(" × ")}, ${(file.size / HEAVY).toFixed(1)} MB. An email shows at most 1440 pixels of width.`;
+    $("[data-words]", box).textContent = t("This image is %(width)s × %(height)s pixels, %(size)s MB. Emails need at most 1440 pixels in width.", { width: size[0], height: size[1], size: (file.size / HEAVY).toFixed(1) });
     box.hidden = false;
     $("button", box).focus();
   };

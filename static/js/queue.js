@@ -6,7 +6,12 @@
   const $ = (selector, within = document) => within.querySelector(selector);
   const byId = (id) => document.getElementById(id);
   const emit = (name, detail = {}) => document.dispatchEvent(new CustomEvent(name, { detail }));
-  const saved = (text) => { const mark = byId("saved"); if (mark) mark.textContent = text; };
+  const saved = (text, hasFailed = false) => {
+    const mark = byId("saved");
+    if (!mark) return;
+    mark.textContent = text;
+    mark.toggleAttribute("data-failed", hasFailed);
+  };
   const say = (text) => { byId("say").textContent = ""; setTimeout(() => { byId("say").textContent = text; }, 60); };
   const editor = window.editor = { root, $, byId, emit, saved, say, here: root.dataset.editor, locked: "locked" in root.dataset, key: root.dataset.key, place: null, waiting: 0 };
   const rev = editor.rev = () => root.dataset.rev;
@@ -46,13 +51,13 @@
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   const ask = async (path, body) => {
     for (let wait = 1000; ; wait = Math.min(wait * 2, 15000)) {
-      let why = "offline";
+      let text = t("Not saved: you are offline. Retrying…");
       try {
         const answer = await post(path, body?.());
-        if (answer.status === 401) emit("signin", await answer.text()), why = "signed out", wait = 500;
+        if (answer.status === 401) emit("signin", await answer.text()), text = t("Not saved: you are signed out. Retrying…"), wait = 500;
         else if (answer.status !== 503 && answer.status !== 502) return answer;
       } catch { /* Told below. */ }
-      saved(`Not saved: ${why}, trying again`);
+      saved(text, true);
       await pause(wait);
     }
   };
@@ -61,7 +66,8 @@
     if (where) { location.assign(where); return {}; }
     const told = JSON.parse(answer.headers.get("X-Editor") || "{}"), html = await answer.text();
     if (!answer.headers.has("X-Editor")) {
-      saved({ 403: "Your role does not allow this", 404: "This is gone: somebody removed it", 413: "Not saved: too large" }[answer.status] || "Not saved: the server could not do it");
+      const texts = { 403: t("Your role does not allow this."), 404: t("Removed by another user"), 413: t("Not saved: too large") };
+      saved(texts[answer.status] || t("Not saved: server error"), ![403, 404].includes(answer.status));
       if (answer.status === 404 && editor.key) editor.gone();
       return { failed: true };
     }
@@ -86,11 +92,11 @@
     busy();
     return chain = chain.then(async () => {
       queue.delete(one);
-      if (body && !quiet) saved("Saving…");
+      if (body && !quiet) saved(t("Saving…"));
       const told = await heard(await ask(path, body));
       editor.waiting -= 1;
-      if (told.status === 422) saved("Not saved yet");
-      if (told.status === 409) saved("Somebody else was here first");
+      if (told.status === 422) saved(t("Not saved yet"), true);
+      if (told.status === 409) saved(t("Changed by another user"));
       await after?.(told);
       if (told.kept) emit("section", { id: editor.key, rev: told.rev });
       if (told.changed) { emit("sections", { rev: told.rev }); if (told.select !== undefined) editor.shown(); }

@@ -25,7 +25,7 @@
   }, true);
   const say = (filter, rule) => {
     const all = [...rule.parentElement.children];
-    filter.querySelector("[data-moved]").textContent = `Rule is ${all.indexOf(rule) + 1} of ${all.length}`;
+    filter.querySelector("[data-moved]").textContent = t("Condition %(position)s of %(total)s", { position: all.indexOf(rule) + 1, total: all.length });
   };
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     const filter = pressed && document.getElementById(ctx.target?.id);

@@ -27,9 +27,9 @@
     await settled();
     if (way === "undo" && (failed || isRefused(was))) {
       await send(editor.key ? `${here}/sections/${editor.key}` : `${here}/details`);
-      say("Undone.");
+      say(t("Undone."));
     } else if (byId(way).disabled) {
-      say(`There is nothing to ${way}.`);
+      say(way === "undo" ? t("There is nothing to undo.") : t("There is nothing to redo."));
     } else {
       // What is drawn anew stands in the canvas as it is kept
       emit("canvas:tell", { typed: null, write: null });

@@ -1,4 +1,4 @@
-/* Choosing rows of a table: ranges, all of a page, keys, and how many there are. Without it the boxes still work. */
+/* Selecting rows of a table: ranges, all of a page, keys, and their number. Without it the boxes still work. */
 (() => {
   "use strict";
   // A row is a line of a table, a card, or an entry of a list; each leads somewhere
@@ -8,7 +8,7 @@
   const boxes = () => [...(form()?.querySelectorAll(BOX) || [])];
   let last = null;
 
-  const number = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const number = new Intl.NumberFormat(document.documentElement.lang).format;
   const tell = () => {
     const here = form();
     if (!here) return;
@@ -20,7 +20,7 @@
     }
     if (!count) return;
     const much = all?.checked ? all.dataset.all : number(chosen);
-    const text = `${much} ${much === "1" ? count.dataset.one : count.dataset.many} chosen`;
+    const text = t("%(number)s selected", { number: much });
     if (count.textContent !== text) count.textContent = text;
   };
   const set = (some, value) => {

@@ -106,7 +106,7 @@
     delete form.sent?.[path];
     slot.parentElement.replaceWith(field);
     marks();
-    saved("Saved");
+    saved(t("Saved"));
     byId("f" + slot.id.slice(1))?.focus();
     emit("sections");
   };

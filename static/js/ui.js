@@ -3,6 +3,10 @@
   "use strict";
   const $ = (selector, root = document) => root.querySelector(selector);
   const html = document.documentElement;
+
+  // The texts of scripts in the language of the page: t("Uploading %(name)s…", { name }).
+  const texts = JSON.parse(document.getElementById("texts")?.textContent || "{}");
+  window.t = (text, values = {}) => (texts[text] || text).replace(/%\((\w+)\)s|%%/g, (all, name) => (name ? values[name] : "%"));
   html.classList.add("js");
 
   // Buttons may name a dialog with commandfor; browsers that do not know the attribute get the same here.
@@ -63,7 +67,7 @@
     }
     const label = $("[data-label]", button) || button;
     const before = label.textContent;
-    label.textContent = "Copied";
+    label.textContent = t("Copied");
     setTimeout(() => { label.textContent = before; }, 1600);
   };
   const insert = (button) => {
@@ -95,6 +99,7 @@
     if (form?.dataset.guard === undefined) return;
     unsaved = form;
     form.classList.add("changed"); // its buttons stay in sight
+    for (const part of form.querySelectorAll(".acts, footer")) part.dataset.unsaved = t("Not saved yet");
   });
   document.addEventListener("submit", () => { unsaved = null; });
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
@@ -112,12 +117,12 @@
   // Of a thread the message that was opened is seen, not the oldest.
   const showBubble = () => $(".bubble + .bubble[aria-current]")?.scrollIntoView({ block: "center" });
   // What a page that saves itself says of that; the tick beside it is for what is saved.
-  const state = window.state = (text) => {
+  const state = window.state = (text, hasFailed = false) => {
     const mark = $("#saved-text");
     if (!mark) return;
     mark.textContent = text;
-    mark.classList.toggle("bad", text.startsWith("Not"));
-    mark.previousElementSibling?.toggleAttribute("hidden", text.startsWith("Not"));
+    mark.classList.toggle("bad", hasFailed);
+    mark.previousElementSibling?.toggleAttribute("hidden", hasFailed);
   };
 
   // Searches keep their address short: empty fields are not sent.

@@ -8,23 +8,26 @@ from zoneinfo import ZoneInfo
 from sanic import Request
 
 from appliance.core import clock, errors
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from ui import formats
 
+# Validation messages that pages replace with sentences of their own.
+IS_INVALID, IS_TAKEN = gettext_noop("is invalid"), gettext_noop("has already been taken")
 # Sentences for validation messages. Any other message is turned into a sentence by `formats.sentence`.
 _SENTENCES = {
-    "can't be blank": "Fill this in.",
-    "is invalid": "This does not look right. Check it for a slip.",
-    "has already been taken": "This is already in use. Choose another.",
-    "must exist": "This no longer exists. Choose another.",
-    "is not included in the list": "Choose one of those offered.",
+    gettext_noop("can't be blank"): gettext_noop("This field is required."),
+    IS_INVALID: gettext_noop("This value is not valid. Check it for typos."),
+    IS_TAKEN: gettext_noop("This is already in use. Enter another."),
+    gettext_noop("must exist"): gettext_noop("This no longer exists. Select another."),
+    gettext_noop("is not included in the list"): gettext_noop("Select one of the options."),
 }
 
 # Hints for invalid fields, by a part of the field's name.
 _HINTS = {
-    "email": "Write an address like name@example.com.",
-    "reply_to": "Write an address like name@example.com.",
-    "phone": "Write the number with its country, like +44 20 7946 0018.",
-    "country": "Write the two letters of the country, like GB.",
+    "email": gettext_noop("Enter an email address like name@example.com."),
+    "reply_to": gettext_noop("Enter an email address like name@example.com."),
+    "phone": gettext_noop("Enter the number with its country code, like +44 20 7946 0018."),
+    "country": gettext_noop("Enter the two-letter country code, like GB."),
 }
 _LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
 
@@ -107,25 +110,37 @@ class Form:
             local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)
             return clock.parse(local.isoformat())
         except (ValueError, OverflowError):
-            self.add_error(day, "Choose a date.")
+            self.add_error(day, gettext("Select a date."))
             return None
 
 
+def is_message(message: str, text: str) -> bool:
+    """Return whether a validation message is `text`, in English or in the language of the page."""
+    return message in (text, gettext(text))
+
+
+def has_message(error: errors.Invalid, field: str, text: str) -> bool:
+    """Return whether an Invalid has the validation message `text` at a field."""
+    return any(is_message(message, text) for message in error.fields.get(field, ()))
+
+
 def _field_sentence(field: str, message: str) -> str:
-    if message == "is invalid":
+    if is_message(message, IS_INVALID):
         hint = next((hint for name, hint in _HINTS.items() if name in field), None)
         if hint:
-            return hint
+            return gettext(hint)
     return error_sentence(message)
 
 
 def error_sentence(message: str, path: str = "") -> str:
     """Return a validation message as a sentence, which names `path` if it is given."""
     if match := _LENGTH.match(message):
-        return f"Use at {'least' if match[1] == 'short' else 'most'} {match[2]} characters."
-    known_sentence = _SENTENCES.get(message)
+        if match[1] == "short":
+            return ngettext("Use at least %(num)s character.", "Use at least %(num)s characters.", int(match[2]))
+        return ngettext("Use at most %(num)s character.", "Use at most %(num)s characters.", int(match[2]))
+    known_sentence = next((sentence for text, sentence in _SENTENCES.items() if is_message(message, text)), None)
     if known_sentence and not path:
-        return known_sentence
+        return gettext(known_sentence)
     return formats.sentence(f"{path.replace('_', ' ').replace('.', ' ')} {message}")
 
 

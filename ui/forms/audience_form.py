@@ -1,12 +1,14 @@
 """The audience form of the composer: build it from a campaign, and read it into the campaign's trigger attributes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from appliance.audience import lists
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import audience
+from appliance.core.i18n import gettext
+from ui import formats
 from ui.forms import Form, edit_conflicts
 
 # The form offers the first lists and segments only; further ones can be chosen with the API.
@@ -46,20 +48,34 @@ def load_choices(account_id: int) -> AudienceChoices:
 
 
 def describe(campaign: Any, names: dict[str, str]) -> str:
-    """Return the audience of a campaign in words: `Newsletter, VIP, only in Berlin, without Staff`.
+    """Return the audience of a campaign in words: `Newsletter, VIP, narrowed to Berlin, excluding Staff`.
 
     `names` are those of `AudienceChoices.names`.
     """
-    phrases = []
-    if audience.is_everyone(campaign.trigger.data):
-        phrases.append("Everybody")
-    phrases += [names.get(f"list-{id_}", "a deleted list") for id_ in selected_list_ids(campaign)]
-    segment = campaign.trigger.segment_id
-    if segment:
-        phrases.append(("only in " if phrases else "") + names.get(f"segment-{segment}", "a deleted segment"))
-    if phrases and (out := excluded_keys(campaign)):
-        phrases.append("without " + " and ".join(names.get(key, "something deleted") for key in out))
-    return ", ".join(phrases)
+    included, excluded = describe_included(campaign, names), excluded_keys(campaign)
+    if not included or not excluded:
+        return included
+    excluded_names = formats.join_names([names.get(key) or gettext("a deleted list or segment") for key in excluded])
+    return gettext("%(audience)s, excluding %(names)s", audience=included, names=excluded_names)
+
+
+def describe_included(campaign: Any, names: Mapping[str, str]) -> str:
+    """Return the audience of a campaign in words, without what it excludes: `Newsletter, VIP, narrowed to Berlin`."""
+    is_everyone = audience.is_everyone(campaign.trigger.data)
+    return _describe_choice(is_everyone, selected_list_ids(campaign), campaign.trigger.segment_id, names)
+
+
+def _describe_choice(is_everyone: bool, list_ids: Sequence[Any], segment_id: Any, names: Mapping[str, str]) -> str:
+    """Return chosen lists and a segment in words; an empty text if nothing is chosen."""
+    included = [names.get(f"list-{id_}") or gettext("a deleted list") for id_ in list_ids]
+    if is_everyone:
+        included.insert(0, gettext("All contacts"))
+    if not segment_id:
+        return ", ".join(included)
+    segment = names.get(f"segment-{segment_id}") or gettext("a deleted segment")
+    if not included:
+        return segment
+    return gettext("%(lists)s, narrowed to %(segment)s", lists=", ".join(included), segment=segment)
 
 
 def selected_list_ids(campaign: Any) -> list[int]:
@@ -86,13 +102,9 @@ class AudienceParts(edit_conflicts.FormParts):
         if "without" in self.names(key):
             return super().describe(form, key, names)
         if form["who"] == "all":
-            return "Everybody"
-        phrases = [names.get(f"list-{value}", "a deleted list") for value in self._values(form, "list") if value]
-        if form["segment"]:
-            phrases.append(
-                ("only in " if phrases else "") + names.get(f"segment-{form['segment']}", "a deleted segment")
-            )
-        return ", ".join(phrases) or "nobody"
+            return gettext("All contacts")
+        list_ids = [value for value in self._values(form, "list") if value]
+        return _describe_choice(False, list_ids, form["segment"], names) or gettext("No contacts")
 
 
 def build_form(campaign: Any) -> Form:

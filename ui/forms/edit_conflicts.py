@@ -13,6 +13,7 @@ import msgspec
 from sanic.response import HTTPResponse
 
 from appliance.content.templates.editing import hash_value
+from appliance.core.i18n import gettext, translate
 from ui.forms import Form
 
 # The value of `mine` with which a page that is being closed overwrites all parts, since it cannot show conflicts.
@@ -65,8 +66,8 @@ class FormParts:
         ]
 
     def label(self, key: str) -> str:
-        """Return the label of a part, which for plain fields is its key."""
-        return key
+        """Return the label of a part, which for plain fields is its key in the language of the page."""
+        return translate(key)
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return the names of the fields of a part."""
@@ -85,7 +86,7 @@ class FormParts:
     def describe(self, form: Form, key: str, known: Mapping[str, str]) -> str:
         """Return the value of a part as text for the user; `known` maps ids to names."""
         labels = [known.get(value, value) for values in self.value(form, key) for value in values]
-        return ", ".join(labels) or "nothing"
+        return ", ".join(labels) or gettext("nothing")
 
     def digests(self, now: Form) -> dict[str, str]:
         """Return the digest of the value of each part, by key."""

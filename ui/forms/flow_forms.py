@@ -9,33 +9,75 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.core import errors
 from appliance.core.errors import NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.flows import document, drafts
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
 from ui.forms import Form, error_sentence, lookups, parse_int
 from ui.forms.edit_conflicts import FormPart, FormParts, KnownNames
 from ui.forms.filter_rows import FilterRows
 from ui.widgets import filter_builder
 
-UNITS = (("86400", "days"), ("3600", "hours"), ("60", "minutes"), ("604800", "weeks"), ("1", "seconds"))
+# The units of durations, by their seconds, with marked labels.
+UNITS = (
+    ("86400", gettext_noop("days")),
+    ("3600", gettext_noop("hours")),
+    ("60", gettext_noop("minutes")),
+    ("604800", gettext_noop("weeks")),
+    ("1", gettext_noop("seconds")),
+)
 _UNIT_SECONDS = (604_800, 86_400, 3_600, 60, 1)
 OTHER = "other"
-# The events offered as triggers, by group. Other events of the service are not useful as triggers and are left out.
+# The events offered as triggers, by group, with marked labels. Other events of the service are not useful as triggers
+# and are left out.
 TRIGGER_GROUPS = (
-    ("People", (("list_add", "Joins a list"), ("contact_add", "Is added as a contact"), ("tag_add", "Gets a tag"),
-                ("segment_enter", "Comes into a segment"), ("segment_exit", "Leaves a segment"),
-                ("list_remove", "Leaves a list"), ("form_submitted", "Fills in a form"),
-                ("double_opt_in_confirmed", "Confirms their address"), ("date_reached", "A date comes round"))),
-    ("Messages", (("email_opened", "Opens an email"), ("email_clicked", "Clicks a link in an email"),
-                  ("email_replied", "Replies to an email"), ("message", "Writes an SMS"),
-                  ("keyword", "Sends a keyword"))),
-    ("Shop", (("order_paid", "Pays an order"), ("order_shipped", "Gets an order sent"),
-              ("cart_abandoned", "Leaves a cart behind"), ("browse_abandoned", "Looks and leaves"),
-              ("checkout", "Goes to the checkout"), ("cart_add", "Puts something into the cart"),
-              ("product_view", "Looks at a product"))),
-)  # fmt: skip
+    (
+        gettext_noop("Contacts"),
+        (
+            ("list_add", gettext_noop("Joined a list")),
+            ("contact_add", gettext_noop("Contact added")),
+            ("tag_add", gettext_noop("Tag added")),
+            ("segment_enter", gettext_noop("Entered a segment")),
+            ("segment_exit", gettext_noop("Left a segment")),
+            ("list_remove", gettext_noop("Left a list")),
+            ("form_submitted", gettext_noop("Submitted a form")),
+            ("double_opt_in_confirmed", gettext_noop("Confirmed the address")),
+            ("date_reached", gettext_noop("Date reached (anniversary)")),
+        ),
+    ),
+    (
+        gettext_noop("Messages"),
+        (
+            ("email_opened", gettext_noop("Opened an email")),
+            ("email_clicked", gettext_noop("Clicked a link in an email")),
+            ("email_replied", gettext_noop("Replied to an email")),
+            ("message", gettext_noop("Replied by SMS")),
+            ("keyword", gettext_noop("Sent an SMS keyword")),
+        ),
+    ),
+    (
+        gettext_noop("Shop"),
+        (
+            ("order_paid", gettext_noop("Placed an order (paid)")),
+            ("order_shipped", gettext_noop("Order shipped")),
+            ("cart_abandoned", gettext_noop("Abandoned a cart")),
+            ("browse_abandoned", gettext_noop("Browse abandonment")),
+            ("checkout", gettext_noop("Started checkout")),
+            ("cart_add", gettext_noop("Added to cart")),
+            ("product_view", gettext_noop("Viewed a product")),
+        ),
+    ),
+)
 TRIGGER_LABELS = {name: label for _, group in TRIGGER_GROUPS for name, label in group}
+# The values of two selects of the trigger form, with marked labels.
+FREQUENCIES = (
+    ("once", gettext_noop("Once")),
+    ("every_time", gettext_noop("Every time")),
+    ("gap", gettext_noop("At most once every … days")),
+)
+SIDES = (("after", gettext_noop("After, or on the date")), ("before", gettext_noop("Before")))
 _KNOWN_TRIGGERS = {name for _, group in TRIGGER_GROUPS for name, _ in group} | {"manual"}
 LISTS, SEGMENT_EVENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
 _MAX_KEY_CHARACTERS = 100
@@ -99,7 +141,7 @@ def _parse_duration(name: str, text: str, unit: str) -> int:
     try:
         seconds = round(float(text.replace(",", ".")) * int(unit or 86_400))
     except (ValueError, OverflowError):
-        raise errors.Invalid({name: ["write a number"]}) from None
+        raise errors.Invalid({name: [gettext("Enter a number.")]}) from None
     return seconds
 
 
@@ -137,7 +179,8 @@ def parse_lines(text: str, name: str) -> dict[str, Any]:
         separator = min(filter(None, (line.find(":") + 1, line.find("=") + 1)), default=0)
         key = line[: separator - 1].strip() if separator else ""
         if not 1 <= len(key) <= _MAX_KEY_CHARACTERS:
-            raise errors.Invalid({name: [f"write each line as name: value, also “{line.strip()[:40]}”"]})
+            message = gettext("This line does not have the form “name: value”: %(line)s", line=line.strip()[:40])
+            raise errors.Invalid({name: [message]})
         values[key] = _parse_value(line[separator:].strip())
     return values
 
@@ -168,10 +211,11 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
     if event == OTHER:
         event = normalize_event_name(form["event_name"]) or ""
         if not event:
-            raise errors.Invalid({"event_name": ["write the name of your event"]})
+            raise errors.Invalid({"event_name": [gettext("Enter the name of the event.")]})
         name_error = log.find_name_error(event)
         if name_error and event not in log.RESERVED_NAMES:
-            raise errors.Invalid({"event_name": ["use letters, digits and _, a letter first"]})
+            message = gettext("Use only letters, digits and _, starting with a letter.")
+            raise errors.Invalid({"event_name": [message]})
     keep = {key: value for key, value in before.data.items() if key not in _FORM_KEYS}
     data: dict[str, Any] = dict(keep)
     if event == "date_reached":
@@ -219,8 +263,8 @@ def add_errors(form: StepForm, error: errors.Invalid) -> StepForm:
 
 
 def _error_sentence(message: str, name: str | None, path: str) -> str:
-    if message == "is reserved":
-        return "This name is ours. Choose another."
+    if message in (gettext_noop("is reserved"), gettext("is reserved")):
+        return gettext("This name is reserved. Use another one.")
     return error_sentence(message, "" if name is not None or path.startswith("base") else path.rpartition(".")[2])
 
 
@@ -231,26 +275,39 @@ def list_client_events() -> list[str]:
 
 # Parts of the forms, for edit conflicts.
 
-_BRANCH_LABEL = "Who goes to Yes"
+_BRANCH_LABEL, _TRIGGER_LABEL = gettext_noop("Conditions for Yes"), gettext_noop("Trigger")
 _TRIGGER_FIELDS = ("event", "event_name", "contact_list_id", "segment_id", "often", "gap", "tag", "keywords", "path",
     "offset",
           "side", "at", "yearly")  # fmt: skip
-CONDITION_PARTS = FormParts(FormPart("Only if", ("rules",)))
 
 
-class StepParts(FormParts):
+class MarkedParts(FormParts):
+    """Parts of a form whose labels are marked texts."""
+
+    def label(self, key: str) -> str:
+        """Return the label of a part in the language of the request."""
+        return gettext(key)
+
+
+CONDITION_PARTS = MarkedParts(FormPart(gettext_noop("Conditions"), ("rules",)))
+
+
+class StepParts(MarkedParts):
     """The parts of a step's form: one for each field of the step."""
 
     def describe(self, form: Form, key: str, lookup: Mapping[str, str]) -> str:
-        """Return a part in words; a duration is its number followed by its unit."""
+        """Return a part in words, such as a duration in its two largest units."""
         names = self.names(key)
         if not names[1:]:
             return super().describe(form, key, lookup)
-        number, unit = form[names[0]], dict(UNITS).get(form[names[1]], "")
-        return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
+        try:
+            seconds = _parse_duration(names[0], form[names[0]], form[names[1]])
+        except errors.Invalid:
+            return form[names[0]]
+        return format_duration(max(seconds, 0))
 
 
-class TriggerParts(FormParts):
+class TriggerParts(MarkedParts):
     """The parts of the trigger form: the event with the fields that apply to it, and the goal."""
 
     def value(self, form: Form, key: str) -> Any:
@@ -261,15 +318,21 @@ class TriggerParts(FormParts):
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
         """Return the trigger or the goal in words; `names` maps keys such as `contact_list_id 3` to names."""
         if "event" not in self.names(key):
-            return form["goal"] or "nothing"
-        event = form["event_name"] if form["event"] == OTHER else TRIGGER_LABELS.get(form["event"], form["event"])
+            return form["goal"] or gettext("none")
+        event = form["event_name"] if form["event"] == OTHER else form["event"]
+        event = gettext(TRIGGER_LABELS[event]) if event in TRIGGER_LABELS else event
         rest = [
             (name, form[name]) for name in _relevant_fields(form) if name not in ("event", "event_name") and form[name]
         ]
-        return ", ".join([event or "nothing", *(names.get(f"{name} {value}", value) for name, value in rest)])
+        known = {
+            **{f"{field} {value}": gettext(label) for field, options in (("often", FREQUENCIES), ("side", SIDES))
+               for value, label in options},
+            "yearly yes": gettext("Repeats every year"), **names,
+        }  # fmt: skip
+        return ", ".join([event or gettext("none"), *(known.get(f"{name} {value}", value) for name, value in rest)])
 
 
-TRIGGER_PARTS = TriggerParts(FormPart("Start", _TRIGGER_FIELDS), FormPart("Goal", ("goal",)))
+TRIGGER_PARTS = TriggerParts(FormPart(_TRIGGER_LABEL, _TRIGGER_FIELDS), FormPart(gettext_noop("Goal"), ("goal",)))
 
 
 def _relevant_fields(form: Form) -> list[str]:
@@ -329,7 +392,7 @@ def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
     args = (
         (serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
     )
-    return {value: sentence or "everybody" for value, sentence in args}
+    return {value: sentence or gettext("All contacts") for value, sentence in args}
 
 
 def load_step_names(account_id: int, kind: str) -> KnownNames:
@@ -342,4 +405,4 @@ def load_trigger_names(account_id: int) -> KnownNames:
     """Return the names of lists and segments for the trigger part, with keys such as `contact_list_id 3`."""
     lists = {f"contact_list_id {row.id}": row.name for row in lookups.list_contact_lists(account_id)}
     page = segments.fetch_page(account_id, SegmentQuery(limit=100)).rows
-    return {"Start": lists | {f"segment_id {row.id}": row.name for row in page}}
+    return {_TRIGGER_LABEL: lists | {f"segment_id {row.id}": row.name for row in page}}

@@ -1,11 +1,13 @@
 """Look up contact lists, contacts, phone numbers and countries for pages."""
 
+import unicodedata
 from functools import cache
 from typing import Any
 
 from appliance.audience import lists
 from appliance.audience.contacts import store, write
-from appliance.core import addresses
+from appliance.core import addresses, i18n
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages.test_sends import MAX_RECIPIENTS
 from appliance.sending.sms import numbers
 from ui.session import Visit
@@ -39,10 +41,13 @@ def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:
         addresses.parse_written_phone(text, country or None)
     except ValueError as error:
         if str(error) == addresses.NO_COUNTRY:
-            return "This number has no country code. Write it like +44 20 7946 0018, or choose its country."
+            return gettext("This number has no country code. Enter it like +44 20 7946 0018, or select its country.")
         if str(error) == addresses.not_a_phone_of(country):
             name = dict(country_names()).get(country, country)
-            return f"This number is not valid for its country, {name}. If it is right, write it like +44 20 7946 0018."
+            return gettext(
+                "This number is not valid in %(country)s. If it is correct, enter it like +44 20 7946 0018.",
+                country=name,
+            )
     return None
 
 
@@ -67,16 +72,25 @@ def find_owner(account_id: int, kind: str, text: str) -> Any:
 
 
 # Territories that have a calling region but no ISO 3166 code.
-EXTRA_COUNTRY_NAMES = {"AC": "Ascension Island", "TA": "Tristan da Cunha", "XK": "Kosovo"}
+EXTRA_COUNTRY_NAMES = {
+    "AC": gettext_noop("Ascension Island"), "TA": gettext_noop("Tristan da Cunha"), "XK": gettext_noop("Kosovo"),
+}  # fmt: skip
+
+
+def country_names() -> tuple[tuple[str, str], ...]:
+    """Return the countries that phone numbers can belong to, as (two-letter code, name), sorted by name."""
+    return _country_names(i18n.get_language())
 
 
 @cache
-def country_names() -> tuple[tuple[str, str], ...]:
-    """Return the countries that phone numbers can belong to, as (two-letter code, English name), sorted by name."""
+def _country_names(language: str) -> tuple[tuple[str, str], ...]:
     names = EXTRA_COUNTRY_NAMES | numbers.country_names()
-    return tuple(
-        sorted(((code, names.get(code, code)) for code in addresses.phone_countries()), key=lambda country: country[1])
-    )
+    if language != i18n.DEFAULT_LANGUAGE:
+        with i18n.use_language(language):
+            names |= dict(i18n.get_locale().territories)
+    countries = ((code, names.get(code, code)) for code in addresses.phone_countries())
+    # Accents are ignored: Åland is sorted as A.
+    return tuple(sorted(countries, key=lambda country: unicodedata.normalize("NFKD", country[1]).casefold()))
 
 
 def country_options(none: str, chosen: str = "") -> list[tuple[str, str]]:

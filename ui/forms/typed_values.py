@@ -10,14 +10,13 @@ from appliance.audience.filters import fields
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import suggestions
+from appliance.core.i18n import gettext, gettext_noop
 from ui import formats
 from ui.forms import Form, edit_conflicts, parse_number
 
 # Kinds of value with several values, one a line or a checkbox.
 MULTI_VALUE_KINDS = ("texts", "values", "ids")
-_PAIRS = ("numbers", "times", "values")
 EXACT = "exact"
-_OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between": "between"}
 
 
 def value_kind(type_: str, predicate: str) -> str:
@@ -211,7 +210,10 @@ def format_history(raw: dict[str, Any]) -> dict[str, str]:
 # The custom data of a contact is edited in rows of name, kind and value.
 
 FIELD_NAMES = ("data_key", "data_kind", "data_value")
-VALUE_KINDS = (("text", "Text"), ("number", "Number"), ("yes", "Yes or no"), ("json", "List or more"))
+VALUE_KINDS = (
+    ("text", gettext_noop("Text")), ("number", gettext_noop("Number")), ("yes", gettext_noop("Yes or no")),
+    ("json", gettext_noop("List or object (JSON)")),
+)  # fmt: skip
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0", "")
 MAX_FIELDS = 200
 
@@ -272,7 +274,7 @@ class CustomDataParts(edit_conflicts.FormParts):
 
     def label(self, key: str) -> str:
         """Return the label of a part; for a custom field its name."""
-        return key.removeprefix(self._PREFIX)
+        return key.removeprefix(self._PREFIX) if key.startswith(self._PREFIX) else super().label(key)
 
     def value(self, form: Form, key: str) -> Any:
         """Return the value of a part; for a custom field a list of its [kind, text], empty without the field."""
@@ -284,7 +286,8 @@ class CustomDataParts(edit_conflicts.FormParts):
         """Return the value of a part as text for the user."""
         if not key.startswith(self._PREFIX):
             return super().describe(form, key, names)
-        return next((row.value or "empty" for row in _read_all_rows(form) if row.key == self.label(key)), "nothing")
+        rows = [row for row in _read_all_rows(form) if row.key == self.label(key)]
+        return (rows[0].value or gettext("empty")) if rows else gettext("nothing")
 
     def take_stored(self, form: Form, key: str, now: Form) -> None:
         """Replace the value of a part in the form with the stored value.
@@ -313,11 +316,11 @@ def parse_rows(form: Form, rows: list[DataRow]) -> dict[str, Any]:
             continue
         where = f"data-{index}"
         if not row.key:
-            form.add_error(where, "Enter a name.")
+            form.add_error(where, gettext("Enter a name."))
         elif row.key.casefold() == "tags":
-            form.add_error(where, "Edit tags on the contact's page.")
+            form.add_error(where, gettext("Edit tags on the page of the contact."))
         elif row.key in data:
-            form.add_error(where, "This name is already in use.")
+            form.add_error(where, gettext("This name is already in use."))
         else:
             data[row.key] = _parse_custom_value(form, where, row)
     return data
@@ -328,14 +331,14 @@ def _parse_custom_value(form: Form, where: str, row: DataRow) -> Any:
         try:
             return parse_number(row.value)
         except ValueError:
-            form.add_error(where, "Write a number, like 1250, 89.90 or 89,90.")
+            form.add_error(where, gettext("Enter a number, like 1250, 89.90 or 89,90."))
     elif row.kind == "yes":
         if row.value.casefold() in (*_YES, *_NO):
             return row.value.casefold() in _YES
-        form.add_error(where, "Write yes or no.")
+        form.add_error(where, gettext("Enter yes or no."))
     elif row.kind == "json":
         try:
             return msgspec.json.decode(row.value)
         except msgspec.DecodeError:
-            form.add_error(where, 'Write it as JSON, like ["red", "blue"] or {"size": 42}.')
+            form.add_error(where, gettext('Enter valid JSON, like ["red", "blue"] or {"size": 42}.'))
     return row.value

@@ -10,6 +10,7 @@ from appliance.audience.contacts import store
 from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, Review
@@ -26,9 +27,12 @@ pages = Pages("ui_activity", url_prefix="/activity")
 _MONTH_MS = 30 * 86_400_000
 _MAX_CANDIDATES = 8
 _recent_counts: CostAwareCache[dict[str, int]] = CostAwareCache()
+# The label of each group of events; the last one is that of events which the service does not record itself.
 _GROUPS = {
-    "contact": "People", "audience": "Lists and segments", "consent": "Consent", "email": "Email", "sms": "SMS",
-    "flow": "Flows", "campaign": "Campaigns and settings",
+    "contact": gettext_noop("Contacts"), "audience": gettext_noop("Lists and segments"),
+    "consent": gettext_noop("Consent"), "email": gettext_noop("Email"), "sms": gettext_noop("SMS"),
+    "flow": gettext_noop("Flows"), "campaign": gettext_noop("Campaigns and settings"),
+    "custom": gettext_noop("Custom events"),
 }  # fmt: skip
 
 
@@ -145,17 +149,18 @@ def _group_kinds(counts: dict[str, int], selected: str) -> list[tuple[str, list[
     grouped: dict[str, list[tuple[str, str, int]]] = {}
     for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: formats.event(name)[2]):
         kind = log.KINDS_BY_NAME.get(name)
-        group = _GROUPS[kind.group] if kind else "Your own"
+        group = kind.group if kind else "custom"
         grouped.setdefault(group, []).append((name, formats.event(name)[2], counts.get(name, 0)))
-    order = [*_GROUPS.values(), "Your own"]
-    return sorted(grouped.items(), key=lambda pair: order.index(pair[0]))
+    return [(gettext(label), grouped[group]) for group, label in _GROUPS.items() if group in grouped]
 
 
 def _list_spans(params: EventSearch) -> list[tuple[str, str, bool]]:
     """Return the links to common spans of days: label, URL, and whether the span is selected."""
     today = formats.local_time(clock.now_ms()).date()
     spans = []
-    for label, days in (("All time", None), ("Today", 1), ("7 days", 7), ("30 days", 30)):
+    for label, days in (
+        (gettext("All time"), None), (gettext("Today"), 1), (gettext("7 days"), 7), (gettext("30 days"), 30),
+    ):  # fmt: skip
         since = None if days is None else today - timedelta(days=days - 1)
         current = params.since == since and params.until is None
         address = formats.query_string({**params._replace(since=since, until=None).address()})
@@ -165,9 +170,10 @@ def _list_spans(params: EventSearch) -> list[tuple[str, str, bool]]:
 
 # Incoming SMS, which may come from unknown numbers.
 
+# The colour class and the label of each kind.
 REPLY_KINDS = {
-    "stop": ("stopped", "STOP"), "refusal": ("paused", "No more SMS"), "start": ("done", "START"),
-    "help": ("sending", "HELP"), "keyword": ("sched", "Keyword"),
+    "stop": ("stopped", "STOP"), "refusal": ("paused", gettext_noop("Opt-out")), "start": ("done", "START"),
+    "help": ("sending", "HELP"), "keyword": ("sched", gettext_noop("Keyword")),
 }  # fmt: skip
 
 
@@ -201,5 +207,6 @@ async def mark_reply_seen(request: Request, visit: Visit, incoming_id: int) -> H
     """Mark an incoming SMS as reviewed, and opt its sender out if the user decided that it was an opt-out."""
     is_opt_out = Form.from_request(request)["opt_out"] == "yes"
     await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Review(is_opt_out), visit.actor_id)
-    view.flash(request, "They get no more SMS." if is_opt_out else "Noted: they may be written to as before.")
+    notice = gettext("This number is unsubscribed from SMS.") if is_opt_out else gettext("Marked as reviewed.")
+    view.flash(request, notice)
     return view.redirect(request, "/activity/answers?show=unseen")

@@ -10,6 +10,7 @@ from appliance.accounts import approvals, audit
 from appliance.campaigns import send
 from appliance.content.templates.starters import UNFINISHED_CODES
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import lifecycle, store
 from appliance.storage.models import Flow, User
 from appliance.storage.transactions import commit
@@ -20,9 +21,9 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_approvals")
 
-_REQUESTED = "Asked. It stands under “Waits for approval” on Home."
-_APPROVED = "Approved. It can go out as it is."
-_REJECTED = "Rejected. It cannot go out until it is changed."
+_REQUESTED = gettext_noop("Approval requested. Owners and admins see the request on their home page.")
+_APPROVED = gettext_noop("Approved.")
+_REJECTED = gettext_noop("Rejected. It has to be changed before it can be approved.")
 
 
 @pages.post("/campaigns/<campaign_id:int>/ask")
@@ -117,10 +118,10 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
         await commit(verb, *args)
     except errors.Invalid as error:
         if error.reason not in ("campaign_locked", "approval_required", None):
-            text = "Something else is missing. The checklist says what."
+            text = gettext_noop("Something else is missing. See the checklist.")
         else:
-            text = "It has moved on meanwhile. This is how it stands."
-    view.flash(request, text)
+            text = gettext_noop("The status changed in the meantime. This page shows the current status.")
+    view.flash(request, gettext(text))
     return view.redirect(request, current)
 
 
@@ -160,7 +161,7 @@ def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
 
 # Unfinished content of an email, which the user must confirm before sending.
 
-CONFIRM_SENTENCE = "Confirm that you want to send it as it is."
+CONFIRM_SENTENCE = gettext_noop("Confirm that you want to send it as it is.")
 
 
 def filter_unfinished(findings: Sequence[Any]) -> list[Any]:
@@ -171,18 +172,16 @@ def filter_unfinished(findings: Sequence[Any]) -> list[Any]:
 def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
     """Return whether the form confirms unfinished content or there is none; otherwise add an error to the form."""
     if unfinished and form["unfinished"] != "yes":
-        form.add_error("unfinished", CONFIRM_SENTENCE)
+        form.add_error("unfinished", gettext(CONFIRM_SENTENCE))
         return False
     return True
 
 
 def unfinished_note(unfinished: Sequence[Any]) -> str:
-    """Return a sentence about unfinished content for the notice after a test send; empty if there is none."""
+    """Return sentences about unfinished content for the notice after a test send; empty if there is none."""
     if not unfinished:
         return ""
-    more = (
-        f" And {formats.count(len(unfinished) - 1, 'more thing', 'more things')} to finish."
-        if len(unfinished) > 1
-        else ""
-    )
-    return f" {formats.sentence(unfinished[0].message)}{more}"
+    first, others = formats.sentence(unfinished[0].message), len(unfinished) - 1
+    if not others:
+        return first
+    return f"{first} {ngettext('%(num)s more item is unfinished.', '%(num)s more items are unfinished.', others)}"

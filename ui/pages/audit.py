@@ -10,6 +10,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.accounts.audit import AuditQuery
 from appliance.core import validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports import records
 from appliance.storage.transactions import fetch
 from ui import view
@@ -22,111 +23,138 @@ pages = Pages("ui_audit", url_prefix="/settings/audit")
 
 
 _ACTION_LABELS = {
-    "account_add": "Made the account",
-    "account_update": "Changed the account",
-    "backup": "Made a backup",
-    "brand_update": "Changed the brand",
-    "campaign_ask_approval": "Asked for approval of a campaign",
-    "campaign_approve": "Approved a campaign",
-    "campaign_assume": "Counted messages of a campaign as sent",
-    "campaign_cancel": "Stopped a campaign for good",
-    "campaign_delete": "Deleted a campaign",
-    "campaign_move": "Moved a campaign to another state",
-    "campaign_pause": "Paused a campaign",
-    "campaign_reject": "Rejected a campaign",
-    "campaign_resume": "Let a campaign go on",
-    "campaign_retry": "Sent messages of a campaign again",
-    "campaign_send": "Sent a campaign",
-    "campaign_unsend": "Took a campaign back",
-    "capture_clear": "Emptied the inbox",
-    "contact_delete": "Deleted a person",
-    "contact_erase": "Erased a person",
-    "contact_merge": "Merged two people",
-    "contacts_bulk": "Changed many people at once",
-    "domain_add": "Added a sending domain",
-    "domain_delete": "Deleted a sending domain",
-    "domain_failed": "Lost a sending domain",
-    "domain_key_active": "Put a new key of a domain to use",
-    "domain_rotate_key": "Gave a domain a new key",
-    "domain_verified": "Verified a sending domain",
-    "erase": "Erased themselves",
-    "erase_requested": "Asked to be erased",
-    "export": "Exported a file",
-    "flow_activate": "Made a flow live",
-    "flow_ask_approval": "Asked for approval of a flow",
-    "flow_approve": "Approved a flow",
-    "flow_archive": "Put a flow aside",
-    "flow_delete": "Deleted a flow",
-    "flow_enroll": "Let people into a flow",
-    "flow_pause": "Paused a flow",
-    "flow_publish": "Published changes of a flow",
-    "flow_put_back": "Put a flow back where it stood",
-    "flow_reject": "Rejected a flow",
-    "flow_revive": "Made a flow a draft again",
-    "form_add": "Made a form",
-    "form_delete": "Deleted a form",
-    "form_update": "Changed a form",
-    "import_cancel": "Stopped an import",
-    "import_create": "Imported a file",
-    "import_undo": "Took an import back",
-    "key_create": "Made an API key",
-    "key_revoke": "Revoked an API key",
-    "list_delete": "Deleted a list",
-    "login": "Signed in",
-    "login_failed": "Failed to sign in",
-    "logout": "Signed out",
-    "message_assume": "Counted a message as sent",
-    "message_assume_sent": "Counted a message as sent",
-    "message_cancel": "Took a message back",
-    "message_retry": "Sent a message again",
-    "messages_retry": "Sent messages again",
-    "otp_off": "Switched a second factor off",
-    "otp_on": "Switched a second factor on",
-    "password_reset_asked": "Asked for a new password",
-    "password_reset_done": "Chose a new password by mail",
-    "segment_delete": "Deleted a segment",
-    "sending_started": "Let mail leave again",
-    "sending_stopped": "Stopped all mail",
-    "session_end": "Ended a sign-in",
-    "settings_update": "Changed how mail and SMS leave",
-    "suppression_add": "Kept an address from getting mail",
-    "suppression_lift": "Let an address get mail again",
-    "template_delete": "Deleted a template",
-    "user_add": "Added a person to the team",
-    "user_disable": "Let a person sign in no more",
-    "user_enable": "Let a person sign in again",
-    "user_name": "Changed a name in the team",
-    "user_password": "Changed a password",
-    "user_role": "Changed a role",
-    "webhook_add": "Added a webhook",
-    "webhook_delete": "Deleted a webhook",
-    "webhook_rotate_secret": "Gave a webhook a new secret",
-    "webhook_update": "Changed a webhook",
+    "account_add": gettext_noop("Created the account"),
+    "account_update": gettext_noop("Changed account settings"),
+    "backup": gettext_noop("Created a backup"),
+    "brand_update": gettext_noop("Changed the brand"),
+    "campaign_approve": gettext_noop("Approved a campaign"),
+    "campaign_ask_approval": gettext_noop("Requested approval of a campaign"),
+    "campaign_assume": gettext_noop("Marked campaign messages as sent"),
+    "campaign_cancel": gettext_noop("Cancelled a campaign"),
+    "campaign_delete": gettext_noop("Deleted a campaign"),
+    "campaign_move": gettext_noop("Changed the status of a campaign"),
+    "campaign_pause": gettext_noop("Paused a campaign"),
+    "campaign_reject": gettext_noop("Rejected a campaign"),
+    "campaign_resume": gettext_noop("Resumed a campaign"),
+    "campaign_retry": gettext_noop("Resent campaign messages"),
+    "campaign_send": gettext_noop("Sent a campaign"),
+    "campaign_unsend": gettext_noop("Moved a campaign back to draft"),
+    "capture_clear": gettext_noop("Emptied the test inbox"),
+    "contact_delete": gettext_noop("Deleted a contact"),
+    "contact_erase": gettext_noop("Deleted a contact permanently (GDPR)"),
+    "contact_merge": gettext_noop("Merged two contacts"),
+    "contacts_bulk": gettext_noop("Changed contacts in bulk"),
+    "domain_add": gettext_noop("Added a sending domain"),
+    "domain_delete": gettext_noop("Deleted a sending domain"),
+    "domain_failed": gettext_noop("Sending domain failed verification"),
+    "domain_key_active": gettext_noop("Started to use a new DKIM key"),
+    "domain_rotate_key": gettext_noop("Created a new DKIM key"),
+    "domain_verified": gettext_noop("Verified a sending domain"),
+    "erase": gettext_noop("Deleted their own data (GDPR)"),
+    "erase_requested": gettext_noop("Requested data deletion (GDPR)"),
+    "export": gettext_noop("Exported a file"),
+    "flow_activate": gettext_noop("Started a flow"),
+    "flow_approve": gettext_noop("Approved a flow"),
+    "flow_archive": gettext_noop("Archived a flow"),
+    "flow_ask_approval": gettext_noop("Requested approval of a flow"),
+    "flow_delete": gettext_noop("Deleted a flow"),
+    "flow_enroll": gettext_noop("Added contacts to a flow"),
+    "flow_pause": gettext_noop("Paused a flow"),
+    "flow_publish": gettext_noop("Published changes of a flow"),
+    "flow_put_back": gettext_noop("Restored the previous status of a flow"),
+    "flow_reject": gettext_noop("Rejected a flow"),
+    "flow_revive": gettext_noop("Reopened a flow as draft"),
+    "flow_run_move_on": gettext_noop("Skipped a contact’s wait in a flow"),
+    "flow_run_take_out": gettext_noop("Removed a contact from a flow"),
+    "flow_runs_move_on": gettext_noop("Skipped the wait of contacts in a flow"),
+    "flow_runs_take_out": gettext_noop("Removed contacts from a flow"),
+    "form_add": gettext_noop("Created a form"),
+    "form_delete": gettext_noop("Deleted a form"),
+    "form_update": gettext_noop("Changed a form"),
+    "import_cancel": gettext_noop("Cancelled an import"),
+    "import_create": gettext_noop("Imported a file"),
+    "import_undo": gettext_noop("Undid an import"),
+    "key_create": gettext_noop("Created an API key"),
+    "key_revoke": gettext_noop("Revoked an API key"),
+    "list_delete": gettext_noop("Deleted a list"),
+    "login": gettext_noop("Signed in"),
+    "login_failed": gettext_noop("Failed to sign in"),
+    "logout": gettext_noop("Signed out"),
+    "message_assume": gettext_noop("Marked a message as sent"),
+    "message_assume_sent": gettext_noop("Marked a message as sent"),
+    "message_cancel": gettext_noop("Cancelled a message"),
+    "message_retry": gettext_noop("Resent a message"),
+    "messages_retry": gettext_noop("Resent messages"),
+    "otp_off": gettext_noop("Turned off two-factor authentication"),
+    "otp_on": gettext_noop("Turned on two-factor authentication"),
+    "password_reset_asked": gettext_noop("Asked for a password reset"),
+    "password_reset_done": gettext_noop("Reset their password by email"),
+    "segment_delete": gettext_noop("Deleted a segment"),
+    "sending_started": gettext_noop("Resumed sending"),
+    "sending_stopped": gettext_noop("Stopped all sending"),
+    "session_end": gettext_noop("Ended a session"),
+    "settings_update": gettext_noop("Changed sending settings"),
+    "suppression_add": gettext_noop("Added an address to the suppression list"),
+    "suppression_lift": gettext_noop("Removed an address from the suppression list"),
+    "template_delete": gettext_noop("Deleted a template"),
+    "user_add": gettext_noop("Added a team member"),
+    "user_disable": gettext_noop("Deactivated a user"),
+    "user_enable": gettext_noop("Reactivated a user"),
+    "user_language": gettext_noop("Changed their language"),
+    "user_name": gettext_noop("Changed a user’s name"),
+    "user_password": gettext_noop("Changed a password"),
+    "user_role": gettext_noop("Changed a user’s role"),
+    "webhook_add": gettext_noop("Added a webhook"),
+    "webhook_delete": gettext_noop("Deleted a webhook"),
+    "webhook_rotate_secret": gettext_noop("Rotated the secret of a webhook"),
+    "webhook_update": gettext_noop("Changed a webhook"),
 }
 _ACTOR_LABELS = {
-    "system": "The service", "cli": "The command line", "setup": "The set-up link", "recipient": "A recipient",
+    "system": gettext_noop("Campanero"), "cli": gettext_noop("Command line"), "setup": gettext_noop("Set-up link"),
+    "recipient": gettext_noop("Recipient"),
 }  # fmt: skip
-_NOUNS = {"user": "person of the team", "key": "API key", "act": "act", "run": "way through a flow"}
+# The label of an actor or subject by its kind; `%(id)s` is its number.
+_SUBJECT_LABELS = {
+    "account": gettext_noop("Account %(id)s"), "act": gettext_noop("Bulk action %(id)s"),
+    "campaign": gettext_noop("Campaign %(id)s"), "contact": gettext_noop("Contact %(id)s"),
+    "domain": gettext_noop("Sending domain %(id)s"), "flow": gettext_noop("Flow %(id)s"),
+    "form": gettext_noop("Form %(id)s"), "import": gettext_noop("Import %(id)s"),
+    "key": gettext_noop("API key %(id)s"), "list": gettext_noop("List %(id)s"),
+    "message": gettext_noop("Message %(id)s"), "run": gettext_noop("Journey %(id)s"),
+    "segment": gettext_noop("Segment %(id)s"), "suppression": gettext_noop("Suppression %(id)s"),
+    "template": gettext_noop("Template %(id)s"), "user": gettext_noop("User %(id)s"),
+    "webhook": gettext_noop("Webhook %(id)s"),
+}  # fmt: skip
 
 
 def action_label(action: str) -> str:
     """Return the label of an action; an unknown action is labelled with its name."""
-    return _ACTION_LABELS.get(action) or action.replace("_", " ").capitalize()
+    if action in _ACTION_LABELS:
+        return gettext(_ACTION_LABELS[action])
+    return action.replace("_", " ").capitalize()
 
 
 def actor_label(actor: str, names: dict[str, str]) -> str:
     """Return the label of an actor such as `user:3`; `names` maps actors to names."""
     kind, _, number = actor.partition(":")
-    name = names.get(actor) or _ACTOR_LABELS.get(actor)
-    if name:
-        return f"Key {name}" if kind == "key" else name
-    return f"{_NOUNS.get(kind, kind).capitalize()} {number}".strip()
+    if name := names.get(actor):
+        return gettext("API key %(id)s", id=name) if kind == "key" else name
+    if actor in _ACTOR_LABELS:
+        return gettext(_ACTOR_LABELS[actor])
+    return _numbered_label(kind, number)
 
 
 def subject_label(text: str, names: dict[str, str]) -> str:
-    """Return the label of the subject of an action, such as `campaign 3`, or its name if `names` has it."""
+    """Return the label of the subject of an action, such as `Campaign 3`, or its name if `names` has it."""
     kind, _, number = text.partition(":")
-    return names.get(text) or f"{_NOUNS.get(kind, kind.replace('_', ' '))} {number}".strip()
+    return names.get(text) or _numbered_label(kind, number)
+
+
+def _numbered_label(kind: str, number: str) -> str:
+    """Return the label of an object of a kind; an unknown kind is labelled with its name."""
+    if kind in _SUBJECT_LABELS:
+        return gettext(_SUBJECT_LABELS[kind], id=number)
+    return f"{kind.replace('_', ' ').capitalize()} {number}".strip()
 
 
 def format_details(data: dict[str, Any]) -> str:
@@ -140,8 +168,8 @@ def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return format_details(value)
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
+        return gettext("yes") if value else gettext("no")
+    return gettext("none") if value is None else str(value)
 
 
 # The fields of `AuditQuery` by the name of the filter in the URL.

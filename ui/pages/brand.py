@@ -14,6 +14,7 @@ from appliance.content.pictures import process
 from appliance.content.pictures.formats import Picture, UnusablePicture
 from appliance.content.templates import revisions, starters
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages import preview
 from appliance.storage.models import Brand, Media
 from appliance.storage.transactions import commit, fetch, render
@@ -32,13 +33,20 @@ TEXT_FIELDS = (
     "tone", "company_description", "industry",
 )  # fmt: skip
 BRAND_PARTS = FormParts(
-    FormPart("Company", ("company_name",)), FormPart("Postal address", ("physical_address",)),
-    FormPart("Address of the logo", ("logo",)), FormPart("Brand", ("brand_color",)), FormPart("Text", ("text_color",)),
-    FormPart("Background", ("bg_color",)), FormPart("Font of headings", ("font_heading",)),
-    FormPart("Font of the text", ("font_body",)), FormPart("Links", ("links",)), FormPart("Tone", ("tone",)),
-    FormPart("What you do", ("company_description",)), FormPart("Field", ("industry",)),
-    FormPart("Examples of how you write", ("example_copy",)),
-)  # fmt: skip
+    FormPart(gettext_noop("Company name"), ("company_name",)),
+    FormPart(gettext_noop("Postal address"), ("physical_address",)),
+    FormPart(gettext_noop("Logo URL"), ("logo",)),
+    FormPart(gettext_noop("Brand colour"), ("brand_color",)),
+    FormPart(gettext_noop("Text colour"), ("text_color",)),
+    FormPart(gettext_noop("Background colour"), ("bg_color",)),
+    FormPart(gettext_noop("Heading font"), ("font_heading",)),
+    FormPart(gettext_noop("Body font"), ("font_body",)),
+    FormPart(gettext_noop("Links"), ("links",)),
+    FormPart(gettext_noop("Tone of voice"), ("tone",)),
+    FormPart(gettext_noop("Company description"), ("company_description",)),
+    FormPart(gettext_noop("Industry"), ("industry",)),
+    FormPart(gettext_noop("Sample copy"), ("example_copy",)),
+)
 COLOURS = ("brand_color", "text_color", "bg_color")
 # Fields that are visible in an email, and so are sent with the request of the sample.
 _SAMPLE_FIELDS = ("company_name", "physical_address", "logo", *COLOURS, "font_heading", "font_body")
@@ -91,11 +99,11 @@ def add_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of an Invalid to the fields of the form as sentences, and return the form."""
     for name in error.fields:
         if name in COLOURS:
-            form.add_error(name, "Write a colour like #0f617d.")
+            form.add_error(name, gettext("Enter a colour, such as #0f617d."))
         if name == "logo":
-            form.add_error(name, "Start the address of the picture with https://")
+            form.add_error(name, gettext("The address must start with https://"))
         if name.startswith("links"):
-            form.add_error("links", "Start each line with an address: https://instagram.com/you")
+            form.add_error("links", gettext("Each line must start with an address, such as https://instagram.com/you"))
     other_errors = {name: messages for name, messages in error.fields.items() if not name.startswith("links")}
     return form.add_errors(errors.Invalid(other_errors)) if other_errors else form
 
@@ -129,10 +137,10 @@ def check_contrasts(form: Form) -> list[ContrastCheck]:
     brand_colour, text, page = (theme.parse_colour(form[name]) if form[name] else None for name in COLOURS)
     checks = []
     if text and page:
-        checks.append(_check_contrast("Text on the background", text, page))
+        checks.append(_check_contrast(gettext("Text on background"), text, page))
     if brand_colour:
-        checks.append(_check_contrast("Words on a button", theme.readable_colour(brand_colour), brand_colour))
-        checks.append(_check_contrast("Links on the sheet", brand_colour, "#ffffff"))
+        checks.append(_check_contrast(gettext("Button text"), theme.readable_colour(brand_colour), brand_colour))
+        checks.append(_check_contrast(gettext("Links on white"), brand_colour, "#ffffff"))
     return checks
 
 
@@ -144,7 +152,7 @@ def _check_contrast(label: str, colour: str, background: str) -> ContrastCheck:
 def font_options(form: Form) -> list[tuple[str, str]]:
     """Return the options of a font field: the available fonts, and those that the form contains already."""
     extra = [form[name] for name in ("font_heading", "font_body") if form[name] and form[name] not in FONTS]
-    return [("", "System font"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
+    return [("", gettext("System font")), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
 
 
 async def build_context(account_id: int, form: Form) -> dict[str, Any]:
@@ -223,7 +231,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
         await commit(edit_conflicts.write_if_unchanged, form, BRAND_PARTS, lambda: load_form(visit.account_id), *args)
     except errors.Invalid as error:
         return await _render_page(request, visit, add_errors(form, error), 422)
-    view.flash(request, "Saved. Emails that are not sent yet look like this from now on.")
+    view.flash(request, gettext("Saved. Emails that are not sent yet use the new brand."))
     return view.redirect(request, "/brand")
 
 
@@ -255,7 +263,8 @@ async def upload_logo(request: Request, visit: Visit) -> HTTPResponse:
         view.flash(request, formats.sentence(error.fields["file"][0]))
         return view.redirect(request, return_path)
     logo_colours = await set_logo(visit.account_id, filename, picture)
-    view.flash(request, "This is your logo now." + (" Its colours are proposed below." if logo_colours else ""))
+    logo_saved = gettext("Logo saved.")
+    view.flash(request, gettext("Logo saved. See the suggested colours below.") if logo_colours else logo_saved)
     return view.redirect(request, return_path)
 
 

@@ -9,6 +9,7 @@ from appliance.accounts import audit
 from appliance.audience import bulk_actions, lists
 from appliance.audience.contacts import store
 from appliance.core import errors, validation
+from appliance.core.i18n import format_percent, gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
 from ui.forms import Form, parse_int
@@ -21,14 +22,14 @@ pages = Pages("ui_contact_acts", url_prefix="/contacts/acts")
 
 
 _SKIPPED_LABELS = {
-    "in_list": "already in the list",
-    "left_list": "had left it by their own act",
-    "not_in_list": "not in the list",
-    "tagged": "had the tag already",
-    "untagged": "did not have it",
-    "too_many_tags": "with too many tags already",
-    "not_subscribed": "not subscribed",
-    "gone": "no longer there",
+    "in_list": gettext_noop("already in the list"),
+    "left_list": gettext_noop("left the list themselves"),
+    "not_in_list": gettext_noop("not in the list"),
+    "tagged": gettext_noop("already tagged"),
+    "untagged": gettext_noop("not tagged"),
+    "too_many_tags": gettext_noop("too many tags"),
+    "not_subscribed": gettext_noop("not subscribed"),
+    "gone": gettext_noop("deleted meanwhile"),
 }
 
 
@@ -39,74 +40,93 @@ def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
     try:
         return str(lists.get(account_id, argument["contact_list_id"]).name)
     except errors.NotFound:
-        return "a list that is gone"
+        return gettext("Deleted list")
 
 
 def progress_message(act: Any, name: str) -> str:
     """Return a text with the progress of a running action; `name` is its list or tag."""
-    reached, number = formats.number(act.reached), formats.count_people(act.contact_count)
-    return {
-        "list_add": f"Adding to {name}: {reached} of {number}",
-        "list_remove": f"Taking out of {name}: {reached} of {number}",
-        "tag_add": f"Tagging with {name}: {reached} of {number}",
-        "tag_remove": f"Taking off the tag {name}: {reached} of {number}",
-        "unsubscribe": f"Unsubscribing: {reached} of {number}",
-        "delete": f"Deleting: {reached} of {number}",
+    values = {"name": name, "done": formats.number(act.reached), "total": formats.number(act.contact_count)}
+    message = {
+        "list_add": gettext_noop("Adding contacts to %(name)s: %(done)s of %(total)s"),
+        "list_remove": gettext_noop("Removing contacts from %(name)s: %(done)s of %(total)s"),
+        "tag_add": gettext_noop("Adding the tag %(name)s: %(done)s of %(total)s contacts"),
+        "tag_remove": gettext_noop("Removing the tag %(name)s: %(done)s of %(total)s contacts"),
+        "unsubscribe": gettext_noop("Unsubscribing contacts: %(done)s of %(total)s"),
+        "delete": gettext_noop("Deleting contacts: %(done)s of %(total)s"),
     }[act.action]
+    return gettext(message, **values)
 
 
 def quarter_label(act: Any) -> str:
-    """Return the progress in steps of 25 %, so that screen readers do not announce every change."""
-    share = 25 * (4 * act.reached // act.contact_count) if act.contact_count else 100
-    return f"{share} % done"
+    """Return the progress in steps of 25%, so that screen readers do not announce every change."""
+    quarters = 4 * act.reached // act.contact_count if act.contact_count else 4
+    return gettext("%(percentage)s done", percentage=format_percent(quarters / 4, 0))
 
 
 def result_message(act: Any, name: str) -> str:
     """Return a text with the outcome of an ended action and why contacts were skipped."""
     if act.state == "failed":
-        return f"{name} was deleted meanwhile. {formats.count_people(act.changed)} were reached before."
-    people = formats.count_people(act.changed) if act.changed else "Nobody"
-    values = {
-        "list_add": f"{people} added to {name}.",
-        "list_remove": f"{people} taken out of {name}.",
-        "tag_add": f"{people} tagged {name}.",
-        "tag_remove": f"Tag {name} taken off {formats.count_people(act.changed) if act.changed else 'nobody'}.",
-        "unsubscribe": f"{people} unsubscribed.",
-        "delete": f"{people} deleted.",
-    }[act.action]
-    return f"{values}{_skipped_message(act.skipped)}"
+        return ngettext(
+            "%(name)s was deleted before the action finished. %(num)s contact was changed.",
+            "%(name)s was deleted before the action finished. %(num)s contacts were changed.",
+            act.changed, name=name,
+        )  # fmt: skip
+    # Only the message of the action is used; each is a literal, so that the catalogues have it.
+    message = {
+        "list_add": lambda: ngettext(
+            "%(num)s contact added to %(name)s.", "%(num)s contacts added to %(name)s.", act.changed, name=name
+        ),
+        "list_remove": lambda: ngettext(
+            "%(num)s contact removed from %(name)s.", "%(num)s contacts removed from %(name)s.", act.changed, name=name
+        ),
+        "tag_add": lambda: ngettext(
+            "Tag %(name)s added to %(num)s contact.", "Tag %(name)s added to %(num)s contacts.", act.changed, name=name
+        ),
+        "tag_remove": lambda: ngettext(
+            "Tag %(name)s removed from %(num)s contact.", "Tag %(name)s removed from %(num)s contacts.",
+            act.changed, name=name,
+        ),
+        "unsubscribe": lambda: ngettext(
+            "%(num)s contact unsubscribed.", "%(num)s contacts unsubscribed.", act.changed
+        ),
+        "delete": lambda: ngettext("%(num)s contact deleted.", "%(num)s contacts deleted.", act.changed),
+    }[act.action]()  # fmt: skip
+    return f"{message} {_skipped_message(act.skipped)}".strip()
 
 
 def _skipped_message(skipped: dict[str, int]) -> str:
     if not skipped:
         return ""
-    parts = [f"{formats.number(number)} {_SKIPPED_LABELS[reason]}" for reason, number in skipped.items()]
-    total = formats.number(sum(skipped.values()))
-    return f" Skipped {total}: {_SKIPPED_LABELS[next(iter(skipped))]}." if len(parts) == 1 else (
-        f" Skipped {total}: {formats.join_names(parts)}."
-    )  # fmt: skip
+    total = sum(skipped.values())
+    if len(skipped) == 1:
+        reasons = gettext(_SKIPPED_LABELS[next(iter(skipped))])
+    else:
+        parts = [f"{formats.number(number)} {gettext(_SKIPPED_LABELS[reason])}" for reason, number in skipped.items()]
+        reasons = formats.join_names(parts)
+    return ngettext("%(num)s skipped: %(reasons)s.", "%(num)s skipped: %(reasons)s.", total, reasons=reasons)
 
 
 def confirmation(act: str, number: int) -> dict[str, str]:
     """Return the texts of the page that asks to confirm an action, because it cannot be undone.
 
-    The keys are `title`, `text`, `verb` (the button) and `keep` (the button that cancels).
+    The keys are `title`, `text` and `verb` (the button).
     """
-    people = formats.count_people(number)
     if act == "unsubscribe":
         return {
-            "title": f"Unsubscribe {people}?",
-            "text": "No campaign reaches them any more, by email or SMS. Messages they cause themselves, such as "
-            "receipts, still do. Who agrees anew is subscribed again.",
-            "verb": f"Unsubscribe {people}",
-            "keep": "Keep them subscribed",
+            "title": ngettext("Unsubscribe %(num)s contact?", "Unsubscribe %(num)s contacts?", number),
+            "text": gettext(
+                "They no longer receive campaigns by email or SMS. Transactional messages, such as receipts, are still "
+                "sent. Contacts can subscribe again."
+            ),
+            "verb": ngettext("Unsubscribe %(num)s contact", "Unsubscribe %(num)s contacts", number),
         }
     return {
-        "title": f"Delete {people}?",
-        "text": "They go for good, with their addresses, data and places in lists. If they unsubscribed, that is "
-        "remembered should they be added again.",
-        "verb": f"Delete {people}",
-        "keep": "Keep them",
+        "title": ngettext("Delete %(num)s contact?", "Delete %(num)s contacts?", number),
+        "text": gettext(
+            "They are deleted permanently, with their addresses, data and list memberships. Unsubscribes are "
+            "remembered in case the addresses are added again."
+        ),
+        "verb": ngettext("Delete %(num)s contact", "Delete %(num)s contacts", number),
     }
 
 
@@ -138,7 +158,7 @@ async def start(request: Request, visit: Visit) -> HTTPResponse:
     return_path = f"/contacts/{at}" if at else _table_url(selection)
     wish = await _read_request(visit, form, selection)
     if not wish.ids:
-        view.flash(request, "Nobody was chosen.")
+        view.flash(request, gettext("No contacts selected."))
         return view.redirect(request, return_path)
     if wish.act in _CONFIRMED_ACTIONS and not _is_confirmed(form, len(wish.ids)):
         return _render_confirmation(
@@ -182,7 +202,7 @@ async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
     try:
         job = await commit(bulk_actions.undo, visit.account_id, act_id, visit.user.id, visit.evidence())
     except errors.Invalid:
-        view.flash(request, "This was undone already.")
+        view.flash(request, gettext("This action was already undone."))
         return view.redirect(request, "/contacts")
     at = parse_int(Form.from_request(request)["at"], 0)
     await run_or_follow(request, visit, job, at)
@@ -204,7 +224,7 @@ async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkR
     elif act.startswith("list_"):
         argument = {"contact_list_id": parse_int(which, 0)}
     if act not in bulk_actions.ACTIONS:
-        raise errors.Invalid({}, message="Choose what to do with them.")
+        raise errors.Invalid({}, message=gettext("Select an action."))
     return BulkRequest(act, argument, await scan(_selected_ids, visit.account_id, selection))
 
 
@@ -235,9 +255,16 @@ def _render_confirmation(
     if form["expected"]:
         status = 422
         if form["expected"] != str(count):
-            form.add_error("base", f"It is {formats.count_people(count)} now.")
+            form.add_error(
+                "base",
+                ngettext(
+                    "The selection now has %(num)s contact. Check the number and confirm again.",
+                    "The selection now has %(num)s contacts. Check the number and confirm again.",
+                    count,
+                ),
+            )
         else:
-            form.add_error("typed", f"Type {formats.number(count)} to go on.")
+            form.add_error("typed", gettext("Type %(number)s to continue.", number=formats.number(count)))
         form.values["typed"] = ""
     return view.render(
         request, "contacts/sure.html", status, form=form, fields=[("act", form["act"]), *selection.fields],

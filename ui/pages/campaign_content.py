@@ -15,6 +15,7 @@ from appliance.content.templates import starters
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext
 from appliance.sending.messages import test_sends
 from appliance.storage.models import Campaign, Template
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan_for
@@ -39,7 +40,7 @@ async def choose_template(request: Request, visit: Visit, campaign_id: int) -> H
     here = f"/campaigns/{campaign_id}"
     return await render_template_choice(
         request, visit, campaign.template, campaign.name, here, f"{here}?open=content",
-        (("Campaigns", "/campaigns"), (campaign.name, here)), "campaign",
+        ((gettext("Campaigns"), "/campaigns"), (campaign.name, here)), "campaign",
     )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
     except errors.Invalid as error:
         view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
         return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
-    view.flash(request, "It has its own copy now.", _undo_action(campaign, previous_revision))
+    view.flash(request, gettext("Template applied."), _undo_action(campaign, previous_revision))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content#card-content")
 
 
@@ -96,9 +97,9 @@ async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTT
         prepared = await render(templates.prepare_revision, visit.account_id, campaign.template_id, at)
         args = (visit.account_id, campaign.template_id, at, visit.user.id, seen_revision, prepared)
         await commit(templates.restore, *args)
-        view.flash(request, "The content from before is back.")
+        view.flash(request, gettext("Previous content restored."))
     except (errors.Conflict, errors.Invalid):
-        view.flash(request, "It was changed since. The history of the content has every version.")
+        view.flash(request, gettext("The content has changed since. Earlier versions are in its history."))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
 
 
@@ -122,7 +123,7 @@ async def new_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Replace the content of the campaign with pasted HTML; the notice offers to undo it."""
     form = Form.from_request(request)
-    form.require("html", "Paste the HTML of the email.")
+    form.require("html", gettext("Paste the HTML of the email."))
     if form.errors:
         return await _render_html_form(request, visit, campaign_id, form, 422)
     previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
@@ -130,7 +131,7 @@ async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
         campaign = await commit(content.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
     except errors.Invalid as error:
         return await _render_html_form(request, visit, campaign_id, form.add_errors(error, {"body": "html"}), 422)
-    view.flash(request, "It says what you pasted now.", _undo_action(campaign, previous_revision))
+    view.flash(request, gettext("Content replaced with your HTML."), _undo_action(campaign, previous_revision))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
 
 
@@ -158,7 +159,7 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     addresses = [
         text.strip() for text in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if text.strip()
     ]
-    form.require("addresses", "Say where it goes.")
+    form.require("addresses", gettext("Enter a phone number.") if sms else gettext("Enter an email address."))
     to = lookups.complete_test_phones(visit, addresses) if sms else addresses
     raw: dict[str, Any] = {"phones" if sms else "emails": to}
     if contact_id := parse_int(form["as"], 0):
@@ -210,23 +211,30 @@ async def _render_test_form(
 
 
 def _address_error(error: errors.Invalid, addresses: list[str], sms: bool) -> str:
-    kind = "a phone number, like +44 7700 900123" if sms else "an address, like name@example.com"
     if {"emails", "phones"} & error.fields.keys():
-        return f"Write at most {test_sends.MAX_RECIPIENTS} of them."
+        limit = formats.number(test_sends.MAX_RECIPIENTS)
+        if sms:
+            return gettext("Enter at most %(limit)s phone numbers.", limit=limit)
+        return gettext("Enter at most %(limit)s addresses.", limit=limit)
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
     invalid_addresses = [addresses[int(match[1])] for match in paths if match]
     if invalid_addresses:
-        return f"{formats.join_names(invalid_addresses)} {'is' if len(invalid_addresses) == 1 else 'are'} not {kind}."
+        names = formats.join_names(invalid_addresses)
+        if sms:
+            return gettext("Invalid phone numbers: %(names)s. Use the format +44 7700 900123.", names=names)
+        return gettext("Invalid email addresses: %(names)s. Use the format name@example.com.", names=names)
     return formats.sentence(next(iter(error.fields.values()), [error.message])[0])
 
 
 def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
     """Return sentences about a test: where it was sent, where it could not be sent, and what is unfinished in it."""
-    good = [result.to for result in tests.results if result.success]
-    bad = [result.to for result in tests.results if not result.success]
-    parts = [f"A test is on its way to {formats.join_names(good)}."] if good else []
-    parts += [f"{formats.join_names(bad)} may not be written to."] if bad else []
-    return " ".join(parts) + approvals.unfinished_note(tests.warnings)
+    sent = [result.to for result in tests.results if result.success]
+    sentences = [gettext("Sending a test to %(addresses)s.", addresses=formats.join_names(sent))] if sent else []
+    for result in tests.results:
+        if not result.success:
+            reason = formats.uncapitalize(formats.reason_label(result.error, "sms" if result.phone else "email"))
+            sentences.append(gettext("%(address)s skipped: %(reason)s.", address=result.to, reason=reason))
+    return " ".join([*sentences, *filter(None, [approvals.unfinished_note(tests.warnings)])])
 
 
 # Recipients and previews.
@@ -243,9 +251,9 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
         sums = audience.count_audience(campaign)
-        chips = [("", "Get it", sums.sendable)]
+        chips = [("", gettext("Recipients"), sums.sendable)]
         excluded_count = audience.count_excluded(campaign)
-        chips += [(audience.LEFT_OUT, "Left out", excluded_count)] if excluded_count else []
+        chips += [(audience.LEFT_OUT, gettext("Excluded"), excluded_count)] if excluded_count else []
         chips += [(code, formats.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
         return {
             "campaign": campaign, "page": audience.list_group(visit.account_id, campaign_id, query), "chips": chips,

@@ -12,6 +12,7 @@ from appliance.audience import bulk_actions, lists
 from appliance.audience.segments import store as segments
 from appliance.campaigns import audience, recipients, report, results, store
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.exports import records
 from appliance.sending.messages import ledger, retries
 from appliance.sending.messages.retries import MessageSelection
@@ -27,19 +28,28 @@ pages = Pages("ui_recipients", url_prefix="/campaigns")
 
 # The byte order mark, without which spreadsheets do not recognise UTF-8.
 _BOM = "\ufeff"
-# The filters of the recipients by name in the URL, with the words before their value.
+# The filters of the recipients by their names in the URL.
+_FILTERS = (
+    "status", "opened", "clicked", "link", "domain", "country", "problem", "accepted", "unsubscribed", "replied",
+    "pending",
+)  # fmt: skip
+# The label of each filter with a fixed value; those of `status` are the labels of the statuses.
 _FILTER_LABELS = {
-    "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
-    "country": "numbers in", "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed",
-    "replied": "replied", "pending": "waiting",
+    ("opened", "people"): gettext_noop("Opened"), ("opened", "nobody"): gettext_noop("Did not open"),
+    ("opened", "machines"): gettext_noop("Automated opens only"),
+    ("clicked", "people"): gettext_noop("Clicked"), ("clicked", "nobody"): gettext_noop("Did not click"),
+    ("clicked", "machines"): gettext_noop("Automated clicks only"),
+    ("accepted", "true"): gettext_noop("Sent"), ("accepted", "false"): gettext_noop("Not sent"),
+    ("unsubscribed", "true"): gettext_noop("Unsubscribed"),
+    ("unsubscribed", "false"): gettext_noop("Did not unsubscribe"),
+    ("replied", "true"): gettext_noop("Replied"), ("replied", "false"): gettext_noop("Did not reply"),
+    ("pending", "true"): gettext_noop("Queued"), ("pending", "false"): gettext_noop("Not queued"),
 }  # fmt: skip
-# The filter, the value and the label of each chip.
-_CHIPS: tuple[tuple[str, str, str], ...] = (
-    ("accepted", "true", "Handed over"), ("opened", "people", "Opened"), ("opened", "nobody", "Did not open"),
-    ("clicked", "people", "Clicked"), ("clicked", "nobody", "Did not click"),
-    ("replied", "true", "Replied"), ("unsubscribed", "true", "Unsubscribed"), ("pending", "true", "Waiting"),
-    *(("status", name, formats.STATUSES[name][1])
-      for name in ("bounced", "complained", "failed", "skipped", "uncertain", "cancelled")),
+# The filter and the value of each chip.
+_CHIPS: tuple[tuple[str, str], ...] = (
+    ("accepted", "true"), ("opened", "people"), ("opened", "nobody"), ("clicked", "people"), ("clicked", "nobody"),
+    ("replied", "true"), ("unsubscribed", "true"), ("pending", "true"),
+    *(("status", name) for name in ("bounced", "complained", "failed", "skipped", "uncertain", "cancelled")),
 )  # fmt: skip
 
 
@@ -73,7 +83,8 @@ async def _render_recipients(
 
 
 _REACTION_LABELS = {
-    "replied": "Replied", "unsubscribed": "Unsubscribed", "complained": "Marked as spam", "bounced": "Bounced"
+    "replied": gettext_noop("Replied"), "unsubscribed": gettext_noop("Unsubscribed"),
+    "complained": gettext_noop("Marked as spam"), "bounced": gettext_noop("Bounced"),
 }  # fmt: skip
 
 
@@ -85,8 +96,8 @@ def _load_activity(messages: list[Any]) -> dict[int, list[tuple[str, int]]]:
     reactions = recipients.load_reactions([row.id for row in messages])
     activity = {}
     for row in messages:
-        engaged = ("Clicked", row.clicked_at) if row.clicked_at else ("Opened", row.opened_at)
-        done = [(_REACTION_LABELS[kind], at) for kind, at in reactions.get(row.id, ())]
+        engaged = (gettext("Clicked"), row.clicked_at) if row.clicked_at else (gettext("Opened"), row.opened_at)
+        done = [(gettext(_REACTION_LABELS[kind]), at) for kind, at in reactions.get(row.id, ())]
         activity[row.id] = sorted([engaged, *done] if engaged[1] else done, key=lambda pair: pair[1])
     return activity
 
@@ -102,7 +113,7 @@ async def export_recipients(request: Request, visit: Visit, campaign_id: int) ->
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     message_ids = await scan(recipients.list_message_ids, visit.account_id, campaign_id, query)
     lines = records.write_recipients_csv(message_ids)
-    name = f"campaign-{campaign.id}-people.csv"
+    name = f"campaign-{campaign.id}-recipients.csv"
     await audit.record_export(visit.actor, visit.account_id, name, _read_filters(request), len(message_ids))
     return await view.stream_file(request, name, "text/csv; charset=utf-8", chain((_BOM,), lines))
 
@@ -113,13 +124,15 @@ async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> H
     """Save the filters as a segment, which will include contacts who match later."""
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, campaign_id)
-    filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
+    filters = {name: form[name] for name in _FILTERS if form[name]}
     segment_filters = audience.build_recipient_filters(campaign_id, _parse_filters(filters, 1))
     if segment_filters is None:
-        raise errors.Invalid({"base": ["cannot be kept as a segment"]})
-    body = validation.read(segments.SegmentCreate, {"name": form["name"] or "People", "filters": segment_filters})
+        raise errors.Invalid({"base": [gettext("These filters cannot be saved as a segment.")]})
+    body = validation.read(
+        segments.SegmentCreate, {"name": form["name"] or gettext("Recipients"), "filters": segment_filters}
+    )
     created = await commit(segments.create, visit.account_id, body)
-    view.flash(request, f"{created.name} is kept as a segment.")
+    view.flash(request, gettext("Segment %(name)s created.", name=created.name))
     return view.redirect(request, f"/segments/{created.id}")
 
 
@@ -128,8 +141,8 @@ async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> H
 async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the filtered recipients as a new list, as a job if there are many; the notice offers to undo it."""
     form = Form.from_request(request)
-    form.require("name", "Give the list a name.")
-    filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
+    form.require("name", gettext("Enter a name."))
+    filters = {name: form[name] for name in _FILTERS if form[name]}
     query = _parse_filters(filters, 1)
     contact_ids = await scan(recipients.list_contact_ids, visit.account_id, campaign_id, query)
     try:
@@ -158,11 +171,13 @@ async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> H
     )
 
 
-def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
+def _add_decision(
+    name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], describe: Callable[[int], str]
+) -> None:
     """Register the POST route `name` for a decision about uncertain or failed messages, selected or all.
 
     `verb` decides one batch in a transaction, and returns how many messages it decided and the id to continue after, or
-    0 at the end. `done` is the notice, with a placeholder for the number of contacts.
+    0 at the end. `describe` returns the notice for a number of contacts.
     """
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
@@ -185,18 +200,24 @@ def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[
         if decided:
             args = (f"campaign_{name}", f"campaign:{campaign.id}", {"messages": decided})
             await commit(audit.record, visit.actor, visit.account_id, *args)
-        view.flash(
-            request, done.format(formats.count_people(decided)) if decided else "There was nothing to decide any more."
-        )
+        view.flash(request, describe(decided) if decided else gettext("No messages are left to review."))
         return view.redirect(request, f"/campaigns/{campaign_id}/problems")
 
 
-_add_decision("retry", retries.retry_batch, "On its way again to {}.")
-_add_decision("assume", retries.assume_sent_batch, "Counted as sent to {}.")
+def _describe_resent(count: int) -> str:
+    return ngettext("Sending again to %(num)s contact.", "Sending again to %(num)s contacts.", count)
+
+
+def _describe_assumed(count: int) -> str:
+    return ngettext("%(num)s message marked as sent.", "%(num)s messages marked as sent.", count)
+
+
+_add_decision("retry", retries.retry_batch, _describe_resent)
+_add_decision("assume", retries.assume_sent_batch, _describe_assumed)
 
 
 def _read_filters(request: Request) -> dict[str, str]:
-    return {name: request.args.get(name) for name in _FILTER_LABELS if request.args.get(name)}
+    return {name: request.args.get(name) for name in _FILTERS if request.args.get(name)}
 
 
 def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQuery:
@@ -222,7 +243,14 @@ def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
         if campaign.channel == "email":
             counts |= {("opened", "people"): opened, ("opened", "nobody"): stats["accepted"] - opened}
     counts |= {("status", name): stats[name] for name in ledger.FINAL_STATUSES}
-    return [(name, value, label, counts.get((name, value), 0)) for name, value, label in _CHIPS]
+    return [(name, value, _fixed_label(name, value), counts.get((name, value), 0)) for name, value in _CHIPS]
+
+
+def _fixed_label(name: str, value: str) -> str:
+    """Return the label of a filter that has a fixed set of values, or an empty string for other filters."""
+    if name == "status":
+        return formats.status_label(value)
+    return gettext(_FILTER_LABELS[name, value]) if (name, value) in _FILTER_LABELS else ""
 
 
 def _suggest_name(text: str) -> str:
@@ -231,28 +259,21 @@ def _suggest_name(text: str) -> str:
 
 def _describe_filters(account_id: int, campaign_id: int, filters: dict[str, str]) -> str:
     """Return the filters as text for the page's heading, joined by commas."""
-    phrases = []
-    labels: dict[tuple[str, str], str] = {(name, value): label for name, value, label in _CHIPS}
-    for name, value in filters.items():
-        if (name, value) in labels:
-            phrases.append(labels[name, value])
-        elif name == "link":
-            urls = {
-                str(result.number): result.words or result.url
-                for result in results.build_report(account_id, campaign_id).links
-            }
-            phrases.append(f"clicked {urls.get(value, value)}")
-        elif name == "problem":
-            problems = report.list_problems(store.get(account_id, campaign_id))
-            problem_labels = [
-                problem["text"] or formats.reason_label(problem["reason"])
-                for problem in problems
-                if problem["key"] == value
-            ]
-            phrases.append(problem_labels[0] if problem_labels else "a problem that is gone")
-        elif name == "status":
-            phrases.append(formats.STATUSES.get(value, ("", value))[1])
-        else:
-            displayed = {"people": "", "true": "", "machines": "by machines only", "false": "not"}.get(value, value)
-            phrases.append(f"{_FILTER_LABELS[name]} {formats.unicode_domains(displayed)}".strip())
-    return ", ".join(phrases)
+    return ", ".join(_describe_filter(account_id, campaign_id, name, value) for name, value in filters.items())
+
+
+def _describe_filter(account_id: int, campaign_id: int, name: str, value: str) -> str:
+    if name == "link":
+        links = results.build_report(account_id, campaign_id).links
+        urls = {str(result.number): result.words or result.url for result in links}
+        return gettext("Clicked %(link)s", link=urls.get(value, value))
+    if name == "problem":
+        for problem in report.list_problems(store.get(account_id, campaign_id)):
+            if problem["key"] == value:
+                return problem["text"] or formats.reason_label(problem["reason"])
+        return gettext("Resolved problem")
+    if name == "domain":
+        return gettext("Mailbox provider: %(name)s", name=formats.unicode_domains(value))
+    if name == "country":
+        return gettext("Country: %(name)s", name=gettext("Unknown") if value == recipients.UNKNOWN else value)
+    return _fixed_label(name, value)

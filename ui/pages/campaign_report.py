@@ -12,9 +12,10 @@ from appliance.campaigns import links as link_check
 from appliance.campaigns.report import Bucket, EngagementFigures, Report
 from appliance.campaigns.results import Conversion, UsualResults
 from appliance.content.designs.merge_limits import MergeError
-from appliance.core import clock
+from appliance.core import clock, i18n
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
@@ -34,13 +35,14 @@ _MAX_TOP_ROWS = 5
 class ResultFact(NamedTuple):
     """A number of a report out of `whole`, with the query of the page that lists its contacts.
 
-    `usual` is the share in the account's earlier campaigns, or None. `machines` are the opens or clicks by machines:
-    their number, and the query that lists them.
+    `rate` is the share as a text. `usual` is the share in the account's earlier campaigns, or None. `machines` are the
+    opens or clicks by machines: their number, and the query that lists them.
     """
 
     label: str
     many: int
     whole: int
+    rate: str
     href: str = ""
     usual: float | None = None
     note: str = ""
@@ -54,14 +56,21 @@ def shorten_url(url: str, limit: int = 60) -> str:
     return bare if len(bare) <= limit else f"{bare[: limit - 1]}…"
 
 
-def _describe_total(figures: EngagementFigures, singular: str, plural: str) -> str:
-    """Return the number of opens or clicks by people, such as `5 opens in total`, if it exceeds the number of people.
+def _describe_clicks(clicks: EngagementFigures) -> str:
+    """Return the total number of clicks by people, such as `5 clicks in total`, if it exceeds the number of people."""
+    if clicks.total_human <= clicks.people.count:
+        return ""
+    return ngettext("%(num)s total click", "%(num)s total clicks", clicks.total_human)
+
+
+def _describe_opens(opens: EngagementFigures) -> str:
+    """Return the total number of opens by people, such as `5 opens in total`, if it exceeds the number of people.
 
     It may be smaller, because who clicked counts as having opened.
     """
-    if figures.total_human <= figures.people.count:
+    if opens.total_human <= opens.people.count:
         return ""
-    return f"{formats.count(figures.total_human, singular, plural)} in total"
+    return ngettext("%(num)s total open", "%(num)s total opens", opens.total_human)
 
 
 def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None, replied: int) -> list[ResultFact]:
@@ -70,37 +79,57 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     `replied` is the number of emails with a recorded reply. It is only shown if there are any, because replies that go
     to the reply address are not known.
     """
-    reached = figures.ledger.delivered_to
-    clicks, opens = figures.clicks, figures.opens
+    reached, sent = figures.ledger.delivered_to, stats["accepted"]
+    clicks, opens, bounced = figures.clicks, figures.opens, figures.bounces.count
+    many = clicks.people.count
     clicked = ResultFact(
-        "Clicked", clicks.people.count, reached, "clicked=people", usual.clicked if usual else None,
-        _describe_total(clicks, "click", "clicks"),
+        gettext("Clicks"), many, reached, gettext("%(rate)s click rate", rate=formats.percent(many, reached)),
+        "clicked=people", usual.clicked if usual else None, _describe_clicks(clicks),
         (clicks.machines.count, "clicked=machines") if clicks.machines.count else None,
     )  # fmt: skip
     unsubscribed = figures.unsubscribes.count
+    rate = gettext("%(rate)s unsubscribe rate", rate=formats.percent(unsubscribed, reached))
+    opt_outs = ResultFact(gettext("Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn")
     if figures.sms is not None:
+        rate = gettext("%(rate)s delivery rate", rate=formats.percent(stats["delivered"], sent))
+        bounce_rate = gettext("%(rate)s of sent", rate=formats.percent(bounced, sent))
         return [
-            ResultFact("Delivered", stats["delivered"], stats["accepted"], "status=delivered"),
+            ResultFact(gettext("Delivered"), stats["delivered"], sent, rate, "status=delivered"),
             clicked,
-            ResultFact("Opted out", unsubscribed, reached, "unsubscribed=true", tone="warn"),
-            ResultFact("Not delivered", figures.bounces.count, stats["accepted"], "status=bounced", tone="bad"),
+            opt_outs,
+            ResultFact(gettext("Not delivered"), bounced, sent, bounce_rate, "status=bounced", tone="bad"),
         ]
+    many = opens.people.count
     opened = ResultFact(
-        "Opened, about", opens.people.count, reached, "opened=people", usual.opened if usual else None,
-        _describe_total(opens, "open", "opens"),
+        gettext("Opens (estimated)"), many, reached, gettext("%(rate)s open rate", rate=formats.percent(many, reached)),
+        "opened=people", usual.opened if usual else None, _describe_opens(opens),
         (opens.machines.count, "opened=machines") if opens.machines.count else None,
     )  # fmt: skip
-    usual_bounced, usual_complained = (usual.bounced, usual.complained) if usual else (None, None)
     return [
         clicked,
         opened,
-        *([ResultFact("Replied", replied, reached, "replied=true")] if replied else []),
-        ResultFact("Unsubscribed", unsubscribed, reached, "unsubscribed=true", tone="warn"),
-        ResultFact(
-            "Called it spam", figures.complaints.count, reached, "status=complained", usual_complained, tone="bad"
-        ),
-        ResultFact("Bounced", figures.bounces.count, stats["accepted"], "status=bounced", usual_bounced, tone="bad"),
+        *([_describe_replies(replied, reached)] if replied else []),
+        opt_outs,
+        *_list_harm(figures, sent, usual),
     ]
+
+
+def _describe_replies(replied: int, reached: int) -> ResultFact:
+    rate = gettext("%(rate)s reply rate", rate=formats.percent(replied, reached))
+    return ResultFact(gettext("Replies"), replied, reached, rate, "replied=true")
+
+
+def _list_harm(figures: Report, sent: int, usual: UsualResults | None) -> list[ResultFact]:
+    """Return the spam complaints and the bounces of an email campaign."""
+    complained, bounced, reached = figures.complaints.count, figures.bounces.count, figures.ledger.delivered_to
+    complaint_rate = gettext("%(rate)s complaint rate", rate=formats.percent(complained, reached))
+    bounce_rate = gettext("%(rate)s bounce rate", rate=formats.percent(bounced, sent))
+    usual_bounced, usual_complained = (usual.bounced, usual.complained) if usual else (None, None)
+    return [
+        ResultFact(gettext("Spam complaints"), complained, reached, complaint_rate, "status=complained",
+                   usual_complained, tone="bad"),
+        ResultFact(gettext("Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced, tone="bad"),
+    ]  # fmt: skip
 
 
 def list_funnel_steps(
@@ -110,27 +139,44 @@ def list_funnel_steps(
     usual: UsualResults | None,
     conversions: Sequence[Conversion],
 ) -> list[FunnelStep]:
-    """Return the steps of the funnel: reached, opened, clicked, and each conversion.
+    """Return the steps of the funnel: delivered, opened, clicked, and each conversion.
 
-    An SMS has the steps sent and delivered instead of reached and opened.
+    An SMS has the steps sent and delivered instead of delivered and opened.
     """
-    to, reached = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to
-    items = [FunnelStep("Reached", reached, reached, f"{to}accepted=true")]
+    to, reached, sent = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to, stats["accepted"]
+    items = [FunnelStep(gettext("Delivered"), reached, reached, f"{to}accepted=true",
+                        description=gettext("sent and not bounced"))]  # fmt: skip
     if figures.sms is not None:
-        items = [FunnelStep("Handed over", stats["accepted"], stats["accepted"], f"{to}accepted=true"),
-                FunnelStep("Delivered", stats["delivered"], stats["accepted"], f"{to}status=delivered")]  # fmt: skip
+        items = [FunnelStep(gettext("Sent"), sent, sent, f"{to}accepted=true",
+                            description=gettext("accepted by the SMS provider")),
+                 FunnelStep(gettext("Delivered"), stats["delivered"], sent, f"{to}status=delivered",
+                            description=gettext("%(rate)s of sent", rate=formats.percent(stats["delivered"], sent)))
+        ]  # fmt: skip
     elif figures.tracking:
-        items.append(FunnelStep("Opened, about", figures.opens.people.count, reached, f"{to}opened=people",
-                         usual.opened if usual else None))  # fmt: skip
+        opened = figures.opens.people.count
+        items.append(FunnelStep(gettext("Opens (estimated)"), opened, reached, f"{to}opened=people",
+                         usual.opened if usual else None, description=_share_of(opened, figures, reached)))  # fmt: skip
+    total = items[0].total
     if figures.tracking:
-        total = items[0].total
-        items.append(FunnelStep("Clicked", figures.clicks.people.count, total, f"{to}clicked=people",
-                         usual.clicked if usual else None))  # fmt: skip
+        clicked = figures.clicks.people.count
+        items.append(FunnelStep(gettext("Clicks"), clicked, total, f"{to}clicked=people",
+                         usual.clicked if usual else None, description=_share_of(clicked, figures, total)))  # fmt: skip
     for conversion in conversions:
-        amount = f", {formats.number(round(conversion.amount))} in all" if conversion.amount else ""
-        note = f"within a week after the click{amount}"
-        items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, items[0].total, note=note))
+        note = gettext("7-day click attribution")
+        if conversion.amount:
+            amount = formats.number(round(conversion.amount))
+            note = gettext("7-day click attribution, total value %(amount)s", amount=amount)
+        items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, total, note=note,
+                         description=_share_of(conversion.people, figures, total)))  # fmt: skip
     return items
+
+
+def _share_of(count: int, figures: Report, total: int) -> str:
+    """Return a number of contacts as a share of those to whom an SMS was sent, or an email delivered."""
+    rate = formats.percent(count, total)
+    if figures.sms is not None:
+        return gettext("%(rate)s of sent", rate=rate)
+    return gettext("%(rate)s of delivered", rate=rate)
 
 
 def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
@@ -153,7 +199,7 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
         providers = [
-            (row.country or "Unknown", row.accepted, {"country": row.country or "unknown"})
+            (row.country or gettext("Unknown"), row.accepted, {"country": row.country or "unknown"})
             for row in figures.sms.countries
         ]
     else:
@@ -178,9 +224,17 @@ def summarize_timeline(campaign: Any, buckets: Sequence[Bucket]) -> str:
     peak_count = max(counts)
     at = formats.when(formats.parse_time(buckets[counts.index(peak_count)].from_))
     soon = formats.within(results.measure_half_time(campaign, verb, total))
-    return (
-        f"Most people {verb} from {at} on ({formats.number(peak_count)}); half of all who {verb} did so within {soon}."
-    )
+    if verb == "opened":
+        return ngettext(
+            "Peak: %(time)s (%(num)s open). Half of the contacts who opened did so within %(duration)s.",
+            "Peak: %(time)s (%(num)s opens). Half of the contacts who opened did so within %(duration)s.",
+            peak_count, time=at, duration=soon,
+        )  # fmt: skip
+    return ngettext(
+        "Peak: %(time)s (%(num)s click). Half of the contacts who clicked did so within %(duration)s.",
+        "Peak: %(time)s (%(num)s clicks). Half of the contacts who clicked did so within %(duration)s.",
+        peak_count, time=at, duration=soon,
+    )  # fmt: skip
 
 
 _MOVING_PHASES = ("sending", "holding")
@@ -255,9 +309,9 @@ async def show_domains(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/problems", name="problems")
 @signed_in()
 async def show_problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show why messages did not arrive, grouped by the server's response, and the messages in doubt.
+    """Show why messages were not delivered, grouped by the server's response, and the unconfirmed messages.
 
-    A user must decide whether a message in doubt is sent again.
+    A user must decide whether an unconfirmed message is sent again.
     """
     return await render_tab(request, visit, campaign_id, "problems")
 
@@ -288,15 +342,15 @@ def _add_action(name: str, verb: Callable[..., Any], done: str) -> None:
             if error.reason != "invalid_transition":
                 raise
             # The page was stale: show the present state instead of an error.
-            view.flash(request, "It has moved on meanwhile. This is how it stands.")
+            view.flash(request, gettext("The campaign’s status has changed. This page shows the current status."))
         else:
-            view.flash(request, done)
+            view.flash(request, gettext(done))
         return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
-_add_action("pause", states.pause, "Paused. Nothing more leaves until you continue.")
-_add_action("resume", send.resume, "Going on.")
-_add_action("cancel", states.cancel, "Stopped. What had not left stays here.")
+_add_action("pause", states.pause, gettext_noop("Campaign paused. No more messages are sent until you resume it."))
+_add_action("resume", send.resume, gettext_noop("Campaign resumed."))
+_add_action("cancel", states.cancel, gettext_noop("Campaign cancelled. Queued messages are not sent."))
 
 
 def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
@@ -315,7 +369,7 @@ def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
 def _load_cached_status(account_id: int, campaign_id: int) -> dict[str, Any]:
     """Return `_load_status` of a campaign, from a short-lived cache while it is sending."""
     row = store.get_row(account_id, campaign_id)
-    key = account_id, campaign_id, row.phase, row.updated_at
+    key = account_id, campaign_id, row.phase, row.updated_at, i18n.get_language()
     status = _status_cache.get(key, lambda: _load_status(account_id, campaign_id))
     if not status["moving"]:
         _status_cache.invalidate(key)
@@ -347,9 +401,10 @@ def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
     stats = campaign.stats
     problem_count = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
     return [
-        ("", "Overview", 0, ""), ("links", "Links", links, ""), ("people", "People", stats["audience"], ""),
-        ("domains", "Countries" if campaign.channel == "sms" else "Mailboxes", 0, ""),
-        ("problems", "Problems", problem_count, "bad"),
+        ("", gettext("Overview"), 0, ""), ("links", gettext("Links"), links, ""),
+        ("people", gettext("Recipients"), stats["audience"], ""),
+        ("domains", gettext("Countries") if campaign.channel == "sms" else gettext("Mailbox providers"), 0, ""),
+        ("problems", gettext("Problems"), problem_count, "bad"),
     ]  # fmt: skip
 
 

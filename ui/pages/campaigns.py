@@ -10,9 +10,10 @@ from appliance.campaigns import content, send, states, store
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, scan_for
-from ui import formats, view
+from ui import view
 from ui.forms import Form, audience_form
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
@@ -23,19 +24,24 @@ pages = Pages("ui_campaigns")
 
 # The label and the phases of each chip.
 CHIPS = {
-    "": ("All", ()),
-    "draft": ("Drafts", ("draft",)),
-    "asked": ("Waits for approval", ()),
-    "scheduled": ("Scheduled", ("scheduled",)),
-    "sending": ("Sending", ("sending", "holding")),
-    "paused": ("Paused", ("paused",)),
-    "completed": ("Done", ("completed",)),
-    "cancelled": ("Stopped", ("cancelled",)),
+    "": (gettext_noop("All"), ()),
+    "draft": (gettext_noop("Drafts"), ("draft",)),
+    "asked": (gettext_noop("Awaiting approval"), ()),
+    "scheduled": (gettext_noop("Scheduled"), ("scheduled",)),
+    "sending": (gettext_noop("Sending"), ("sending", "holding")),
+    "paused": (gettext_noop("Paused"), ("paused",)),
+    "completed": (gettext_noop("Sent"), ("completed",)),
+    "cancelled": (gettext_noop("Cancelled"), ("cancelled",)),
 }
 _COLUMNS = (
-    Column("Campaign", "name", ""), Column("Status"), Column("Audience"), Column("Handed over", is_numeric=True),
-    Column("When", "updated"), Column("Newest first", "created", is_visible=False),
+    Column(gettext_noop("Campaign"), "name", ""), Column(gettext_noop("Status")), Column(gettext_noop("Audience")),
+    Column(gettext_noop("Sent"), is_numeric=True), Column(gettext_noop("Date"), "updated"),
+    Column(gettext_noop("Date created"), "created", is_visible=False),
 )  # fmt: skip
+
+
+def _count_campaigns(number: int) -> str:
+    return ngettext("%(num)s campaign", "%(num)s campaigns", number)
 
 
 @pages.get("/campaigns", strict_slashes=False)
@@ -45,7 +51,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
     Cells of campaigns that are sending refresh themselves.
     """
-    table = tables.Table(request, "/campaigns", ("campaign", "campaigns"), _COLUMNS, "-updated", ("phase",))
+    table = tables.Table(request, "/campaigns", _count_campaigns, _COLUMNS, "-updated", ("phase",))
     table.chip_name = "phase"
     table.bulk_action_url = "/campaigns/acts" if visit.can("campaigns:write") else ""
     phase = table.state["phase"]
@@ -56,7 +62,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
             count = sum(counts.get(phase_name, 0) for phase_name in phases) if phases else sum(counts.values())
             count = waiting if key == "asked" else count
             if count or key in ("", "draft", phase):
-                table.chips = [*table.chips, Chip(key, label, count)]
+                table.chips = [*table.chips, Chip(key, gettext(label), count)]
         table.results = store.list_campaigns(
             visit.account_id, _build_query(table.list_params, phase), table.sort, sums=False
         )
@@ -105,7 +111,7 @@ def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
     template_id = next(iter(form.ids("template")), 0 if form["template"] else None)
     source = templates.get(account_id, template_id) if template_id is not None else None
     channel = source.channel if source is not None else "sms" if form["channel"] == "sms" else "email"
-    untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
+    untitled = gettext("Untitled SMS") if channel == "sms" else gettext("Untitled email")
     name = form["name"] or (source.name if source is not None else "") or untitled
     created = store.create(
         account_id, validation.read(store.CampaignCreate, {"name": name, "channel": channel}), user_id
@@ -152,7 +158,7 @@ _MAX_IDS = 1000
 async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Create a copy of a campaign as a draft, and redirect to it."""
     created = await commit(store.duplicate, visit.account_id, campaign_id, visit.actor)
-    view.flash(request, "This is the copy. The first one stays as it is.")
+    view.flash(request, gettext("Campaign duplicated. This is the copy."))
     return view.redirect(request, f"/campaigns/{created.id}")
 
 
@@ -161,7 +167,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Create a copy of a campaign as a draft, limited to a new segment of the recipients who did not open it."""
     created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.actor)
-    view.flash(request, "A draft for those who did not open it. Another subject often helps.")
+    view.flash(request, gettext("Draft created for the contacts who did not open it. A new subject often helps."))
     return view.redirect(request, f"/campaigns/{created.id}?open=from")
 
 
@@ -185,9 +191,12 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
         if id_.isdecimal() and len(id_) < 16
     ]
     restored = [await commit(states.restore, visit.account_id, id_) for id_ in ids]
-    view.flash(
-        request, f"{restored[0].name} is back." if len(restored) == 1 else f"{len(restored)} campaigns are back."
+    message = (
+        gettext("%(name)s restored.", name=restored[0].name)
+        if len(restored) == 1
+        else ngettext("%(num)s campaign restored.", "%(num)s campaigns restored.", len(restored))
     )
+    view.flash(request, message)
     return view.redirect(request, f"/campaigns/{restored[0].id}" if len(restored) == 1 else "/campaigns")
 
 
@@ -200,11 +209,13 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     return_url = selection.table_url("/campaigns")
     rows = await fetch(_selected_campaigns, visit.account_id, selection)
     if not rows:
-        view.flash(request, "Choose some campaigns first.")
+        view.flash(request, gettext("No campaigns selected."))
     elif form["act"] == "duplicate":
         for row in reversed(rows):
             await commit(store.duplicate, visit.account_id, row.id, visit.actor)
-        view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made, as drafts.")
+        view.flash(
+            request, ngettext("%(num)s copy created as a draft.", "%(num)s copies created as drafts.", len(rows))
+        )
         return_url = "/campaigns?phase=draft"
     elif form["act"] == "delete" and any(row.phase != "draft" for row in rows):
         return view.render(request, "campaigns/delete.html", rows=rows, chosen=selection, back=return_url)
@@ -239,9 +250,9 @@ def _selected_campaigns(account_id: int, selection: Selection) -> list[Any]:
 def _flash_deleted(request: Request, deleted: list[Any]) -> None:
     """Flash what was deleted; if all campaigns were drafts, the notice offers to undo it."""
     message = (
-        f"{deleted[0].name} is deleted."
+        gettext("%(name)s deleted.", name=deleted[0].name)
         if len(deleted) == 1
-        else f"{formats.number(len(deleted))} campaigns are deleted."
+        else ngettext("%(num)s campaign deleted.", "%(num)s campaigns deleted.", len(deleted))
     )
     drafts = [str(campaign.id) for campaign in deleted if not campaign.started_at]
     undo = ("/campaigns/restore", {"back": ",".join(drafts)}) if len(drafts) == len(deleted) else None

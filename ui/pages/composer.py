@@ -13,6 +13,7 @@ from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
 from appliance.core import clock, errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
 from ui import formats, view
@@ -30,16 +31,19 @@ CARDS = ("to", "from", "content", "when")
 # The parts of each card's form, for edit conflicts.
 CARD_PARTS = {
     "to": audience_form.AudienceParts(
-        FormPart("Who gets it", ("who", "list", "segment", "sure"), True), FormPart("Left out", ("without",), True)
+        FormPart(gettext_noop("Recipients"), ("who", "list", "segment", "sure"), True),
+        FormPart(gettext_noop("Excluded"), ("without",), True),
     ),
     "from": FormParts(
-        FormPart("Subject", ("subject",)), FormPart("Preview line", ("preheader",)),
-        FormPart("Name people see", ("from_name",)),
-        FormPart("Address people see", ("from_email",)), FormPart("Answers go to", ("reply_to",)),
+        FormPart(gettext_noop("Subject"), ("subject",)), FormPart(gettext_noop("Preview text"), ("preheader",)),
+        FormPart(gettext_noop("From name"), ("from_name",)), FormPart(gettext_noop("From address"), ("from_email",)),
+        FormPart(gettext_noop("Reply-to"), ("reply_to",)),
     ),
-    "content": FormParts(FormPart("Content", ("body",)), FormPart("Counting", ("tracking",), True)),
-    "when": FormParts(FormPart("When", ("when", "day", "hour"))),
-    "name": FormParts(FormPart("Name", ("name",))),
+    "content": FormParts(
+        FormPart(gettext_noop("Content"), ("body",)), FormPart(gettext_noop("Tracking"), ("tracking",), True)
+    ),
+    "when": FormParts(FormPart(gettext_noop("When"), ("when", "day", "hour"))),
+    "name": FormParts(FormPart(gettext_noop("Name"), ("name",))),
 }  # fmt: skip
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
 # Codes of findings that the checklist leaves out, since the render check shows them with the contacts concerned.
@@ -52,13 +56,9 @@ _CARD_BY_FIELD = (
 )  # fmt: skip
 # Sentences by the code of a finding. Any other finding is shown with its message.
 _FINDING_SENTENCES = {
-    "audience_required": "Choose who gets it.",
-    "confirmation_required": "Confirm that everyone gets it.",
-    "preheader_missing": "Add a preview line: without it inboxes show the first words of the email.",
-    "nobody": "Nobody in this audience may be written to.",
-    "postal_address": "Add your postal address to the brand: mail that leaves this machine needs one.",
-    "too_long": "The email is over 102 KB: Gmail will cut it off.",
-    "opt_out_hint_missing": "It does not say how to leave: write it, or set words for every SMS in the settings.",
+    "opt_out_hint_missing": gettext_noop(
+        "The text does not say how to opt out. Add “Reply STOP to opt out”, or set an opt-out text in the settings."
+    ),
 }
 _FIX_PAGES = {
     "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
@@ -85,6 +85,8 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     return {
         "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
         "audience": audience_form.describe(campaign, choices.names), "has_audience": audience.is_set(campaign),
+        "included": audience_form.describe_included(campaign, choices.names),
+        "is_everyone": audience.is_everyone(campaign.trigger.data),
         "segment_warnings": [
             warning
             for segment in choices.segments if segment.id == campaign.trigger.segment_id
@@ -162,19 +164,24 @@ def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
 def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
     """Return `rehearsal`, the progress of rendering, and `render_problems`, the errors and empty merge tags.
 
-    Each problem is (text, reason, [(contact id, name)]). `counts` are the facts of the preflight.
+    Each problem is (sentence, reason, [(contact id, name)]). `counts` are the facts of the preflight.
     """
     rehearsal = counts.get("rehearsal")
     if rehearsal is None:
         return {"rehearsal": None, "render_problems": []}
-    phrases = [(f"{merge.tag_label(item['name'])} is empty for {formats.count_people(item['count'])}", "",
-        item["contact_ids"])
-            for item in rehearsal["lacking"] if item["count"]]  # fmt: skip
+    phrases = [
+        (_describe_missing_value(item["name"], item["count"]), "", item["contact_ids"])
+        for item in rehearsal["lacking"]
+        if item["count"]
+    ]
     if rehearsal["failed"]:
-        text = f"Cannot be made for {formats.count_people(rehearsal['failed'])}, who would be skipped"
-        phrases.insert(
-            0, (text, rehearsal["failures"][0]["error"], [item["contact_id"] for item in rehearsal["failures"]])
+        text = ngettext(
+            "Cannot be personalised for %(num)s contact, who will be skipped.",
+            "Cannot be personalised for %(num)s contacts, who will be skipped.",
+            rehearsal["failed"],
         )
+        reason = formats.sentence(rehearsal["failures"][0]["error"])
+        phrases.insert(0, (text, reason, [item["contact_id"] for item in rehearsal["failures"]]))
     ids = list(dict.fromkeys(number for _, _, contact_ids in phrases for number in contact_ids))
     names = {contact.id: formats.contact_name(contact) for contact in contacts.fetch_by_ids(ids)}
     trouble = [
@@ -184,10 +191,15 @@ def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
     return {"rehearsal": rehearsal, "render_problems": trouble}
 
 
+def _describe_missing_value(tag: str, count: int) -> str:
+    label = merge.tag_label(tag)
+    return ngettext("%(tag)s is empty for %(num)s contact.", "%(tag)s is empty for %(num)s contacts.", count, tag=label)
+
+
 def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit) -> list[tuple[str, str, str]]:
     """Return the checklist as (colour class, sentence, URL); the URL is empty if the user may not open the page."""
     checklist = [
-        (tone, finding_sentence(item), fix_url(item, campaign_id))
+        (tone, finding_sentence(item), fix_url(item, campaign_id, "sms" in flight.facts))
         for tone, group in (("bad", flight.blockers), ("warn", flight.warnings))
         for item in group
         if item.code not in _RENDER_CHECK_CODES
@@ -198,20 +210,23 @@ def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit
 def finding_sentence(finding: Any) -> str:
     """Return a preflight finding as a sentence."""
     if "campanero.invalid" in finding.message:
-        return "Add your domain, or say from which address it is: mail that leaves this machine needs one."
-    return _FINDING_SENTENCES.get(finding.code) or formats.sentence(finding.message)
+        return gettext("Add a sending domain, or enter a From address of a verified domain.")
+    if finding.code in _FINDING_SENTENCES:
+        return gettext(_FINDING_SENTENCES[finding.code])
+    return formats.sentence(finding.message)
 
 
-def fix_url(finding: Any, campaign_id: int) -> str:
-    """Return the URL of the page or card that fixes a finding, or an empty string."""
-    if "postal" in finding.message:
-        return "/brand"
+def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
+    """Return the URL of the page or card that fixes a finding of an email or SMS campaign, or an empty string."""
     if finding.code in _FIX_PAGES:
         return _FIX_PAGES[finding.code].format(campaign_id)
-    if finding.code.startswith("domain_") or "not verified" in finding.message:
+    if finding.code.startswith("domain_"):
         return "/settings/domains"
-    if finding.code == "sender_not_ready" and not finding.field.startswith("template"):
-        return "/settings/sending"
+    if finding.code == "sender_not_ready":
+        if is_sms:
+            return "/settings/sending"
+        # An email's sender lacks a verified domain for its From address, or the brand lacks the postal address.
+        return "/settings/domains" if finding.field.startswith("template") else "/brand"
     if ".design." in finding.field:
         path = finding.field.partition(".design.")[2]
         return f"/campaigns/{campaign_id}/content?path={path}&fix={finding.code}"
@@ -345,7 +360,7 @@ async def _save_card(
     except errors.Invalid as error:
         if error.reason == "campaign_locked":
             # The campaign was sent meanwhile, in another window or by a colleague.
-            view.flash(request, "It was sent meanwhile, so what you typed last was not kept.")
+            view.flash(request, gettext("This campaign was sent in the meantime, so your last change was not saved."))
             return view.redirect(request, f"/campaigns/{campaign_id}")
         return await render_composer(request, visit, campaign_id, form.add_errors(error), card)
     if view.is_partial(request):
@@ -356,6 +371,7 @@ async def _save_card(
 # Send, schedule and undo.
 
 HOLD_SECONDS = 15
+_CHANGED_STATUS = gettext_noop("The status changed in the meantime. This page shows the current status.")
 # Above this number of recipients the user must type the number to send.
 CONFIRM_BY_TYPING_OVER = 1000
 
@@ -387,8 +403,7 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
             form.add_errors(error)
         return await _render_review(request, visit, campaign_id, form, 422)
     if campaign.phase == "scheduled":
-        message = f"It goes out {formats.when(campaign.scheduled_at)}. The audience is counted again then."
-        view.flash(request, message, (f"/campaigns/{campaign_id}/undo", {}))
+        view.flash(request, _describe_schedule(campaign.scheduled_at), (f"/campaigns/{campaign_id}/undo", {}))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
@@ -408,7 +423,7 @@ async def ask_new_time(request: Request, visit: Visit, campaign_id: int) -> HTTP
 async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Change the time of a scheduled campaign, which stays scheduled; a time in the past is an error."""
     form = Form.from_request(request)
-    form.require("day", "Choose a date.")
+    form.require("day", gettext("Select a date."))
     moment = form.moment("day", "hour", visit.zone)
     if moment is not None and moment <= clock.now_ms():
         form.add_error("day", _describe_past_time(visit))
@@ -423,9 +438,9 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
         return True
 
     if await commit(move):
-        view.flash(request, f"It goes out {formats.when(moment)}. The audience is counted again then.")
+        view.flash(request, _describe_schedule(moment))
     else:
-        view.flash(request, "It has moved on meanwhile. This is how it stands.")
+        view.flash(request, gettext(_CHANGED_STATUS))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
@@ -435,9 +450,14 @@ def _render_new_time(request: Request, campaign: Any, form: Form, status: int) -
     )
 
 
+def _describe_schedule(moment: int | None) -> str:
+    time = formats.when(moment)
+    return gettext("Scheduled for %(time)s. The audience is recalculated at that time.", time=time)
+
+
 def _describe_past_time(visit: Visit) -> str:
-    current = formats.clock_time(clock.now_ms())
-    return f"Choose a time in the future. It is {current} now in {visit.account.time_zone}."
+    current, zone = formats.clock_time(clock.now_ms()), visit.account.time_zone
+    return gettext("Select a time in the future. It is now %(time)s in %(zone)s.", time=current, zone=zone)
 
 
 @pages.post("/<campaign_id:int>/undo")
@@ -453,14 +473,15 @@ async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         if error.reason != "invalid_transition":
             raise
         # The page was stale: show the present state instead of an error.
-        view.flash(request, "It has moved on meanwhile. This is how it stands.")
+        view.flash(request, gettext(_CHANGED_STATUS))
     else:
         if previous.phase == "scheduled":
             when = formats.when(previous.scheduled_at)
             again = (f"/campaigns/{campaign_id}/schedule", {"at": str(previous.scheduled_at)})
-            view.flash(request, f"Not scheduled any more. It is a draft again, with {when} as its time.", again)
+            text = gettext("Unscheduled. The campaign is a draft again and keeps its time, %(time)s.", time=when)
+            view.flash(request, text, again)
         else:
-            view.flash(request, "Nothing was sent. It is a draft again.")
+            view.flash(request, gettext("Nothing was sent. The campaign is a draft again."))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
@@ -481,10 +502,10 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
     try:
         prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
         is_armed = await commit(arm)
-        message = "Scheduled as before." if is_armed else "It has moved on meanwhile. This is how it stands."
+        message = gettext_noop("Scheduled again.") if is_armed else _CHANGED_STATUS
     except errors.Invalid:
-        message = "It could not be scheduled again. The checklist says why."
-    view.flash(request, message)
+        message = gettext_noop("The campaign could not be scheduled again. See the checklist.")
+    view.flash(request, gettext(message))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
@@ -498,15 +519,20 @@ def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any],
     campaign = store.get(visit.account_id, campaign_id)
     now = audience.count_audience(campaign).sendable
     if form["expected"] != str(now):
-        form.add_error("base", f"The audience changed while this was open. It is {formats.count_people(now)} now.")
+        text = ngettext(
+            "The audience has changed since you opened this page. It now has %(num)s contact.",
+            "The audience has changed since you opened this page. It now has %(num)s contacts.",
+            now,
+        )
+        form.add_error("base", text)
     elif now > CONFIRM_BY_TYPING_OVER and "".join(filter(str.isdecimal, form["typed"])) != str(now):
-        form.add_error("typed", f"Type {formats.number(now)} to send to that many people.")
+        form.add_error("typed", gettext("Type %(number)s, the number of recipients.", number=formats.number(now)))
     approvals.check_confirmed(form, unfinished_now)
     if form.errors:
         raise errors.Invalid({})
     if form["now"] == "yes":
         if campaign.phase not in ("draft", "scheduled"):
-            return campaign  # It has started meanwhile; its page shows how it stands.
+            return campaign  # It has started meanwhile; its page shows its status.
         return _go_live(visit, campaign_id, store.SendRequest(hold_seconds=HOLD_SECONDS, scheduled_at=None), prepared)
     later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     body = store.SendRequest(hold_seconds=0 if later else HOLD_SECONDS)

@@ -10,6 +10,7 @@ from appliance.accounts import audit
 from appliance.audience.contacts import removal, store, timeline, write
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.imports import store as imports
 from appliance.inbound import sms_conversations
@@ -54,7 +55,7 @@ class Conversation(NamedTuple):
     @staticmethod
     def line_text(line: ConversationLine) -> str:
         """Return the text of a line, or a note that the text is no longer stored."""
-        return line.body or "These words are not kept any more."
+        return line.body or gettext("The text of this message is no longer stored.")
 
     @staticmethod
     def find_unseen_refusal(line: ConversationLine) -> Any:
@@ -79,8 +80,8 @@ def load_conversation(
 
 
 _SEND_ERRORS = {
-    "recipient_suppressed": "They may not be written to: nothing was sent.",
-    "transactional_disabled": "Single messages are switched off in this account: nothing was sent.",
+    "recipient_suppressed": gettext_noop("This contact is suppressed. Nothing was sent."),
+    "transactional_disabled": gettext_noop("Transactional messages are turned off in this account. Nothing was sent."),
 }
 
 
@@ -97,7 +98,7 @@ async def show_conversation(request: Request, visit: Visit, contact_id: int) -> 
 async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Send an SMS reply; if the reply is rejected, the form keeps the text."""
     form = Form.from_request(request)
-    form.require("text", "Write what you want to say.")
+    form.require("text", gettext("Enter a message."))
     try:
         if not form.errors:
             once = form["once"][:32] or None
@@ -105,14 +106,14 @@ async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPRes
     except errors.Invalid as error:
         text = _SEND_ERRORS.get(error.reason or "")
         if text:
-            form.add_error("text", text)
+            form.add_error("text", gettext(text))
         else:
             form.add_errors(error, {"base": "text"})
     if form.errors:
         return await _render_conversation(request, visit, contact_id, form, 422)
     if view.is_partial(request):
         return await _render_conversation(request, visit, contact_id, None, 200)
-    view.flash(request, "Your answer is on its way.")
+    view.flash(request, gettext("Your message is being sent."))
     return view.redirect(request, _conversation_url(request, contact_id))
 
 
@@ -139,7 +140,10 @@ async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResp
     await commit(sms_conversations.mark_seen, visit.account_id, incoming, Review(is_opt_out), visit.actor_id)
     if view.is_partial(request):
         return await _render_conversation(request, visit, contact_id, None, 200)
-    view.flash(request, "They get no more SMS." if is_opt_out else "Noted: they may be written to as before.")
+    view.flash(
+        request,
+        gettext("Unsubscribed from SMS.") if is_opt_out else gettext("Reviewed. The subscription is unchanged."),
+    )
     return view.redirect(request, _conversation_url(request, contact_id))
 
 
@@ -171,9 +175,21 @@ async def _render_conversation(
 _EVENTS_PER_PAGE, _MAX_MESSAGES, _MAX_CONSENTS = 40, 8, 100
 # The groups by which the events of a contact can be filtered.
 _EVENT_GROUPS = (
-    ("", "Everything"), ("messages", "Messages"), ("consent", "Consent"), ("person", "Lists and data"),
-    ("flows", "Flows"), ("own", "Your events"),
+    ("", gettext_noop("All")), ("messages", gettext_noop("Messages")), ("consent", gettext_noop("Consent")),
+    ("person", gettext_noop("Lists and data")), ("flows", gettext_noop("Flows")),
+    ("own", gettext_noop("Custom events")),
 )  # fmt: skip
+
+
+# Labels of messages that belong neither to a campaign nor to a flow.
+_SOURCE_LABELS = {
+    "transactional": gettext_noop("Transactional message"), "test": gettext_noop("Test message"),
+    "system": gettext_noop("System message"),
+}  # fmt: skip
+
+
+def _source_label(source_type: str) -> str:
+    return gettext(_SOURCE_LABELS[source_type]) if source_type in _SOURCE_LABELS else source_type.capitalize()
 
 
 @pages.get("/<contact_id:int>")
@@ -185,7 +201,7 @@ async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPR
     row = await render(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
     return view.render(
         request, "contacts/show.html", kind=kind, kinds=_EVENT_GROUPS, **row,
-        may_write=visit.can("contacts:write"),
+        may_write=visit.can("contacts:write"), source_label=_source_label,
     )  # fmt: skip
 
 
@@ -220,9 +236,11 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
     body = validation.read(store.ContactPatch, raw)
     update = await commit(write.update, visit.account_id, contact_id, body, visit.evidence())
     if is_subscribed and update.kept_opt_out:
-        view.flash(request, "They asked not to be written to, and that stays until they say otherwise.")
+        view.flash(request, gettext("This contact unsubscribed, and stays unsubscribed until they subscribe again."))
     else:
-        view.flash(request, "Subscribed." if is_subscribed else "Unsubscribed. Campaigns will skip this address.")
+        view.flash(
+            request, gettext("Subscribed.") if is_subscribed else gettext("Unsubscribed. Campaigns skip this address.")
+        )
     return view.redirect(request, f"/contacts/{contact_id}")
 
 
@@ -231,7 +249,7 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
 async def show_message(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
     """Show a message to a contact, and the events of the message."""
     context = await render(_load_message, visit.account_id, contact_id, message_id)
-    return view.render(request, "contacts/message.html", **context)
+    return view.render(request, "contacts/message.html", source_label=_source_label, **context)
 
 
 @pages.get("/<contact_id:int>/messages/<message_id:int>/html")
@@ -240,7 +258,9 @@ async def show_message_html(request: Request, visit: Visit, contact_id: int, mes
     """Show the HTML of a message, as a document for the frame of its page."""
     context = await render(_load_message, visit.account_id, contact_id, message_id)
     if context["filled"] is None:
-        return view.render_email_error("it could not be rendered for this person, or its content is no longer kept")
+        return view.render_email_error(
+            gettext("it could not be rendered for this contact, or its content is no longer stored")
+        )
     return view.render_email(context["filled"].html or view.sms_html(context["filled"].text or ""))
 
 
@@ -282,9 +302,9 @@ async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTT
         details = {"merged_contact_id": deleted}
         contact = await commit(audit.run_and_record, visit.actor, "contact_merge", *args, data=details)
     except errors.Invalid:
-        form.add_error("base", "Choose another person: this one is not here any more.")
+        form.add_error("base", gettext("That contact no longer exists. Select another."))
         return await _render_merge(request, visit, contact_id, 0, form, 422)
-    view.flash(request, f"{formats.contact_name(contact)} is one person now.")
+    view.flash(request, gettext("Contacts merged into %(name)s.", name=formats.contact_name(contact)))
     return view.redirect(request, f"/contacts/{contact.id}")
 
 

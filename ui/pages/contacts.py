@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
@@ -17,9 +17,10 @@ from appliance.audience.segments import members as segment_people
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
-from ui.forms import Form, edit_conflicts, lookups, typed_values
+from ui.forms import IS_INVALID, IS_TAKEN, Form, edit_conflicts, has_message, is_message, lookups, typed_values
 from ui.forms.edit_conflicts import FormPart
 from ui.forms.filter_rows import FilterRows
 from ui.guard import ignore_double_submit, signed_in
@@ -32,18 +33,15 @@ pages = Pages("ui_contacts", url_prefix="/contacts")
 
 TABLE_FILTERS = ("show", "list_id", "tag", "segment_id", "source", "filters")
 TABLE_COLUMNS = (
-    Column("Person", "name", ""), Column("May get"), Column("Lists"), Column("Last seen", "seen"),
-    Column("Changed", "updated"), Column("Added", "created", is_visible=False),
+    Column(gettext_noop("Contact"), "name", ""), Column(gettext_noop("Status")), Column(gettext_noop("Lists")),
+    Column(gettext_noop("Last active"), "seen"), Column(gettext_noop("Updated"), "updated"),
+    Column(gettext_noop("Added"), "created", is_visible=False),
 )  # fmt: skip
 _SHOW_FILTERS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "subscribed": ({"subscribed_email": True}, []),
     "not": ({"subscribed_email": False}, []),
     "blocked": ({}, [{"name": "contact_suppressed", "predicate": "true", "value": True}]),
 }
-
-
-# The chips of the table on a list's page, which have no counts.
-UNCOUNTED_CHIPS = (Chip("", "Everyone"), Chip("subscribed", "Subscribed"), Chip("not", "Not subscribed"))
 
 
 SHOW_VALUES = ("", *_SHOW_FILTERS)
@@ -63,7 +61,7 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
     """
     show = state.get("show", "")
     if show and show not in _SHOW_FILTERS:
-        raise errors.Invalid({"show": ["is not included in the list"]})
+        raise errors.Invalid({"show": [gettext("is not included in the list")]})
     query_values, rules = _SHOW_FILTERS.get(show, ({}, []))
     raw: dict[str, Any] = {**query_values, **more}
     for name in ("list_id", "segment_id"):
@@ -86,7 +84,7 @@ def parse_rules(text: str) -> list[Any]:
     except msgspec.DecodeError:
         data = None
     if not isinstance(data, list):
-        raise errors.Invalid({"filters": ["is invalid"]})
+        raise errors.Invalid({"filters": [gettext("is invalid")]})
     return data
 
 
@@ -104,7 +102,7 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     """
     all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
     table.active_filters = describe_filters(account_id, table.state, all_lists)
-    table.chips = UNCOUNTED_CHIPS if more else count_chips(account_id)
+    table.chips = _uncounted_chips() if more else count_chips(account_id)
     try:
         search = read_search(table.filter_params, **table.list_params, **more)
         table.results = store.fetch_page(account_id, search.query, _table_order(table), search.rules)
@@ -113,14 +111,23 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     return all_lists
 
 
+def _uncounted_chips() -> tuple[Chip, ...]:
+    """Return the chips of the table on a list's page, which have no counts."""
+    return (
+        Chip("", gettext("All")),
+        Chip("subscribed", gettext("Subscribed")),
+        Chip("not", gettext("Not subscribed")),
+    )
+
+
 def count_chips(account_id: int) -> tuple[Chip, ...]:
     """Return the chips of the table of contacts with the number of matching contacts."""
     counts = store.count_contacts(account_id)
     return (
-        Chip("", "Everyone", counts.total),
-        Chip("subscribed", "Subscribed", counts.subscribed),
-        Chip("not", "Not subscribed", counts.total - counts.subscribed),
-        Chip("blocked", "Suppressed", counts.suppressed),
+        Chip("", gettext("All"), counts.total),
+        Chip("subscribed", gettext("Subscribed"), counts.subscribed),
+        Chip("not", gettext("Not subscribed"), counts.total - counts.subscribed),
+        Chip("blocked", gettext("Suppressed"), counts.suppressed),
     )
 
 
@@ -128,35 +135,33 @@ def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int
     """Return the active filters that have no chip, with their labels."""
     filters = []
     if state.get("list_id"):
-        filters.append(ActiveFilter(f"In {_list_name(account_id, state['list_id'], all_lists)}", ("list_id",)))
+        filters.append(ActiveFilter(_list_filter_label(account_id, state["list_id"], all_lists), ("list_id",)))
     if state.get("segment_id"):
-        filters.append(
-            ActiveFilter(f"In the segment {_segment_name(account_id, state['segment_id'])}", ("segment_id",))
-        )
+        filters.append(ActiveFilter(_segment_filter_label(account_id, state["segment_id"]), ("segment_id",)))
     if state.get("tag"):
-        filters.append(ActiveFilter(f"With the tag {state['tag']}", ("tag",)))
+        filters.append(ActiveFilter(gettext("Tag: %(tag)s", tag=state["tag"]), ("tag",)))
     if state.get("source"):
-        filters.append(ActiveFilter(f"Added from {state['source']}", ("source",)))
+        filters.append(ActiveFilter(gettext("Source: %(source)s", source=state["source"]), ("source",)))
     if state.get("filters"):
         filters.append(ActiveFilter(_describe_rules(account_id, state["filters"]), ("filters",)))
     return filters
 
 
-def _list_name(account_id: int, text: str, all_lists: dict[int, Any]) -> str:
+def _list_filter_label(account_id: int, text: str, all_lists: dict[int, Any]) -> str:
     number = int(text) if text.isdecimal() and len(text) < 19 else 0
-    if number in all_lists:
-        return str(all_lists[number].name)
     try:
-        return str(lists.get(account_id, number).name)
+        name = (all_lists.get(number) or lists.get(account_id, number)).name
     except errors.NotFound:
-        return "a list that is gone"
+        return gettext("Deleted list")
+    return gettext("List: %(name)s", name=name)
 
 
-def _segment_name(account_id: int, text: str) -> str:
+def _segment_filter_label(account_id: int, text: str) -> str:
     try:
-        return str(segments.get(account_id, int(text) if text.isdecimal() and len(text) < 19 else 0).name)
+        name = segments.get(account_id, int(text) if text.isdecimal() and len(text) < 19 else 0).name
     except errors.NotFound:
-        return "that is gone"
+        return gettext("Deleted segment")
+    return gettext("Segment: %(name)s", name=name)
 
 
 def _describe_rules(account_id: int, text: str) -> str:
@@ -168,13 +173,15 @@ def _describe_rules(account_id: int, text: str) -> str:
             segment_people.build_scope(account_id),
         )
     except errors.Invalid:
-        return "Rules that cannot be read"
+        return gettext("Invalid conditions")
 
 
 _TEXT_FIELDS = ("first_name", "last_name", "country_code")
+_LISTS_PART = gettext_noop("Lists")
 FORM_PARTS = typed_values.CustomDataParts(
-    FormPart("First name", ("first_name",)), FormPart("Last name", ("last_name",)), FormPart("Email", ("email",)),
-    FormPart("Phone", ("phone",)), FormPart("Country", ("country_code",)), FormPart("Lists", ("list_ids",), True),
+    FormPart(gettext_noop("First name"), ("first_name",)), FormPart(gettext_noop("Last name"), ("last_name",)),
+    FormPart(gettext_noop("Email"), ("email",)), FormPart(gettext_noop("Phone"), ("phone",)),
+    FormPart(gettext_noop("Country"), ("country_code",)), FormPart(_LISTS_PART, ("list_ids",), True),
 )  # fmt: skip
 
 
@@ -183,7 +190,7 @@ FORM_PARTS = typed_values.CustomDataParts(
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of contacts."""
     table = tables.Table(
-        request, "/contacts", ("person", "people"), TABLE_COLUMNS, "-updated", TABLE_FILTERS
+        request, "/contacts", formats.count_contacts, TABLE_COLUMNS, "-updated", TABLE_FILTERS
     )  # fmt: skip
     table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
     contact_lists = await scan(fill_table, visit.account_id, table)
@@ -213,9 +220,9 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     _complete_form_phone(visit, form)
     raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
     if form["opt_in"] == "yes" and (form["email"] or form["phone"]):
-        form.require("agreed", "Say how they agreed. It is kept as evidence of consent.")
+        form.require("agreed", gettext("Enter how the contact agreed. It is stored as proof of consent."))
     if not (form["email"] or form["phone"] or form["first_name"] or form["last_name"]):
-        form.add_error("email", "Write an address, or at least a name.")
+        form.add_error("email", gettext("Enter an email address, a phone number or a name."))
     if form.errors:
         return await _render_form(request, visit, form, None, 422)
     try:
@@ -233,12 +240,13 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
     """Return the notice about a new contact, which says whether the contact is subscribed."""
     name = formats.contact_name(result.contact)
-    first = f"{name} was added"
     if not result.contact.channels:
-        return f"{first}."
+        return gettext("%(name)s was added.", name=name)
     if any(channel.subscribed for channel in result.contact.channels):
-        return f"{first}, subscribed." if is_opt_in else f"{first}."
-    return f"{first}, not subscribed: campaigns skip them."
+        if is_opt_in:
+            return gettext("%(name)s was added and subscribed.", name=name)
+        return gettext("%(name)s was added.", name=name)
+    return gettext("%(name)s was added but is not subscribed, so campaigns skip this contact.", name=name)
 
 
 def _add_contact(account_id: int, body: store.ContactWrite, evidence: Evidence, new_list: str) -> write.WriteResult:
@@ -249,7 +257,7 @@ def _add_contact(account_id: int, body: store.ContactWrite, evidence: Evidence, 
     addresses = {kind: getattr(body, kind) for kind in ("email", "phone")}
     used = [kind for kind, text in addresses.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
     if used:
-        raise errors.Invalid({kind: ["has already been taken"] for kind in used})
+        raise errors.Invalid({kind: [gettext("has already been taken")] for kind in used})
     if new_list:
         created = lists.create(account_id, validation.read(lists.ListCreate, {"name": new_list}))
         body.list_ids = [*(body.list_ids or []), created.id]
@@ -283,7 +291,10 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
         return await _render_form(request, visit, form, contact, 200)
     offered = await fetch(lookups.list_contact_lists, visit.account_id)
     edit_conflicts.merge_form(
-        form, FORM_PARTS, _build_form(contact, offered), {"Lists": {str(option.id): option.name for option in offered}}
+        form,
+        FORM_PARTS,
+        _build_form(contact, offered),
+        {_LISTS_PART: {str(option.id): option.name for option in offered}},
     )
     if form.conflicts:
         return await _render_form(request, visit, form, contact, 409)
@@ -313,7 +324,7 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     except errors.Invalid as error:
         at = {f"channels_attributes[{index}].value": kind for index, (kind, _) in enumerate(changed)}
         return await _render_form(request, visit, await _add_errors(visit, form, error, at), contact, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/contacts/{contact_id}")
 
 
@@ -332,7 +343,7 @@ async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     deleted = await commit(
         audit.run_and_record, visit.actor, "contact_delete", removal.delete, visit.account_id, contact_id
     )
-    view.flash(request, f"{formats.contact_name(deleted)} is deleted.")
+    view.flash(request, gettext("%(name)s was deleted.", name=formats.contact_name(deleted)))
     return view.redirect(request, "/contacts")
 
 
@@ -343,7 +354,7 @@ async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPR
     contact = await fetch(store.get, visit.account_id, contact_id)
     args = (removal.erase, visit.account_id, contact_id, visit.evidence())
     await commit(audit.run_and_record, visit.actor, "contact_erase", *args)
-    view.flash(request, f"{formats.contact_name(contact)} is erased.")
+    view.flash(request, gettext("%(name)s was permanently deleted.", name=formats.contact_name(contact)))
     return view.redirect(request, "/contacts")
 
 
@@ -403,7 +414,7 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
         request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
         shown_keys=shown_keys,
         kinds=typed_values.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
-        countries=lookups.country_options("None", form["country_code"]),
+        countries=lookups.country_options(gettext("None"), form["country_code"]),
     )  # fmt: skip
 
 
@@ -416,18 +427,25 @@ async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: di
         kind = names.get(path, path)
         if (
             kind == "phone"
-            and messages[0] == "is invalid"
+            and is_message(messages[0], IS_INVALID)
             and (fault := lookups.find_phone_error(visit, form["phone"], form["country_code"]))
         ):
             form.add_error(kind, fault)
-        if kind not in ("email", "phone") or messages[0] != "has already been taken":
+        if kind not in ("email", "phone") or not is_message(messages[0], IS_TAKEN):
             continue
         if owner := await fetch(lookups.find_owner, visit.account_id, kind, form[kind]):
-            text = Markup('This {} already belongs to {}. <a href="/contacts/{}">Open</a>')
-            form.add_error(
-                kind, text.format("address" if kind == "email" else "number", formats.contact_name(owner), owner.id)
-            )
+            form.add_error(kind, _taken_message(kind, owner))
     return form.add_errors(error, names) if error.fields else form
+
+
+def _taken_message(kind: str, owner: Any) -> Markup:
+    name = escape(formats.contact_name(owner))
+    text = (
+        gettext("This email address already belongs to %(name)s.", name=name)
+        if kind == "email"
+        else gettext("This phone number already belongs to %(name)s.", name=name)
+    )
+    return Markup('{} <a href="/contacts/{}">{}</a>').format(Markup(text), owner.id, gettext("View contact"))  # noqa: S704 - the name is escaped
 
 
 # Advanced filters of the table, edited with the rows of the filter builder.
@@ -460,17 +478,17 @@ async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
     """Save the rules of the filter builder as a segment, and redirect to its contacts."""
     form = Form.from_request(request)
     rows = FilterRows.from_form(form.lists)
-    form.require("name", "Give the segment a name, for example Regulars in Berlin.")
+    form.require("name", gettext("Enter a name for the segment, for example Regulars in Berlin."))
     try:
         if form.errors:
             raise errors.Invalid({})
         raw = {"name": form["name"], "filters": rows.to_filters()}
         created = await commit(segments.create, visit.account_id, validation.read(SegmentCreate, raw))
     except errors.Invalid as error:
-        if "has already been taken" in error.fields.get("name", []):
-            form.add_error("name", "Another segment has this name.")
+        if has_message(error, "name", IS_TAKEN):
+            form.add_error("name", gettext("Another segment has this name."))
         return await _render_filter(request, visit, form, rows, {}, 422, error)
-    view.flash(request, f"The segment {created.name} is ready. It keeps itself up to date.")
+    view.flash(request, gettext("Segment %(name)s created. It updates automatically.", name=created.name))
     return view.redirect(request, f"/contacts?segment_id={created.id}")
 
 

@@ -10,6 +10,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core import errors, executable
+from appliance.core.i18n import gettext_noop
 from appliance.settings import config
 from ui import view
 from ui.guard import public_page
@@ -18,20 +19,20 @@ from ui.session import Pages
 pages = Pages("ui_docs", url_prefix="/docs")
 
 
-# The guides in their order, by heading.
+# The guides in their order, by heading. Headings are translated on the page; the guides are in English only.
 GUIDES = (
-    ("Begin", ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
-    ("Work with people", ("import", "flows", "webhooks")),
-    ("Programs", ("authentication", "errors-and-limits")),
-    ("Run it", ("install", "https", "watch", "security", "backup", "how-far")),
+    (gettext_noop("Get started"), ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
+    (gettext_noop("Contacts and automation"), ("import", "flows", "webhooks")),
+    (gettext_noop("Using the API"), ("authentication", "errors-and-limits")),
+    (gettext_noop("Running Campanero"), ("install", "https", "watch", "security", "backup", "how-far")),
 )
 # The base URL in the examples, which is replaced by that of the installation.
 _EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
-# The captions of code blocks, by language.
+# The captions of code blocks, by language; they are part of the guides, which are in English only.
 _CAPTIONS = {
     "sh": "Shell",
     "python": "Python",
-    "json": "Answer",
+    "json": "Response",
     "toml": "campanero.toml",
     "yaml": "Prometheus",
     "text": "",

@@ -19,12 +19,13 @@ from appliance.content.templates import editing, revisions, store
 from appliance.content.templates.editing import Change
 from appliance.core import clock, errors
 from appliance.core.errors import Conflict, Invalid, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store as imports
 from appliance.sending.messages import merge_tags, preview
 from appliance.storage.models import Contact, Template
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, view
-from ui.forms import Form, parse_int
+from ui.forms import IS_INVALID, Form, is_message, parse_int
 from ui.forms.filter_rows import FilterRows
 from ui.guard import signed_in
 from ui.pages import canvas
@@ -78,12 +79,12 @@ def mark_left(template_id: int, session_key: str) -> None:
 
 PAGE_TEMPLATE = "editor/page.html"
 _PALETTES = (
-    ("Ink", {"brand_color": "#1f2933", "text_color": "#1f2933", "bg_color": "#f4f2ee"}),
-    ("Sea", {"brand_color": "#0f617d", "text_color": "#22303a", "bg_color": "#eef4f6"}),
-    ("Moss", {"brand_color": "#3d6b35", "text_color": "#26302a", "bg_color": "#f2f5ee"}),
-    ("Brick", {"brand_color": "#a63d2f", "text_color": "#2d2523", "bg_color": "#f8f1ec"}),
-    ("Plum", {"brand_color": "#6b3fa0", "text_color": "#2a2433", "bg_color": "#f4f1f8"}),
-    ("Night", {"brand_color": "#f2b84b", "text_color": "#f3f1ea", "bg_color": "#17191d"}),
+    (gettext_noop("Ink"), {"brand_color": "#1f2933", "text_color": "#1f2933", "bg_color": "#f4f2ee"}),
+    (gettext_noop("Sea"), {"brand_color": "#0f617d", "text_color": "#22303a", "bg_color": "#eef4f6"}),
+    (gettext_noop("Moss"), {"brand_color": "#3d6b35", "text_color": "#26302a", "bg_color": "#f2f5ee"}),
+    (gettext_noop("Brick"), {"brand_color": "#a63d2f", "text_color": "#2d2523", "bg_color": "#f8f1ec"}),
+    (gettext_noop("Plum"), {"brand_color": "#6b3fa0", "text_color": "#2a2433", "bg_color": "#f4f1f8"}),
+    (gettext_noop("Night"), {"brand_color": "#f2b84b", "text_color": "#f3f1ea", "bg_color": "#17191d"}),
 )  # fmt: skip
 # The number of characters of a subject and of a preheader that a phone shows.
 SUBJECT_CHARACTERS, PREHEADER_CHARACTERS = 45, 90
@@ -153,7 +154,8 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
         "listing": editor_panels, "palette": editor_panels.list_palette(),
         "emails": editor_panels.build_detail_fields(row), "mode": message,
         "themed": editor_panels.build_theme_fields(row.design, theme),
-        "contrasts": editor_panels.check_contrasts(theme), "palettes": _PALETTES,
+        "contrasts": editor_panels.check_contrasts(theme),
+        "palettes": [(gettext(name), values) for name, values in _PALETTES],
         "reach": revisions.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
         "file": "", "focus": "", "siblings": _position_among_siblings(page, entry),
         "lengths": (SUBJECT_CHARACTERS, PREHEADER_CHARACTERS), "raw": _unknown_section_json(entry),
@@ -194,10 +196,9 @@ def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
     filters = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
     if not isinstance(filters, list) or not filters:
         return ""
-    return (
-        filter_builder.build_view(visit.account_id, FilterRows.from_filters(filters), counted=False).sentence
-        or "People who match its rules"
-    )
+    return filter_builder.build_view(
+        visit.account_id, FilterRows.from_filters(filters), counted=False
+    ).sentence or gettext("Contacts who match its conditions")
 
 
 def editor_url(home: store.TemplateOwner) -> str:
@@ -363,7 +364,7 @@ async def _render_messages(
     theirs: dict[str, Any] | None,
 ) -> HTTPResponse:  # fmt: skip
     if not view.is_partial(request):
-        text = next(iter(said.values()), base) or f"{(theirs or {}).get('changed_by') or 'Somebody'} changed this too."
+        text = next(iter(said.values()), base) or _describe_conflict((theirs or {}).get("changed_by"))
         return await render_blocks(request, visit, template_id, key, (), status, say=text)
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     response = view.render_blocks(
@@ -373,21 +374,27 @@ async def _render_messages(
     return response
 
 
+def _describe_conflict(user_name: str | None) -> str:
+    if user_name:
+        return gettext("%(name)s changed this at the same time.", name=user_name)
+    return gettext("Another user changed this at the same time.")
+
+
 def value_error_sentence(path: str, message: str) -> str:
     """Return the validation error of a value in the editor as a sentence."""
-    if message == "is invalid" and path.rpartition(".")[2] in ("href", "cta_url"):
-        return "Start the link with https://"
-    if message == "is invalid" and path.rpartition(".")[2] in ("email", "from_email", "reply_to"):
-        return "Write an address like name@example.com."
-    if message == "is invalid":
-        return "Start the address with https://"
-    if message == "is no colour":
-        return "Choose a colour, or write it like #0f617d."
+    if is_message(message, IS_INVALID) and path.rpartition(".")[2] in ("href", "cta_url"):
+        return gettext("The link must start with https://")
+    if is_message(message, IS_INVALID) and path.rpartition(".")[2] in ("email", "from_email", "reply_to"):
+        return gettext("Enter an email address like name@example.com.")
+    if is_message(message, IS_INVALID):
+        return gettext("The address must start with https://")
+    if is_message(message, "is not a colour"):
+        return gettext("Select a colour, or enter one such as #0f617d.")
     if message.startswith("must be between"):
         low, _, high = message.removeprefix("must be between ").partition(" and ")
-        return f"Write a number from {low} to {high}."
+        return gettext("Enter a number from %(minimum)s to %(maximum)s.", minimum=low, maximum=high)
     if message.startswith("is too long"):
-        return "This is longer than any email needs. Make it shorter."
+        return gettext("This text is too long.")
     return formats.sentence(message)
 
 
@@ -423,7 +430,7 @@ async def save_audience(request: Request, visit: Visit, template_id: int, key: s
     except errors.Invalid as error:
         rows.add_errors(error, AUDIENCE_PATH)
         return await _render_audience(request, visit, row, entry, rows, 422)
-    view.flash(request, f"{entry.label}: who sees it is kept.")
+    view.flash(request, gettext("Visibility of the section “%(section)s” saved.", section=entry.label))
     return view.redirect(request, f"{editor_url(await fetch(store.find_owner, row))}?s={key}")
 
 

@@ -9,6 +9,7 @@ from appliance.content.templates import editing, section_edits, store
 from appliance.content.templates.editing import SectionEdit
 from appliance.content.templates.section_edits import SectionTarget
 from appliance.core.errors import Conflict, Invalid
+from appliance.core.i18n import gettext
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
 from ui.forms import Form, parse_int
@@ -57,10 +58,9 @@ async def duplicate(request: Request, visit: Visit, template_id: int, key: str) 
 async def remove(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """Remove a section; the toast and the history offer to undo it."""
     context = await render_for(visit.account_id, build_context, visit, template_id, key)
-    label = context["entry"].label if context["entry"] else "The section"
-    return await _arrange(
-        request, visit, template_id, section_edits.remove_section(key), "removed", f"{label} is removed."
-    )
+    label = context["entry"].label if context["entry"] else gettext("Section")
+    notice = gettext("%(section)s removed.", section=label)
+    return await _arrange(request, visit, template_id, section_edits.remove_section(key), "removed", notice)
 
 
 @pages.post("/<template_id:int>/sections/<key:str>/items", name="items")
@@ -80,7 +80,7 @@ async def reset_theme(request: Request, visit: Visit, template_id: int) -> HTTPR
 
     def clear_theme(design: dict[str, Any], result: Any) -> tuple[str, str | None]:
         design["theme"] = {}
-        return "Theme: as the brand", None
+        return gettext("Theme reset to the brand"), None
 
     return await _arrange(request, visit, template_id, clear_theme, "", also=("theme",))
 
@@ -115,17 +115,19 @@ async def _arrange(
 def _announcement(visit: Visit, template_id: int, key: str | None, verb: str) -> str:
     """Return a text for screen readers with the result of a change to a section."""
     if verb == "removed" or key is None:
-        return "Removed."
+        return gettext("Section removed.")
     rows = build_context(visit, template_id, key)["outline"]
     row = editor_panels.find_row(rows, key)
     if row is None:
         return ""
     if verb == "added":
-        return f"{row.label} added {editor_panels.describe_place(rows, key)}"
-    where = (
-        f" to {row.position} of {row.sibling_count}" if verb == "moved" else f", {row.position} of {row.sibling_count}"
-    )
-    return f"{row.label} {verb}{where}"
+        return editor_panels.describe_addition(rows, key)
+    place = {"position": formats.number(row.position), "total": formats.number(row.sibling_count)}
+    if verb == "moved":
+        return gettext("%(section)s moved to %(position)s of %(total)s", section=row.label, **place)
+    if verb == "duplicated":
+        return gettext("%(section)s duplicated, %(position)s of %(total)s", section=row.label, **place)
+    return gettext("%(section)s changed, %(position)s of %(total)s", section=row.label, **place)
 
 
 def _read_spot(form: Form) -> SectionTarget:
@@ -163,20 +165,20 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
     form = Form.from_request(request)
     seen_revision, key = parse_int(form["revision"], 0) or None, form.text("s")
     verb = {"undo": store.undo, "redo": store.redo}.get(to)
-    text, status = "Done. Nothing is lost: every step is in the history.", 200
+    text, status = gettext("Restored. All earlier revisions are still in the history."), 200
     try:
         prepared = await render(store.prepare_revision, visit.account_id, template_id, to)
         if verb is not None:
             await commit(verb, visit.account_id, template_id, visit.user.id, seen_revision, prepared)
-            text = "Undone." if to == "undo" else "Done again."
+            text = gettext("Undone.") if to == "undo" else gettext("Redone.")
         else:
             await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen_revision, prepared)
     except Conflict as error:
-        text, status = f"{describe_conflict(error)} Look at it first.", 409
+        text, status = describe_conflict(error), 409
     except Invalid as error:
         text, status = formats.sentence(next(iter(error.fields.values()))[0]), 422
     if not view.is_partial(request):
-        view.flash(request, text if status != 200 else "Done. Nothing is lost: every step is in the history.")
+        view.flash(request, text)
         return view.redirect(request, f"/templates/{template_id}/history")
     return await render_blocks(
         request, visit, template_id, key, (*_ALL_BLOCKS, "theme", "title"), status, say=text, changed=True

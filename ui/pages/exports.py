@@ -13,6 +13,7 @@ from appliance.accounts import audit
 from appliance.audience.contacts import store
 from appliance.audience.contacts.store import ContactQuery
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log as events_log
 from appliance.events.log import EventQuery
 from appliance.exports import records, streaming
@@ -35,11 +36,14 @@ _TABLE_PARAMS = ("search", *contact_pages.TABLE_FILTERS)
 
 
 class ExportKind(NamedTuple):
-    """A kind of record that can be exported: its texts, its query struct, and the functions that read and write it."""
+    """A kind of record that can be exported: its texts, its query struct, and the functions that read and write it.
+
+    `title` and the label of `crumb` are constants, which templates translate. `count_rows` returns a number of
+    rows with its noun, such as `12 events`.
+    """
 
     title: str
-    singular: str
-    plural: str
+    count_rows: Callable[[int], str]
     crumb: tuple[str, str]
     query: Any
     # Each function takes an account id and the result of `parse_filters`: a query, and for contacts the filter rules.
@@ -48,39 +52,53 @@ class ExportKind(NamedTuple):
     jsonl: Callable[..., Iterator[bytes]]
 
 
+def _count_events(number: int) -> str:
+    return ngettext("%(num)s event", "%(num)s events", number)
+
+
+def _count_messages(number: int) -> str:
+    return ngettext("%(num)s message", "%(num)s messages", number)
+
+
 KINDS = {
     "contacts": ExportKind(
-        "Export contacts", "contact", "contacts", ("Contacts", "/contacts"), ContactQuery,
+        gettext_noop("Export contacts"), formats.count_contacts, (gettext_noop("Contacts"), "/contacts"), ContactQuery,
         lambda account_id, query, rules: store.fetch_page(account_id, query, rules=rules), records.write_contacts_csv,
         records.write_contacts_jsonl,
     ),
     "events": ExportKind(
-        "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, events_log.list_events,
+        gettext_noop("Export activity"), _count_events, (gettext_noop("Activity"), "/activity"), EventQuery,
+        events_log.list_events,
         lambda account_id, query: records.write_csv(records.EVENTS, account_id, query),
         lambda account_id, query: records.write_jsonl(records.EVENTS, account_id, query),
     ),
     "messages": ExportKind(
-        "Export messages", "message", "messages", ("Outbox", "/outbox"), MessageQuery, ledger.list_messages,
+        gettext_noop("Export messages"), _count_messages, (gettext_noop("Outbox"), "/outbox"), MessageQuery,
+        ledger.list_messages,
         lambda account_id, query: records.write_csv(records.MESSAGES, account_id, query),
         lambda account_id, query: records.write_jsonl(records.MESSAGES, account_id, query),
     ),
 }  # fmt: skip
 # Label, help text and extension of each format, and whether its file starts with the byte order mark that Excel needs.
 FORMATS = {
-    "excel": ("For Excel", "CSV that Excel and Numbers open with every letter right.", "csv", True),
-    "csv": ("CSV", "What other programs read, and what Import here takes back without loss.", "csv", False),
-    "jsonl": ("JSON lines", "For scripts: one object a line.", "jsonl", False),
-}
+    "excel": (gettext_noop("CSV for Excel"), gettext_noop("Opens in Excel and Numbers with all special characters."),
+              "csv", True),
+    "csv": ("CSV", gettext_noop("For other programs, and for importing the contacts here again."), "csv", False),
+    "jsonl": (gettext_noop("JSON Lines"), gettext_noop("For scripts: one JSON object per line."), "jsonl", False),
+}  # fmt: skip
 TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 _FLAG_LABELS = {
-    "subscribed_email": ("Subscribed to email", "Not subscribed to email"),
-    "subscribed_phone": ("Subscribed to SMS", "Not subscribed to SMS"), "test": ("Only tests", "Without tests"),
-}  # fmt: skip
+    "subscribed_email": (gettext_noop("Subscribed to email"), gettext_noop("Not subscribed to email")),
+    "subscribed_phone": (gettext_noop("Subscribed to SMS"), gettext_noop("Not subscribed to SMS")),
+    "test": (gettext_noop("Only tests"), gettext_noop("Without tests")),
+}
 _FILTER_LABELS = {
-    "created_after": "Since", "created_before": "Before", "updated_after": "Changed since",
-    "updated_before": "Changed before", "tag": "Tag", "source": "From", "to": "To", "channel": "Channel",
-    "contact_id": "Person", "campaign_id": "Campaign", "flow_id": "Flow", "source_type": "ExportKind",
-    "resource_name": "About", "resource_uid": "About",
+    "created_after": gettext_noop("Created since"), "created_before": gettext_noop("Created before"),
+    "updated_after": gettext_noop("Updated since"), "updated_before": gettext_noop("Updated before"),
+    "tag": gettext_noop("Tag"), "source": gettext_noop("Source"), "to": gettext_noop("Recipient"),
+    "channel": gettext_noop("Channel"), "contact_id": gettext_noop("Contact"), "campaign_id": gettext_noop("Campaign"),
+    "flow_id": gettext_noop("Flow"), "source_type": gettext_noop("Type"), "resource_name": gettext_noop("Related to"),
+    "resource_uid": gettext_noop("Related to"),
 }  # fmt: skip
 
 
@@ -97,12 +115,12 @@ def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
     }
     names = {info.name for info in validation.declared_fields(kind.query)}
     if unknown := sorted(set(query_filters) - names):
-        raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
+        raise errors.Invalid({name: [gettext("is not a filter of this list")] for name in unknown})
     query = validation.read(kind.query, {**query_filters, "limit": 1}, loose=True)
     if kind.query is not ContactQuery:
         return (query,)
     if filters.get("show", "") not in contact_pages.SHOW_VALUES:
-        raise errors.Invalid({"show": ["is not included in the list"]})
+        raise errors.Invalid({"show": [gettext("is not included in the list")]})
     of_table = {name: value for name, value in filters.items() if name in _TABLE_PARAMS}
     return tuple(contact_pages.read_search(of_table, **validation.sent_fields(query)))
 
@@ -129,16 +147,17 @@ def _query_without(filters: dict[str, str], *names: str) -> str:
 
 def _filter_label(account_id: int, name: str, value: str) -> str:
     if name in ("search", "q", "query"):
-        return f"“{value}”"
+        return gettext("“%(text)s”", text=value)
     if name in _FLAG_LABELS:
-        return _FLAG_LABELS[name][value.lower() not in ("true", "1", "yes")]
+        return gettext(_FLAG_LABELS[name][value.lower() not in ("true", "1", "yes")])
     if name == "event":
         return formats.event(value)[2]
     if name == "status":
-        return formats.STATUSES.get(value, ("", value))[1]
+        return formats.status_label(value)
     if name == "contact_id":
         return formats.contact_name(store.get(account_id, int(value)))
-    return f"{_FILTER_LABELS.get(name, name.replace('_', ' '))}: {value}"
+    label = gettext(_FILTER_LABELS[name]) if name in _FILTER_LABELS else name.replace("_", " ")
+    return gettext("%(filter)s: %(value)s", filter=label, value=value)
 
 
 class Progress(NamedTuple):

@@ -13,6 +13,7 @@ from appliance.campaigns import content
 from appliance.content.templates import store as templates
 from appliance.core import errors, validation
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.lifecycle import Blocker
@@ -21,7 +22,7 @@ from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, view
-from ui.forms import Form, edit_conflicts, flow_forms, lookups, parse_int
+from ui.forms import Form, edit_conflicts, error_sentence, flow_forms, lookups, parse_int
 from ui.forms.edit_conflicts import FormParts
 from ui.forms.filter_rows import FilterRows
 from ui.forms.flow_forms import StepForm
@@ -34,7 +35,8 @@ from ui.widgets.filter_builder import BRANCH
 pages = Pages("ui_flow_editor", url_prefix="/flows")
 
 
-RANGES = (("all", "All time"), ("30d", "30 days"), ("7d", "7 days"))
+# The periods of the figures, with marked labels.
+RANGES = (("all", gettext_noop("All time")), ("30d", gettext_noop("30 days")), ("7d", gettext_noop("7 days")))
 START = "start"
 
 
@@ -57,7 +59,7 @@ def load_page(
     step_errors: dict[int, list[str]] = {}
     for step_id, blocker in blocked:
         if step_id is not None:
-            step_errors.setdefault(step_id, []).append(formats.sentence(blocker.message))
+            step_errors.setdefault(step_id, []).append(error_sentence(blocker.message))
     change_kinds = {change.step_id: change.kind for change in changes if change.step_id is not None}
     panel = _selected_panel(query) if shows is None else shows
     step = document.find_step(steps, int(panel)) if panel.isdecimal() else None
@@ -68,6 +70,7 @@ def load_page(
         "cards": flow_tree.build_cards(draft, steps, numbers, step_errors, change_kinds),
         "report": figures, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
         "start": flow_tree.describe_trigger(visit.account_id, draft.trigger), "lookup": flow_tree.contacts_url,
+        "reason_label": flow_tree.reason_label,
         "findings": build_checklist(draft, blocked, steps), "unfinished": list_unfinished(draft, steps),
         "start_lacks": [blocker for step_id,
             blocker in blocked if step_id is None and blocker.field.startswith("trigger")],
@@ -93,9 +96,10 @@ def build_checklist(
     titles = {step["id"]: flow_tree.describe_step(draft.flow.account_id, step)[0] for _, step in document.walk(steps)}
     checklist = []
     for step_id, blocker in blocked:
-        sentence = _BLOCKER_SENTENCES.get(blocker.field) or formats.sentence(blocker.message)
+        known = _BLOCKER_SENTENCES.get(blocker.field)
+        sentence = gettext(known) if known else error_sentence(blocker.message)
         if step_id is not None:
-            sentence = f"{titles[step_id]}: {formats.uncapitalize(sentence)}"
+            sentence = _describe_step_problem(titles[step_id], sentence)
         checklist.append(("bad", sentence, f"/flows/{draft.flow.id}?step={step_id or START}"))
     return checklist
 
@@ -110,14 +114,21 @@ def list_unfinished(draft: FlowDraft, steps: Sequence[Any]) -> list[tuple[str, s
         )
         path = finding.field.removeprefix("design.")
         href = f"{editor}?path={path}&fix={finding.code}" if path != finding.field else editor
-        rows.append(("warn", f"{title}: {formats.uncapitalize(formats.sentence(finding.message))}", href))
+        rows.append(("warn", _describe_step_problem(title, formats.sentence(finding.message)), href))
     return rows
 
 
+def _describe_step_problem(title: str, sentence: str) -> str:
+    return gettext("%(step)s: %(problem)s", step=title, problem=formats.uncapitalize(sentence))
+
+
 _BLOCKER_SENTENCES = {
-    "trigger.event": "Choose what starts it.", "trigger.segment_id": "Choose the segment that starts it.",
-    "trigger.data.path": "Say where the date stands that starts it.", "steps": "Add a first step.",
-}  # fmt: skip
+    "trigger.event": gettext_noop("Select a trigger."),
+    "trigger.segment_id": gettext_noop("Select the segment of the trigger."),
+    "trigger.contact_list_id": gettext_noop("This list follows a segment. Use the segment as the trigger instead."),
+    "trigger.data.path": gettext_noop("Enter the custom field with the date of the trigger."),
+    "steps": gettext_noop("Add a first step."),
+}
 
 
 def _selected_panel(query: Mapping[str, Any]) -> str:
@@ -133,6 +144,8 @@ def _load_panel(
         "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
         "starts": flow_forms.TRIGGER_GROUPS, "events": flow_forms.list_client_events(), "units": flow_forms.UNITS,
+        "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
+        "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
         "revision": 0, "sms_preview": None, "filter_view": None, "pickable": [],
         "conditions": len(draft.trigger.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
     }  # fmt: skip
@@ -156,7 +169,8 @@ def _load_panel(
         stored = segments.fetch_page(visit.account_id, SegmentQuery(limit=100)).rows
         page["pick_segments"] = sorted(((str(row.id), row.name) for row in stored), key=lambda item: item[1].casefold())
         plain = draft.trigger._replace(data={})
-        page["usual"] = "As usual: " + ("once" if triggers.get_frequency(plain) == "once" else "each time")
+        is_once = triggers.get_frequency(plain) == "once"
+        page["usual"] = gettext("Default: once") if is_once else gettext("Default: every time")
     page["tone"] = flow_tree.TONES.get(page["kind"].icon, "good") if page["kind"] else "good"
     field_types = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
     if "list" in field_types:
@@ -206,12 +220,21 @@ def _load_position(draft: FlowDraft, steps: list[Any], step: Any) -> dict[str, A
     }  # fmt: skip
 
 
+# The longest title of a step in the options of a move.
+_MAX_TITLE_CHARACTERS = 60
+
+
 def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> str:
     if target.step is None:
-        return "At the start"
-    title = titles[target.step["id"]][:60]
+        return gettext("At the start")
+    title = titles[target.step["id"]]
+    title = title if len(title) <= _MAX_TITLE_CHARACTERS else f"{title[: _MAX_TITLE_CHARACTERS - 1]}…"
     how = target.position.placement
-    return f"After “{title}”" if how == document.AFTER else f"First in {how.capitalize()} of “{title}”"
+    if how == document.AFTER:
+        return gettext("After “%(step)s”", step=title)
+    if how == "yes":
+        return gettext("First step of Yes in “%(step)s”", step=title)
+    return gettext("First step of No in “%(step)s”", step=title)
 
 
 async def render_panel(
@@ -231,7 +254,7 @@ async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str)
     """Render a panel after it was saved, or redirect to the panel if the request came without the script."""
     if view.is_partial(request):
         return await render_panel(request, visit, flow_id, shows)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, step_url(flow_id, shows))
 
 
@@ -390,7 +413,7 @@ async def choose_template(request: Request, visit: Visit, flow_id: int, step_id:
     """Show the templates and starters that the content of a step can be copied from."""
     flow = await fetch(store.get, visit.account_id, flow_id)
     template = await fetch(templates.get_step_template, visit.account_id, flow_id, step_id)
-    crumbs = (("Flows", "/flows"), (flow.name, f"/flows/{flow_id}"))
+    crumbs = ((gettext("Flows"), "/flows"), (flow.name, f"/flows/{flow_id}"))
     return await campaign_content.render_template_choice(
         request, visit, template, flow.name, f"/flows/{flow_id}/steps/{step_id}", step_url(flow_id, step_id), crumbs,
         "flow",
@@ -406,7 +429,7 @@ async def apply_template(request: Request, visit: Visit, flow_id: int, step_id: 
     args = (visit.account_id, flow_id, step_id, source, visit.user.id)
     try:
         await commit(content.apply_template_to_step, *args)
-        view.flash(request, "It has its own copy now. What it said before is in the history of its content.")
+        view.flash(request, gettext("Template copied into this step. The previous content is in its version history."))
     except errors.Invalid as error:
         view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
     return view.redirect(request, step_url(flow_id, step_id))
@@ -472,8 +495,8 @@ def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
     """Add the errors about filters to their rows, and all others to the fields of the form."""
     rules = {path: messages for path, messages in error.fields.items() if path.startswith("filters")}
     other_errors = {path: messages for path, messages in error.fields.items() if path not in rules}
-    if rules.get("filters") == ["can't be blank"]:
-        rules = {"filters": ["choose what is asked about somebody"]}
+    if rules.get("filters") in ([gettext_noop("can't be blank")], [gettext("can't be blank")]):
+        rules = {"filters": [gettext("Add a condition.")]}
     if rules and form.rows is not None:
         form.rows.add_errors(errors.Invalid(rules))
     if other_errors or not rules:
@@ -522,12 +545,15 @@ async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int
         _steps_before_removal.popitem(last=False)
     deleted = document.find_step(previous_steps, step_id) or {"type": "exit"}
     below = len(document.list_descendants(deleted))
-    branch_note = f" and {formats.count(below, 'step', 'steps')} in its branches" if below else ""
-    view.flash(
-        request,
-        f"{BY_TYPE[deleted['type']].label} removed{branch_note}.",
-        (f"/flows/{flow_id}/undo", {"step": str(step_id)}),
-    )
+    label = gettext(BY_TYPE[deleted["type"]].label)
+    notice = gettext("Step removed: %(step)s.", step=label)
+    if below:
+        notice = ngettext(
+            "Step removed: %(step)s, with %(num)s step in its branches.",
+            "Step removed: %(step)s, with %(num)s steps in its branches.",
+            below, step=label,
+        )  # fmt: skip
+    view.flash(request, notice, (f"/flows/{flow_id}/undo", {"step": str(step_id)}))
     location = document.locate_step(previous_steps, step_id)
     near: int | str = location.parent["id"] if location and location.parent else START
     if location and location.at:
@@ -543,7 +569,7 @@ async def undo_remove_step(request: Request, visit: Visit, flow_id: int) -> HTTP
     previous_steps = _steps_before_removal.pop(flow_id, None)
     shows: str = StepForm.from_request(request)["step"] or START
     if previous_steps is None or not shows.isdecimal():
-        view.flash(request, "There is nothing to bring back any more.")
+        view.flash(request, gettext("This step can no longer be restored."))
         return view.redirect(request, f"/flows/{flow_id}")
     await commit(drafts.restore_steps, visit.account_id, flow_id, previous_steps, visit.actor)
     return view.redirect(request, step_url(flow_id, shows))

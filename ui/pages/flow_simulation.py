@@ -12,6 +12,7 @@ from sanic.response import HTTPResponse
 from appliance.audience.contacts import store as contacts
 from appliance.core import clock, errors, validation
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, ngettext
 from appliance.events import log
 from appliance.flows import document, drafts, simulation, simulation_bulk, simulation_events, store, versions
 from appliance.flows.drafts import FlowDraft
@@ -79,7 +80,7 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
             local = datetime.fromisoformat(f"{values['day']}T{values.get('hour') or '09:00'}").replace(tzinfo=zone)
             raw["start_at"] = clock.iso(clock.parse(local.isoformat()))
         except (ValueError, OverflowError):
-            raise Invalid({"day": ["Choose a date."]}) from None
+            raise Invalid({"day": [gettext("Enter a valid date.")]}) from None
     raw["events"] = [_event_before(draft, choice) for choice in form.choices]
     return validation.read(SimulationInput, raw)
 
@@ -112,7 +113,7 @@ def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
         return entry._replace(
             change="path" if entry.id in visited_ids else "off", faults=[], yes=[mark(inner) for inner in entry.yes],
             no=[mark(inner) for inner in entry.no],
-            branch_percents=("taken" if outcome == "yes" else "", "taken" if outcome == "no" else ""),
+            branch_percents=(gettext("taken") if outcome == "yes" else "", gettext("taken") if outcome == "no" else ""),
         )  # fmt: skip
 
     return [mark(card) for card in cards]
@@ -131,14 +132,13 @@ def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], ente
         card = card._replace(yes=[fill(each) for each in card.yes], no=[fill(each) for each in card.no], faults=[])
         if count is None:
             return card
-        number, label = {"email": (count.sent, "sent"), "sms": (count.sent, "sent")}.get(
-            card.type, (count.entered, "decided" if card.is_fork else "came")
-        )
+        is_message = card.type in ("email", "sms")
+        number, label = (count.sent, gettext("sent")) if is_message else (count.entered, gettext("entered"))
         total = count.yes + count.no
         on = count.entered - count.exited - count.waiting
-        lines = [f"{formats.number(count.unsent)} not sent"] if count.unsent else []
+        unsent = ngettext("%(num)s not sent", "%(num)s not sent", count.unsent) if count.unsent else ""
         return card._replace(
-            number=number, label=label, contacts_url="", left_label=", ".join(lines),
+            number=number, label=label, contacts_url="", left_label=unsent,
             continuing_share=on / entered if entered else 0.0,
             branch_percents=(
                 (formats.percent(count.yes, total), formats.percent(count.no, total)) if total else ("", "")
@@ -185,12 +185,20 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
             continue
         title = titles.get(entry.step_id, "")
         if entry.outcome in ("yes", "no"):
-            label = f"“{title}” is answered {entry.outcome.capitalize()}"
+            if entry.outcome == "yes":
+                label = gettext("“%(step)s” takes Yes", step=title)
+            else:
+                label = gettext("“%(step)s” takes No", step=title)
             items.append((f"s{entry.step_id}", label, {"step": entry.step_id, "outcome": entry.outcome}))
         elif entry.message is not None and entry.message.status == "sent" and entry.message.subject:
             expectation = {"step": entry.step_id, "subject": entry.message.subject[:200]}
-            items.append((f"s{entry.step_id}", f"They get “{entry.message.subject}”", expectation))
-    end = {"completed": "They complete it", "exited": "They leave before the end", "live": "They are still inside"}
+            items.append(
+                (f"s{entry.step_id}", gettext("“%(subject)s” is sent", subject=entry.message.subject), expectation)
+            )
+    end = {
+        "completed": gettext("The contact completes the flow"), "exited": gettext("The contact exits early"),
+        "live": gettext("The contact is still in the flow"),
+    }  # fmt: skip
     return [*items, ("end", end[simulated.end.status], {"end": simulated.end.status})]
 
 
@@ -232,7 +240,7 @@ async def _render_simulation(
     tree = await fetch(_load_tree, visit, draft, query, result)
     return view.render(
         request, "flows/try.html", status, form=step_form, query=query, simulation=result, scripts=stored,
-        may_save_test=visit.can("flows:write"), **tree,
+        may_save_test=visit.can("flows:write"), sample=simulation.SAMPLE_CONTACT, **tree,
     )  # fmt: skip
 
 
@@ -266,11 +274,11 @@ async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResp
         query = build_request(draft, read_query(request.args), visit.zone)
         simulated = await run_in_turn(simulation.simulate_draft, draft, query)
     except errors.Invalid:
-        return view.render_email_error("the rehearsal cannot be played")
+        return view.render_email_error(gettext("the simulation cannot run"))
     entries = list_messages(simulated)
     at = parse_int(request.args.get("n"), 1)
     if at > len(entries) or (message := entries[at - 1].message) is None:
-        return view.render_email_error("it is not sent any more")
+        return view.render_email_error(gettext("this message is no longer part of the simulation"))
     return view.render_email(message.html or view.sms_html(message.text or ""))
 
 
@@ -281,7 +289,7 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
     form = Form.from_request(request)
     wish = read_query(form.values)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
-    form.require("name", "Give the test a name, for example Clicks at once.")
+    form.require("name", gettext("Enter a name for the test, for example “Clicks right away”."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -296,7 +304,7 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
         if error.fields:
             form.add_errors(error)
         return await _render_simulation(request, visit, flow_id, wish, form, 422)
-    view.flash(request, "Kept. It is played whenever the flow is changed.")
+    view.flash(request, gettext("Test saved. It runs whenever the flow is changed."))
     return view.redirect(request, f"/flows/{flow_id}/try{wish.query()}")
 
 
@@ -309,7 +317,7 @@ async def delete_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespo
     at, stored = parse_int(form["at"], 0), _stored_tests(flow)
     if 0 < at <= len(stored) and stored[at - 1].get("name") == form["name"]:
         await _save_tests(visit, flow_id, [script for index, script in enumerate(stored, 1) if index != at])
-        view.flash(request, f"The test “{form['name']}” is gone.")
+        view.flash(request, gettext("Test “%(name)s” deleted.", name=form["name"]))
     return view.redirect(request, f"/flows/{flow_id}/try")
 
 

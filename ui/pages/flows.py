@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import access, audit
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import document, drafts, lifecycle, report, runs, store
 from appliance.flows.runs import RunAction, RunSelection
 from appliance.storage.models import Flow
@@ -23,19 +24,34 @@ from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_flows", url_prefix="/flows")
 
-CHIPS = {"": "All", "active": "Live", "paused": "Paused", "draft": "Drafts", "archived": "Archived"}
+CHIPS = {
+    "": gettext_noop("All"),
+    "active": gettext_noop("Live"),
+    "paused": gettext_noop("Paused"),
+    "draft": gettext_noop("Drafts"),
+    "archived": gettext_noop("Archived"),
+}
 _COLUMNS = (
-    Column("Flow", "name", ""), Column("Status"), Column("Entered", "entered", is_numeric=True),
-    Column("Inside", is_numeric=True), Column("Completed", is_numeric=True), Column("Handed over", is_numeric=True),
-    Column("Changed", "updated"), Column("Made", "created", is_visible=False),
-)  # fmt: skip
+    Column(gettext_noop("Flow"), "name", ""),
+    Column(gettext_noop("Status")),
+    Column(gettext_noop("Entered"), "entered", is_numeric=True),
+    Column(gettext_noop("In the flow"), is_numeric=True),
+    Column(gettext_noop("Completed"), is_numeric=True),
+    Column(gettext_noop("Sent"), is_numeric=True),
+    Column(gettext_noop("Updated"), "updated"),
+    Column(gettext_noop("Created"), "created", is_visible=False),
+)
+
+
+def _count_flows(number: int) -> str:
+    return ngettext("%(num)s flow", "%(num)s flows", number)
 
 
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of flows with a chip for each status, and the starters if there are no flows."""
-    table = tables.Table(request, "/flows", ("flow", "flows"), _COLUMNS, "-updated", ("status",))
+    table = tables.Table(request, "/flows", _count_flows, _COLUMNS, "-updated", ("status",))
     table.chip_name = "status"
     table.bulk_action_url = "/flows/acts" if visit.can("flows:write") else ""
     status = table.state["status"]
@@ -46,7 +62,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         for key, label in CHIPS.items():
             many = counted.get(key, 0) if key else sum(counted.values())
             if many or key in ("", status):
-                table.chips = [*table.chips, Chip(key, label, many)]
+                table.chips = [*table.chips, Chip(key, gettext(label), many)]
         table.results = store.list_flows(visit.account_id, validation.read(store.FlowQuery, raw), table.sort)
         rows = list(table.results.rows)
         draft = {row.id: drafts.build_draft(row) for row in rows}
@@ -76,7 +92,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a draft flow, from a starter if the form names one."""
     form = Form.from_request(request)
-    raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.DEFAULT_NAME}
+    raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or gettext(store.DEFAULT_NAME)}
     body, draft = await render(store.prepare_create, visit.account_id, validation.read(store.FlowCreate, raw))
     created = await commit(store.create, visit.account_id, body, draft, visit.actor)
     return view.redirect(request, f"/flows/{created.id}")
@@ -98,7 +114,7 @@ async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     name = form["name"][:255]
     await fetch(store.get, visit.account_id, flow_id)
     if not name:
-        view.flash(request, "A flow needs a name.")
+        view.flash(request, gettext("Enter a name for the flow."))
     else:
         patch = validation.read(store.FlowPatch, {"name": name})
         draft = await render(store.parse_request, visit.account_id, patch, flow_id)
@@ -132,7 +148,7 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
             last_run_id: int | None = 0
             while change.seconds is not None and change.step_id is not None and last_run_id is not None:
                 last_run_id = await commit(drafts.retime_runs, flow_id, change.step_id, change.seconds, last_run_id)
-    view.flash(request, "Published. People who come from now on take the new way.")
+    view.flash(request, gettext("Published. New entrants follow the updated flow."))
     return view.redirect(request, f"/flows/{flow_id}")
 
 
@@ -165,7 +181,7 @@ def _list_unfinished(visit: Visit, flow_id: int) -> list[Any]:
 async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Discard the unpublished changes of a flow."""
     await commit(drafts.discard, visit.account_id, flow_id, visit.actor)
-    view.flash(request, "Changes dropped. The flow is as it is live.")
+    view.flash(request, gettext("Changes discarded. The live version is unchanged."))
     return view.redirect(request, f"/flows/{flow_id}")
 
 
@@ -189,16 +205,16 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
         await commit(audit.run_and_record, visit.actor, "flow_activate", *args)
     except errors.Invalid as error:
         if error.reason == "invalid_transition":
-            view.flash(request, "It has moved on meanwhile. This is how it stands.")
+            view.flash(request, gettext("The status of this flow has changed since you opened the page."))
             return view.redirect(request, f"/flows/{flow_id}")
         page = await render_for(visit.account_id, load_page, visit, flow_id, request.args) | {"wants_start": True}
         return view.render(request, "flows/show.html", 422, **page)
-    view.flash(request, "Going on." if flow.status == "paused" else "The flow is live.")
+    view.flash(request, gettext("Flow resumed.") if flow.status == "paused" else gettext("The flow is live."))
     return view.redirect(request, f"/flows/{flow_id}")
 
 
 def _add_action(name: str, done: str, verb: Any) -> None:
-    """Register the POST route of a button that changes the status of a flow; `done` is the notice.
+    """Register the POST route of a button that changes the status of a flow; `done` is the notice, a marked text.
 
     `verb` takes the posted form and returns the arguments for `store.apply_action`.
     """
@@ -212,25 +228,25 @@ def _add_action(name: str, done: str, verb: Any) -> None:
         except errors.Invalid as error:
             if error.reason != "invalid_transition":
                 raise
-            view.flash(request, "It has moved on meanwhile. This is how it stands.")
+            view.flash(request, gettext("The status of this flow has changed since you opened the page."))
         else:
-            view.flash(request, done)
+            view.flash(request, gettext(done))
         return view.redirect(request, f"/flows/{flow_id}")
 
 
-_add_action("pause", "Paused. Everybody stays where they are.", lambda _: (lifecycle.pause,))
-_add_action("revive", "It is a draft again.", lambda _: (lifecycle.restore_draft,))
+_add_action("pause", gettext_noop("Flow paused. Contacts in it stay at their step."), lambda _: (lifecycle.pause,))
+_add_action("revive", gettext_noop("Reopened as a draft."), lambda _: (lifecycle.restore_draft,))
 
 
 # Bulk actions.
 # The largest number of rows in one bulk action.
 _MAX_IDS = 500
 _ALLOWED_STATUSES = {"pause": ("active",), "continue": ("paused",), "archive": ("draft", "active", "paused")}
-_DONE_LABELS = {"pause": "paused", "continue": "live again", "archive": "archived"}
-_ALLOWED_LABELS = {
-    "pause": "live ones can be paused",
-    "continue": "paused ones can go on",
-    "archive": "others can be archived",
+# What is said if none of the selected flows allows an action.
+_NOT_ALLOWED = {
+    "pause": gettext_noop("Only live flows can be paused."),
+    "continue": gettext_noop("Only paused flows can be resumed."),
+    "archive": gettext_noop("These flows are archived already."),
 }
 
 
@@ -245,10 +261,10 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     selection = Selection.from_request(request, form)
     name, return_url = form["act"], selection.table_url("/flows")
     if name in _ALLOWED_STATUSES and not visit.can("campaigns:send"):
-        raise errors.NotAllowed("whoever may not start a flow moves none")
+        raise errors.NotAllowed(gettext("your role cannot start, pause or archive flows"))
     rows = await fetch(_selected_flows, visit.account_id, selection)
     if not rows:
-        view.flash(request, "Choose some flows first.")
+        view.flash(request, gettext("No flows selected."))
     elif name == "duplicate":
         return await _duplicate_flows(request, visit, rows)
     elif name in ("archive", "delete"):
@@ -271,9 +287,11 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 async def _duplicate_flows(request: Request, visit: Visit, rows: list[Flow]) -> HTTPResponse:
     created = [await commit(drafts.duplicate_flow, visit.account_id, row.id, visit.actor) for row in reversed(rows)]
     if len(created) == 1:
-        view.flash(request, "This is the copy, as a draft. The first one stays as it is.")
+        view.flash(request, gettext("Flow duplicated as a draft."))
         return view.redirect(request, f"/flows/{created[0].id}")
-    view.flash(request, f"{formats.count(len(created), 'copy is', 'copies are')} made, as drafts.")
+    view.flash(
+        request, ngettext("%(num)s flow duplicated as a draft.", "%(num)s flows duplicated as drafts.", len(created))
+    )
     return view.redirect(request, "/flows?status=draft")
 
 
@@ -290,15 +308,42 @@ async def _change_status(request: Request, visit: Visit, rows: list[Flow], name:
             moved.append(row)
         except errors.Invalid:
             failed.append(row.name)
-    failed_note = f" Not yet, as something is missing: {formats.join_names(failed)}." if failed else ""
+    failed_note = (
+        gettext("Not ready, because something is missing: %(names)s.", names=formats.join_names(failed))
+        if failed
+        else ""
+    )
     if not moved:
-        view.flash(request, failed_note.strip() or f"Only {_ALLOWED_LABELS[name]}.")
+        view.flash(request, failed_note or gettext(_NOT_ALLOWED[name]))
         return
-    subject = f"{moved[0].name} is" if len(moved) == 1 else f"{formats.number(len(moved))} flows are"
-    stays = {"pause": " Everybody stays where they are.", "archive": " Nobody enters any more."}.get(name, "")
     # Contacts who were removed from a flow do not return, so that this cannot be undone.
     undo = None if takes_out else ("/flows/put-back", {"stood": " ".join(f"{row.id}:{row.status}" for row in moved)})
-    view.flash(request, f"{subject} {_DONE_LABELS[name]}.{stays}{failed_note}", undo)
+    done = _describe_done(name, moved[0].name, len(moved))
+    view.flash(request, f"{done} {failed_note}".strip(), undo)
+
+
+def _describe_done(name: str, flow_name: str, number: int) -> str:
+    """Return the notice of a bulk action that changed the status of flows; `flow_name` is the first of them."""
+    if number == 1:
+        messages = {
+            "pause": gettext_noop("%(name)s is paused. Contacts in it stay at their step."),
+            "archive": gettext_noop("%(name)s is archived. No more contacts can enter."),
+            "continue": gettext_noop("%(name)s is live again."),
+        }
+        return gettext(messages[name], name=flow_name)
+    if name == "pause":
+        return ngettext(
+            "%(num)s flow is paused. Contacts in it stay at their step.",
+            "%(num)s flows are paused. Contacts in them stay at their step.",
+            number,
+        )
+    if name == "archive":
+        return ngettext(
+            "%(num)s flow is archived. No more contacts can enter.",
+            "%(num)s flows are archived. No more contacts can enter.",
+            number,
+        )
+    return ngettext("%(num)s flow is live again.", "%(num)s flows are live again.", number)
 
 
 def _status_change(
@@ -311,10 +356,13 @@ def _status_change(
 
 async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> None:
     if any(row.version for row in rows) and not access.role_can_send(visit.user.role):
-        raise errors.NotAllowed("whoever may not start a flow deletes none that was live")
+        raise errors.NotAllowed(gettext("your role cannot delete flows that were live"))
     args = (audit.run_and_record, visit.actor, "flow_delete", store.delete, visit.account_id)
     deleted = [await commit(*args, row.id) for row in rows]
-    view.flash(request, f"{deleted[0].name} is deleted." if len(deleted) == 1 else f"{len(deleted)} flows are deleted.")
+    if len(deleted) == 1:
+        view.flash(request, gettext("%(name)s deleted.", name=deleted[0].name))
+    else:
+        view.flash(request, ngettext("%(num)s flow deleted.", "%(num)s flows deleted.", len(deleted)))
 
 
 def _selected_flows(account_id: int, selection: Selection) -> list[Flow]:
@@ -362,13 +410,18 @@ async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
             restored.append(await commit(audit.run_and_record, visit.actor, "flow_put_back", *args))
         except errors.Invalid:
             failed_count += 1
-    message = (
-        f"{restored[0].name} is back."
-        if len(restored) == 1
-        else f"{formats.count(len(restored), 'flow is', 'flows are')} back."
-    )
-    lost = " What has moved on meanwhile, or lacks something, stays as it is." if failed_count else ""
-    view.flash(request, message + lost)
+    if len(restored) == 1:
+        message = gettext("%(name)s restored.", name=restored[0].name)
+    else:
+        message = ngettext("%(num)s flow restored.", "%(num)s flows restored.", len(restored))
+    if failed_count:
+        lost = ngettext(
+            "%(num)s flow could not be restored, because it changed meanwhile or is incomplete.",
+            "%(num)s flows could not be restored, because they changed meanwhile or are incomplete.",
+            failed_count,
+        )
+        message = f"{message} {lost}"
+    view.flash(request, message)
     return view.redirect(request, f"/flows/{restored[0].id}" if len(previous_statuses) == 1 and restored else "/flows")
 
 
@@ -385,17 +438,35 @@ async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 # The filters of the runs, as `RunQuery` names them.
 _RUN_FILTERS = ("status", "step", "outcome", "message", "reason", "since", "contact_id")
 _RUN_STATES = {
-    "live": "inside now", "completed": "completed", "exited": "left before the end", "ignored": "not let in",
-}  # fmt: skip
-_OUTCOMES = {
-    "waiting": "waiting", "went_on": "went on from", "yes": "went to Yes in", "no": "went to No in",
-    "skipped": "skipped", "exited": "left at", "on": "went on from",
-}  # fmt: skip
-_MESSAGES = {
-    "any": "are to get", "pending": "are about to get", "accepted": "got", "opened": "opened", "clicked": "clicked in",
-    "skipped": "did not get",
-}  # fmt: skip
-RUN_ACTIONS_DONE = {"move_on": "moved on", "take_out": "taken out"}
+    "live": gettext_noop("In the flow"),
+    "completed": gettext_noop("Completed"),
+    "exited": gettext_noop("Exited early"),
+    "ignored": gettext_noop("Did not enter"),
+}
+# The headings of runs that are filtered by the outcome of a step, by its message, or by their status.
+_OUTCOME_HEADINGS = {
+    "waiting": gettext_noop("Contacts waiting in %(step)s"),
+    "went_on": gettext_noop("Contacts that continued after %(step)s"),
+    "on": gettext_noop("Contacts that continued after %(step)s"),
+    "yes": gettext_noop("Contacts that took Yes in %(step)s"),
+    "no": gettext_noop("Contacts that took No in %(step)s"),
+    "skipped": gettext_noop("Contacts that skipped %(step)s"),
+    "exited": gettext_noop("Contacts that exited at %(step)s"),
+}
+_MESSAGE_HEADINGS = {
+    "any": gettext_noop("Recipients of %(step)s"),
+    "pending": gettext_noop("Contacts for whom %(step)s is queued"),
+    "accepted": gettext_noop("Contacts that were sent %(step)s"),
+    "opened": gettext_noop("Contacts that opened %(step)s"),
+    "clicked": gettext_noop("Contacts that clicked in %(step)s"),
+    "skipped": gettext_noop("Contacts who did not receive %(step)s"),
+}
+_STATUS_HEADINGS = {
+    "live": gettext_noop("Contacts in the flow now"),
+    "completed": gettext_noop("Contacts that completed the flow"),
+    "exited": gettext_noop("Contacts that exited early"),
+    "ignored": gettext_noop("Contacts that did not enter"),
+}
 
 
 @pages.get("/<flow_id:int>/people")
@@ -431,8 +502,12 @@ def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[st
         "flow": draft.flow, "page": page, "titles": titles, "heading": _runs_heading(stored, titles),
         "contacts_by_id": lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}),
         "waiting": stored.get("outcome") == "waiting" and step.isdecimal(),
-        "may_send": visit.can("campaigns:send"), "states": _RUN_STATES,
+        "may_send": visit.can("campaigns:send"), "states": _translate_states(), "reason_label": flow_tree.reason_label,
     }  # fmt: skip
+
+
+def _translate_states() -> dict[str, str]:
+    return {status: gettext(label) for status, label in _RUN_STATES.items()}
 
 
 def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
@@ -447,20 +522,26 @@ def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
 
 def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:
     """Return the heading for runs filtered by `stored`; `titles` are the titles of steps by id."""
-    step = stored.get("step", "")
-    where = f"“{titles.get(int(step), 'a step that is gone')}”" if step.isdecimal() else ""
-    why = f": {formats.uncapitalize(formats.reason_label(stored['reason']))}" if stored.get("reason") else ""
-    if stored.get("message"):
-        return f"Who {_MESSAGES.get(stored['message'], stored['message'])} {where}{why}"
-    if stored.get("outcome") == "waiting":
-        return f"Who waits in {where}"
-    if stored.get("outcome"):
-        return f"Who {_OUTCOMES.get(stored['outcome'], stored['outcome'])} {where}{why}"
-    if where:
-        return f"Who came to {where}"
-    state = stored.get("status", "")
-    return {"live": "Who is inside now", "completed": "Who completed it", "exited": "Who left before the end",
-            "ignored": "Who was not let in"}.get(state, "Everybody who was in it") + why  # fmt: skip
+    step, where = stored.get("step", ""), ""
+    if step.isdecimal():
+        where = gettext("“%(text)s”", text=titles.get(int(step), gettext("a deleted step")))
+    if stored.get("message") in _MESSAGE_HEADINGS:
+        message = stored["message"]
+        heading = gettext(_MESSAGE_HEADINGS[message], step=where)
+    elif stored.get("outcome") in _OUTCOME_HEADINGS:
+        outcome = stored["outcome"]
+        heading = gettext(_OUTCOME_HEADINGS[outcome], step=where)
+    elif where:
+        heading = gettext("Contacts that entered %(step)s", step=where)
+    else:
+        heading = gettext(_STATUS_HEADINGS.get(stored.get("status", ""), _ALL_CONTACTS))
+    if not stored.get("reason"):
+        return heading
+    reason = formats.uncapitalize(flow_tree.reason_label(stored["reason"]))
+    return gettext("%(heading)s: %(reason)s", heading=heading, reason=reason)
+
+
+_ALL_CONTACTS = gettext_noop("All contacts of the flow")
 
 
 @pages.get("/<flow_id:int>/people/<run_id:int>")
@@ -475,8 +556,8 @@ async def show_run(request: Request, visit: Visit, flow_id: int, run_id: int) ->
         return {
             "flow": flow, "run": run, "contact": contacts_by_id.get(run.contact_id),
             "history": runs.list_visited_steps(run),
-            "may_send": visit.can("campaigns:send"), "states": _RUN_STATES,
-            "icons": flow_tree.step_icons(),
+            "may_send": visit.can("campaigns:send"), "states": _translate_states(),
+            "icons": flow_tree.step_icons(), "reason_label": flow_tree.reason_label,
         }  # fmt: skip
 
     return view.render(request, "flows/run.html", **await fetch(read))
@@ -498,19 +579,25 @@ def _add_run_action(act: RunAction) -> None:
             changed += len(await commit(runs.act_on_runs, flow_id, group, act))
         if changed:
             await commit(runs.audit_bulk_action, visit.account_id, flow_id, act, changed, visit.actor)
-        unchanged_note = (
-            f" {formats.count_people(len(ids) - changed)} not inside any more." if changed < len(ids) else ""
-        )
-        view.flash(
-            request,
-            f"{formats.count_people(changed)} {RUN_ACTIONS_DONE[act]}.{unchanged_note}"
-            if ids
-            else "Nobody was chosen.",
-        )
+        view.flash(request, _describe_moved(act, changed, len(ids)) if ids else gettext("No contacts selected."))
         return_path = safe_path(form["back"])
         return view.redirect(
             request, return_path if return_path.startswith(f"/flows/{flow_id}/people") else f"/flows/{flow_id}/people"
         )
+
+
+def _describe_moved(act: RunAction, changed: int, selected: int) -> str:
+    """Return the notice of a button that acted on `changed` of the selected runs."""
+    if act == "move_on":
+        notice = ngettext("Wait skipped for %(num)s contact.", "Wait skipped for %(num)s contacts.", changed)
+    else:
+        notice = ngettext("%(num)s contact removed from the flow.", "%(num)s contacts removed from the flow.", changed)
+    if changed == selected:
+        return notice
+    missing = ngettext(
+        "%(num)s contact is no longer in the flow.", "%(num)s contacts are no longer in the flow.", selected - changed
+    )
+    return f"{notice} {missing}"
 
 
 _add_run_action("move_on")

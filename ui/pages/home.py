@@ -19,8 +19,9 @@ from appliance.campaigns.store import CampaignQuery, Phase
 from appliance.content import brand
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
-from appliance.core import validation
+from appliance.core import i18n, validation
 from appliance.core.cache import CostAwareCache
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.flows import store as flows
@@ -51,7 +52,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     A partial request for the block `happening` gets only the campaigns in progress.
     """
     if view.is_partial(request) and view.target_id(request) == "happening":
-        activity_ = await fetch(_activity_cache.get, visit.account_id, lambda: _load_activity(visit.account_id))
+        key = visit.account_id, i18n.get_language()
+        activity_ = await fetch(_activity_cache.get, key, lambda: _load_activity(visit.account_id))
         return view.render(request, "home/index.html", **activity_)
     facts = await fetch(_load_home, visit.account_id, visit.account)
     return view.render(request, "home/index.html", **facts)
@@ -108,8 +110,9 @@ def _list_rates(health: log.MailHealth) -> list[tuple[str, int, float, float, st
         return []  # too few messages for meaningful rates
     reached = max(health.sent - health.bounced, 1)
     return [
-        ("Bounced", health.bounced, health.bounced / health.sent, _MAX_BOUNCED, "/activity?event=email_bounced"),
-        ("Called spam", health.complained, health.complained / reached, _MAX_COMPLAINED,
+        (gettext("Bounce rate"), health.bounced, health.bounced / health.sent, _MAX_BOUNCED,
+         "/activity?event=email_bounced"),
+        (gettext("Spam complaint rate"), health.complained, health.complained / reached, _MAX_COMPLAINED,
          "/activity?event=email_complained"),
     ]  # fmt: skip
 
@@ -122,35 +125,67 @@ def _list_by_phase(account_id: int, phase: Phase) -> list[Any]:
     return list(campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, phase=phase)).rows)
 
 
-def _domain_step(account_id: int) -> list[tuple[str, str, str, str, str, bool]]:
+class SetupStep(NamedTuple):
+    """A step of the setup checklist; `scope` is what a user needs to take it."""
+
+    title: str
+    text: str
+    button: str
+    href: str
+    icon: str
+    scope: str
+    done: bool
+
+
+def _list_domain_step(account_id: int) -> list[SetupStep]:
     """Return a list with the setup step for a sending domain, empty if the transport needs no sending domain."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return []
     is_done = domains.find_default_domain(account_id) is not None
-    text = "A few lines in DNS, and receivers know that mail in your name is from you."
-    return [("Show that your domain is yours", text, "/settings/domains", "zap", "domains:write", is_done)]
+    return [
+        SetupStep(
+            gettext("Verify your sending domain"), gettext("Add a few DNS records to prove you own it."),
+            gettext("Verify domain"), "/settings/domains", "zap", "domains:write", is_done,
+        )
+    ]  # fmt: skip
 
 
-def _list_setup_steps(
-    look: Any, account: Any, contact_count: int, list_count: int, has_sent: bool
-) -> list[dict[str, Any]]:
-    first = "In capture mode it goes to the inbox here, so nothing can go wrong."
-    if config.current().email.transport != "capture":
-        first = "You see for how many people it is before anything leaves."
-    lines = (
-        ("Say who is writing", "Company and postal address stand at the foot of every email.", "/brand", "palette",
-         "account:write", bool(look.company_name and look.physical_address)),
-        ("Choose the name and address people see", "They know at a glance that it is you.", "/settings", "mail",
-         "account:write", bool(account.email_from_email)),
-        *_domain_step(account.id),
-        (*(("Make a list", "Put your contacts into a list, such as your newsletter.", "/lists/new")
-           if contact_count and not list_count
-           else ("Import your contacts", "Upload a CSV file, or add one by hand.", "/contacts/imports/new")),
-         "users", "contacts:write", contact_count > 0 and list_count > 0),
-        ("Send a first email", first, "/campaigns/new", "send", "campaigns:write", has_sent),
+def _contacts_step(contact_count: int, list_count: int) -> SetupStep:
+    if contact_count and not list_count:
+        return SetupStep(
+            gettext("Create a list"), gettext("Add your contacts to a list, such as your newsletter."),
+            gettext("Create list"), "/lists/new", "users", "contacts:write", False,
+        )  # fmt: skip
+    return SetupStep(
+        gettext("Import your contacts"), gettext("Upload a CSV file, or add one by hand."), gettext("Import"),
+        "/contacts/imports/new", "users", "contacts:write", contact_count > 0 and list_count > 0,
     )  # fmt: skip
-    return [dict(zip(("title", "text", "href", "icon", "scope", "done"), line, strict=True)) for line in lines]
+
+
+def _list_setup_steps(look: Any, account: Any, contact_count: int, list_count: int, has_sent: bool) -> list[SetupStep]:
+    if config.current().email.transport == "capture":
+        first = gettext("In test mode it goes to the test inbox, not to your contacts.")
+    else:
+        first = gettext("You see the number of recipients before anything is sent.")
+    return [
+        SetupStep(
+            gettext("Add your company details"),
+            gettext("Shown in every email footer; required by law in most countries."),
+            gettext("Add details"), "/brand", "palette", "account:write",
+            bool(look.company_name and look.physical_address),
+        ),
+        SetupStep(
+            gettext("Set your From name and address"), gettext("Contacts see them in their inbox."),
+            gettext("Set up"), "/settings", "mail", "account:write", bool(account.email_from_email),
+        ),
+        *_list_domain_step(account.id),
+        _contacts_step(contact_count, list_count),
+        SetupStep(
+            gettext("Send your first email"), first, gettext("New email"), "/campaigns/new", "send", "campaigns:write",
+            has_sent,
+        ),
+    ]  # fmt: skip
 
 
 # The jump box.
@@ -158,29 +193,32 @@ def _list_setup_steps(
 _MAX_MATCHES = 5
 # The commands: label, URL, icon, the scope that a user needs, and further words that find the command.
 _COMMANDS = (
-    ("New email", "/campaigns/new", "mail", "campaigns:write", "create campaign newsletter"),
-    ("New SMS", "/campaigns/new?channel=sms", "smartphone", "campaigns:write", "create campaign text message"),
-    ("Add contact", "/contacts/new", "user-plus", "contacts:write", "new create a person subscriber"),
-    ("Import contacts", "/contacts/imports/new", "upload", "contacts:write", "add people upload file csv"),
-    ("New list", "/lists/new", "list", "contacts:write", "create add"),
-    ("New segment", "/segments/new", "list-filter", "contacts:write", "create add"),
-    ("New form", "/forms/new", "user-plus", "contacts:write", "create add sign-up signup"),
-    ("New flow", "/flows/new", "workflow", "flows:write", "create add automation"),
-    ("New template", "/templates/new", "layout-template", "templates:write", "create add"),
-    ("Add domain", "/settings/domains/new", "send", "domains:write", "new sending verify dns"),
-)
+    (gettext_noop("New email"), "/campaigns/new", "mail", "campaigns:write", "create campaign newsletter"),
+    (gettext_noop("New SMS"), "/campaigns/new?channel=sms", "smartphone", "campaigns:write",
+     "create campaign text message"),
+    (gettext_noop("Add contact"), "/contacts/new", "user-plus", "contacts:write", "new create a person subscriber"),
+    (gettext_noop("Import contacts"), "/contacts/imports/new", "upload", "contacts:write",
+     "add people upload file csv"),
+    (gettext_noop("New list"), "/lists/new", "list", "contacts:write", "create add"),
+    (gettext_noop("New segment"), "/segments/new", "list-filter", "contacts:write", "create add"),
+    (gettext_noop("New form"), "/forms/new", "user-plus", "contacts:write", "create add sign-up signup"),
+    (gettext_noop("New flow"), "/flows/new", "workflow", "flows:write", "create add automation"),
+    (gettext_noop("New template"), "/templates/new", "layout-template", "templates:write", "create add"),
+    (gettext_noop("Add domain"), "/settings/domains/new", "send", "domains:write", "new sending verify dns"),
+)  # fmt: skip
 # Pages that the navigation does not list; they are only found by a search.
 _SUBPAGES = (
-    ("Outbox", "/outbox", "inbox"),
-    ("Do not send", "/contacts/suppressions", "ban"),
-    ("Imports", "/contacts/imports", "upload"),
-    ("Answers", "/activity/answers", "inbox"),
-    ("Pictures", "/templates/pictures", "image"),
-    ("Documentation", "/docs", "book-open"),
+    (gettext_noop("Outbox"), "/outbox", "inbox"),
+    (gettext_noop("Suppression list"), "/contacts/suppressions", "ban"),
+    (gettext_noop("Imports"), "/contacts/imports", "upload"),
+    (gettext_noop("SMS replies"), "/activity/answers", "inbox"),
+    (gettext_noop("Images"), "/templates/pictures", "image"),
+    (gettext_noop("Documentation"), "/docs", "book-open"),
 )
 _GROUP_LABELS = {
-    "page": "Pages", "act": "Actions", "contact": "People", "campaign": "Campaigns", "flow": "Flows",
-    "template": "Templates", "list": "Lists", "segment": "Segments",
+    "page": gettext_noop("Pages"), "act": gettext_noop("Actions"), "contact": gettext_noop("Contacts"),
+    "campaign": gettext_noop("Campaigns"), "flow": gettext_noop("Flows"), "template": gettext_noop("Templates"),
+    "list": gettext_noop("Lists"), "segment": gettext_noop("Segments"),
 }  # fmt: skip
 # Objects that can be found by name: group, list function, query struct, icon and URL.
 _OBJECTS: tuple[tuple[str, Any, Any, str, str], ...] = (
@@ -209,7 +247,7 @@ async def jump(request: Request, visit: Visit) -> HTTPResponse:
     q = (request.args.get("q") or "").strip()[:100]
     matches = await scan_for(visit.account_id, _search, visit, q)
     groups = [
-        (label, group)
+        (gettext(label), group)
         for key, label in _GROUP_LABELS.items()
         if (group := [destination for destination in matches if destination.group == key])
     ]
@@ -219,9 +257,9 @@ async def jump(request: Request, visit: Visit) -> HTTPResponse:
 def _search(visit: Visit, q: str) -> list[Destination]:
     account_id, low = visit.account_id, q.lower()
     current = [
-        Destination("page", page.label, page.href, page.icon)
+        Destination("page", gettext(page.label), page.href, page.icon)
         for page in view.list_navigation("")
-        if _has_words(page.label, low)
+        if _has_words(f"{gettext(page.label)} {page.label}", low)
     ]
     below = [
         Destination("page", title, href, icon)
@@ -229,9 +267,9 @@ def _search(visit: Visit, q: str) -> list[Destination]:
         if low and _has_words(title, low)
     ]
     acts = [
-        Destination("act", title, href, icon)
+        Destination("act", gettext(title), href, icon)
         for title, href, icon, scope, words in _COMMANDS
-        if visit.can(scope) and _has_words(f"{title} {words}", low)
+        if visit.can(scope) and _has_words(f"{gettext(title)} {title} {words}", low)
     ]
     return [*current, *below, *acts, *(_search_contacts(account_id, q) if q else ()), *_search_objects(account_id, q)]
 
@@ -242,10 +280,10 @@ def _has_words(text: str, low: str) -> bool:
 
 
 def _list_subpages(role: str) -> Iterator[tuple[str, str, str]]:
-    yield from _SUBPAGES
+    yield from ((gettext(title), href, icon) for title, href, icon in _SUBPAGES)
     for name, href, is_admin_only in view.SETTINGS_TABS[1:]:
         if not is_admin_only or role in view.ADMIN_ROLES:
-            yield f"Settings: {name}", href, "settings"
+            yield gettext("Settings: %(page)s", page=gettext(name)), href, "settings"
 
 
 def _search_contacts(account_id: int, q: str) -> Iterator[Destination]:
@@ -266,5 +304,5 @@ def _search_objects(account_id: int, q: str) -> Iterator[Destination]:
         # Only stand-alone templates are searched; a template of a campaign or flow is found by its owner.
         params = validation.read(query, raw | ({"standalone": True} if query is TemplateQuery else {}))
         for row in page(account_id, params).rows:
-            more = formats.PHASES[row.phase][1] if group == "campaign" else ""
-            yield Destination(group, row.name or "Without a name", href.format(row.id), icon, more)
+            more = formats.phase(row.phase)[1] if group == "campaign" else ""
+            yield Destination(group, row.name or gettext("Untitled"), href.format(row.id), icon, more)

@@ -12,6 +12,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.core import errors, uploads, validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import columns, detection, removal, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.sms import numbers as sms_numbers
@@ -29,31 +30,37 @@ pages = Pages("ui_imports", url_prefix="/contacts/imports")
 CUSTOM_FIELD = "own"
 # The targets of custom fields, with the type in `ImportOptions.column_types`; "": by the values of the column
 CUSTOM_TYPES = {CUSTOM_FIELD: "", "own-number": "number", "own-text": "text"}
-# The targets that a column can have, with their labels, by group.
+# The targets that a column can have, with their labels, by group; they are translated on the page.
 TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
-    ("Addresses", (("email", "Email"), ("phone", "Phone"))),
-    ("Person", (
-        ("name", "Full name"), ("first_name", "First name"), ("last_name", "Last name"),
-        ("country_code", "Country"), ("source", "Where they came from"), ("tags", "Tags"),
-        ("lists", "Lists, by name"),
+    (gettext_noop("Addresses"), (("email", gettext_noop("Email")), ("phone", gettext_noop("Phone")))),
+    (gettext_noop("Contact"), (
+        ("name", gettext_noop("Full name")), ("first_name", gettext_noop("First name")),
+        ("last_name", gettext_noop("Last name")), ("country_code", gettext_noop("Country")),
+        ("source", gettext_noop("Source")), ("tags", gettext_noop("Tags")), ("lists", gettext_noop("Lists (names)")),
     )),
-    ("Consent", (
-        ("subscribed_email", "Subscribed to email: yes or no"), ("subscribed_phone", "Subscribed to SMS: yes or no"),
-        ("status", "Status: subscribed, unsubscribed …"), ("unsubscribed", "Unsubscribed: yes, or when"),
-        ("bounced", "Bounced: yes, or when"), ("opt_in_at", "When they agreed"), ("opt_out_at", "When they left"),
-        ("verified", "Address confirmed: yes or no"), ("tracking", "Opens and clicks: full, aggregate, none"),
-        ("opted_out_by", "Who unsubscribed them"),
+    (gettext_noop("Consent"), (
+        ("subscribed_email", gettext_noop("Subscribed to email (yes or no)")),
+        ("subscribed_phone", gettext_noop("Subscribed to SMS (yes or no)")),
+        ("status", gettext_noop("Status (subscribed, unsubscribed …)")),
+        ("unsubscribed", gettext_noop("Unsubscribed (yes or date)")),
+        ("bounced", gettext_noop("Bounced (yes or date)")), ("opt_in_at", gettext_noop("Subscribed on (date)")),
+        ("opt_out_at", gettext_noop("Unsubscribed on (date)")),
+        ("verified", gettext_noop("Address confirmed (yes or no)")),
+        ("tracking", gettext_noop("Tracking (full, aggregate or none)")),
+        ("opted_out_by", gettext_noop("Unsubscribed by")),
     )),
-    ("Everything else", (
-        (CUSTOM_FIELD, "A field of its own"), ("own-number", "A field of its own, with numbers"),
-        ("own-text", "A field of its own, with text"), ("data", "Several fields, as JSON"),
-        ("channels", "Addresses, as JSON"),
+    (gettext_noop("Other"), (
+        (CUSTOM_FIELD, gettext_noop("Custom field")), ("own-number", gettext_noop("Custom field (number)")),
+        ("own-text", gettext_noop("Custom field (text)")), ("data", gettext_noop("Several custom fields (JSON)")),
+        ("channels", gettext_noop("Addresses (JSON)")),
     )),
 )  # fmt: skip
 SUPPRESSION_TARGET_GROUPS = (
-    ("Addresses", (("email", "Email"), ("phone", "Phone"))),
-    ("About it", (("reason", "Reason: bounced, complaint, manual …"), ("note", "Note"))),
-)
+    (gettext_noop("Addresses"), (("email", gettext_noop("Email")), ("phone", gettext_noop("Phone")))),
+    (gettext_noop("Details"), (
+        ("reason", gettext_noop("Reason (bounced, complaint, manual …)")), ("note", gettext_noop("Note")),
+    )),
+)  # fmt: skip
 # Targets that several columns of a file may have.
 _REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", "")
 
@@ -107,14 +114,22 @@ def _read_mapping(job: Import, form: Form) -> dict[str, str]:
             key = form[f"key-{index}"] or columns.normalize_name(name) or f"column_{index + 1}"
             mapping[name] = f"data.{key}"
             if mapping[name] in used:
-                form.add_error(f"to-{index}", f"“{used[mapping[name]]}” has this name already.")
+                form.add_error(
+                    f"to-{index}",
+                    gettext(
+                        "“%(column)s” already has this custom field. Enter another name.", column=used[mapping[name]]
+                    ),
+                )
         else:
             mapping[name] = to
             if to in used and to not in _REPEATABLE_TARGETS:
-                form.add_error(f"to-{index}", f"“{used[to]}” goes there already. Choose one of the two.")
+                form.add_error(
+                    f"to-{index}",
+                    gettext("“%(column)s” is already mapped to this field. Select one of the two.", column=used[to]),
+                )
         used.setdefault(mapping[name], name)
     if not {"email", "phone", "channels"} & set(mapping.values()):
-        form.add_error("columns", "Say which column holds the email addresses or phone numbers.")
+        form.add_error("columns", gettext("Select the column with the email addresses or phone numbers."))
     return mapping
 
 
@@ -131,13 +146,13 @@ def read_options(job: Import, form: Form) -> dict[str, Any]:
     """Return the import options of a posted form; adds errors to the form for missing options."""
     if job.resource == "suppressions":
         return {"map": _read_mapping(job, form)}
-    form.require("consent_source", "Say where these contacts come from. It is kept with each of them as evidence.")
-    form.require("opt_in", "Choose whether these contacts are subscribed.")
+    form.require("consent_source", gettext("Enter where these contacts come from. It is stored as proof of consent."))
+    form.require("opt_in", gettext("Select whether these contacts are subscribed."))
     new = form.text("new_list")
     mapping = _read_mapping(job, form)
     opt_in_phone = None
     if form["opt_in"] == "yes" and "phone" in mapping.values():
-        form.require("opt_in_phone", "Choose whether the phone numbers are subscribed to SMS.")
+        form.require("opt_in_phone", gettext("Select whether the phone numbers are subscribed to SMS."))
         opt_in_phone = form["opt_in_phone"] == "yes"
     return {
         "map": mapping, "opt_in_phone": opt_in_phone,
@@ -330,7 +345,7 @@ async def apply_import(request: Request, visit: Visit, import_id: int) -> HTTPRe
     """Apply an import that was checked."""
     row = await fetch(store.get, visit.account_id, import_id)
     if row.phase == store.MAPPING:
-        raise errors.Invalid({"base": ["say first what its columns are"]})
+        raise errors.Invalid({}, message=gettext("Map the columns of the file first."))
     return await _run_and_show(request, import_id, _read_again(visit, import_id, store.get_options(row), store.apply))
 
 
@@ -361,7 +376,10 @@ async def undo_import(request: Request, visit: Visit, import_id: int) -> HTTPRes
 async def discard(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Delete an import that has not written anything, and its file."""
     deleted = await commit(store.discard, visit.account_id, import_id)
-    view.flash(request, f"{deleted.filename or 'The file'} is discarded. Nothing of it was imported.")
+    if deleted.filename:
+        view.flash(request, gettext("%(name)s was discarded. Nothing was imported.", name=deleted.filename))
+    else:
+        view.flash(request, gettext("The file was discarded. Nothing was imported."))
     return view.redirect(request, "/contacts/imports")
 
 
@@ -388,7 +406,7 @@ async def _run_and_show(request: Request, import_id: int, act: Awaitable[Any]) -
     except errors.Invalid as error:
         if error.reason != "invalid_transition":
             raise
-        view.flash(request, "It has moved on meanwhile: this is how it stands.")
+        view.flash(request, gettext("The import has changed in the meantime. This is its current state."))
     return view.redirect(request, f"/contacts/imports/{import_id}")
 
 
@@ -433,18 +451,18 @@ async def _receive_file(request: Request, target: Path, form: Form) -> Upload:
     try:
         upload = await uploads.receive(request.headers, stream, target, limit)
     except uploads.NotAForm:
-        raise errors.Invalid({"file": ["choose a file"]}) from None
+        raise errors.Invalid({"file": [gettext("Select a file.")]}) from None
     except uploads.MalformedForm:
-        raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
+        raise errors.Invalid({"file": [gettext("The upload was interrupted. Try again.")]}) from None
     except uploads.TooLarge:
         remaining_bytes = _MAX_DRAIN_FACTOR * limit
         while remaining_bytes > 0 and (piece := await stream.read()):
             remaining_bytes -= len(piece)
-        message = f"this file is larger than {formats.size(limit)}: split it into parts"
+        message = gettext("This file is larger than %(size)s. Split it into parts.", size=formats.size(limit))
         raise errors.Invalid({"file": [message]}) from None
     form.values["resource"] = upload.texts.get("resource", "contacts")
     if not upload.filename and not upload.size:
-        raise errors.Invalid({"file": ["choose a file"]})
+        raise errors.Invalid({"file": [gettext("Select a file.")]})
     kind = validation.read(ImportForm, {"resource": form["resource"]}).resource
     return Upload(str(target), upload.filename or "", upload.size, kind, ImportOptions(), True)
 
@@ -461,7 +479,9 @@ async def _render_import(
         row, visit.account.country_code or sms_numbers.country_of_time_zone(visit.account.time_zone) or ""
     )
     if state == "columns":
-        context["countries"] = await asyncio.to_thread(lookups.country_options, "None: leave these numbers out")
+        context["countries"] = await asyncio.to_thread(
+            lookups.country_options, gettext("None: do not import these numbers")
+        )
     if state in ("columns", "checked", "done", "undone"):
         context["lists"] = await fetch(lookups.list_contact_lists, visit.account_id)
     if state in ("checked", "done"):

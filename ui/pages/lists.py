@@ -13,9 +13,10 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.core import errors, validation
 from appliance.core.cache import CostAwareCache
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
-from ui.forms import Form, edit_conflicts, list_params, lookups
+from ui.forms import IS_TAKEN, Form, edit_conflicts, has_message, list_params, lookups
 from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import contacts
@@ -29,16 +30,20 @@ _LARGE_LIST_SIZE = 5_000
 _COUNT_TIMEOUT_SECONDS = 0.03
 _sendable_counts: CostAwareCache[dict[str, int]] = CostAwareCache()
 _COLUMNS = (
-    Column("List", "name", ""), Column("People", "people", is_numeric=True), Column("Changed", "updated"),
-    Column("Made", "created", is_visible=False),
+    Column(gettext_noop("List"), "name", ""), Column(gettext_noop("Contacts"), "people", is_numeric=True),
+    Column(gettext_noop("Updated"), "updated"), Column(gettext_noop("Created"), "created", is_visible=False),
 )  # fmt: skip
+
+
+def _count_lists(number: int) -> str:
+    return ngettext("%(num)s list", "%(num)s lists", number)
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of contact lists."""
-    table = Table(request, "/lists", ("list", "lists"), _COLUMNS, "-updated")
+    table = Table(request, "/lists", _count_lists, _COLUMNS, "-updated")
     table.bulk_action_url = "/lists/acts" if visit.can("contacts:write") else ""
     query = validation.read(lists.ListQuery, table.list_params)
     table.results = await fetch(lists.fetch_page, visit.account_id, query, table.sort)
@@ -54,7 +59,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     selection = Selection.from_request(request, form)
     rows = await fetch(_selected_lists, visit.account_id, selection)
     if not rows or form["act"] != "delete":
-        view.flash(request, "Nothing was chosen.")
+        view.flash(request, gettext("No lists selected."))
         return view.redirect(request, selection.table_url("/lists"))
     if form["expected"] != str(len(rows)):
         return view.render(
@@ -68,8 +73,11 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
             deleted += 1
         except errors.Invalid:
             needed.append(row.name)
-    stored = f" Kept: {formats.join_names(needed)}, which a campaign or a flow needs." if needed else ""
-    view.flash(request, f"{formats.count(deleted, 'list', 'lists')} deleted.{stored}")
+    notice = ngettext("%(num)s list deleted.", "%(num)s lists deleted.", deleted)
+    if needed:
+        kept = gettext("Not deleted because a campaign or flow uses them: %(names)s.", names=formats.join_names(needed))
+        notice = f"{notice} {kept}"
+    view.flash(request, notice)
     return view.redirect(request, selection.table_url("/lists"))
 
 
@@ -114,14 +122,19 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a list, and redirect to it."""
     form = Form.from_request(request)
-    form.require("name", "Give the list a name, for example Newsletter.")
+    form.require("name", gettext("Enter a name for the list, for example Newsletter."))
     try:
         if form.errors:
             raise errors.Invalid({})
         created = await commit(lists.create, visit.account_id, validation.read(lists.ListCreate, _read_fields(form)))
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), None, 422)
-    view.flash(request, f"{created.name} is ready." + ("" if created.segment_id else " Now bring people in."))
+    view.flash(
+        request,
+        gettext("List %(name)s created.", name=created.name)
+        if created.segment_id
+        else gettext("List %(name)s created. Add contacts to it now.", name=created.name),
+    )
     return view.redirect(request, f"/lists/{created.id}")
 
 
@@ -148,10 +161,10 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     form = Form.from_request(request)
     row = await fetch(lists.get, visit.account_id, list_id)
     segment_names = {str(item): name for item, name in (await fetch(_segment_names, visit.account_id)).items()}
-    edit_conflicts.merge_form(form, _FORM_PARTS, Form(_form_values(row)), {"Who is in it": segment_names})
+    edit_conflicts.merge_form(form, _FORM_PARTS, Form(_form_values(row)), {_SOURCE_PART: segment_names})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
-    form.require("name", "A list needs a name.")
+    form.require("name", gettext("Enter a name for the list."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -171,7 +184,7 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
         )
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), row, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/lists/{list_id}")
 
 
@@ -194,8 +207,10 @@ async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResp
     """
     contact_ids = Form.from_request(request).ids("contact_ids")
     addition = await commit(_add_existing, visit.account_id, list_id, contact_ids)
-    stored = " Who had left it by their own act stays out." if addition.kept_opt_outs else ""
-    view.flash(request, f"{formats.count_people(addition[0])} added.{stored}" if contact_ids else "Nobody was chosen.")
+    notice = ngettext("%(num)s contact added.", "%(num)s contacts added.", addition[0])
+    if addition.kept_opt_outs:
+        notice = f"{notice} {gettext('Contacts who left the list themselves were not added.')}"
+    view.flash(request, notice if contact_ids else gettext("No contacts selected."))
     return view.redirect(request, f"/lists/{list_id}")
 
 
@@ -206,7 +221,11 @@ async def remove_contacts(request: Request, visit: Visit, list_id: int) -> HTTPR
     contact_ids = Form.from_request(request).ids("contact_ids")
     removal = await commit(lists.remove_members, visit.account_id, list_id, contact_ids)
     undo = (f"/lists/{list_id}/people", {"contact_ids": str(contact_ids[0])}) if len(contact_ids) == 1 else None
-    view.flash(request, f"{formats.count_people(removal[0])} taken out of the list.", undo)
+    view.flash(
+        request,
+        ngettext("%(num)s contact removed from the list.", "%(num)s contacts removed from the list.", removal[0]),
+        undo,
+    )
     return view.redirect(request, f"/lists/{list_id}")
 
 
@@ -220,17 +239,24 @@ async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
         )
     except errors.Invalid:
         form = Form()
-        form.add_error("base", "A campaign that is scheduled or sending uses this list. Stop it first.")
+        form.add_error(
+            "base",
+            gettext(
+                "A campaign or flow uses this list. Cancel or unschedule the campaign, or remove the "
+                "list from the flow, first."
+            ),
+        )
         return await _render_list(request, visit, list_id, 422, form)
-    view.flash(request, f"The list {deleted.name} is deleted. Its people are still in Contacts.")
+    view.flash(request, gettext("List %(name)s deleted. Its contacts are still in Contacts.", name=deleted.name))
     return view.redirect(request, "/lists")
 
 
 _SWITCHES = ("public", "double_opt_in")
+_SOURCE_PART = gettext_noop("Contacts in this list")
 _FORM_PARTS = FormParts(
-    FormPart("Name", ("name",)), FormPart("Who is in it", ("segment_id",)),
-    FormPart("People may choose it themselves", ("public",), True),
-    FormPart("Only for confirmed addresses", ("double_opt_in",), True),
+    FormPart(gettext_noop("Name"), ("name",)), FormPart(_SOURCE_PART, ("segment_id",)),
+    FormPart(gettext_noop("Show on the preference page"), ("public",), True),
+    FormPart(gettext_noop("Require double opt-in"), ("double_opt_in",), True),
 )  # fmt: skip
 
 
@@ -252,14 +278,14 @@ def _add_existing(account_id: int, list_id: int, contact_ids: list[int]) -> list
 
 
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
-    if "has already been taken" in error.fields.get("name", []):
-        form.add_error("name", "Another list has this name. Choose one that tells them apart.")
+    if has_message(error, "name", IS_TAKEN):
+        form.add_error("name", gettext("Another list has this name. Enter a different name."))
     return form.add_errors(error) if error.fields else form
 
 
 async def _render_form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:
     segment_names = await fetch(_segment_names, visit.account_id)
-    choices = [(item, f"Everyone in the segment {name}") for item, name in segment_names.items()]
+    choices = [(item, gettext("Segment: %(name)s", name=name)) for item, name in segment_names.items()]
     return view.render(request, "lists/form.html", status, form=form, row=row, choices=choices)
 
 
@@ -268,7 +294,7 @@ async def _render_list(
 ) -> HTTPResponse:
     row = await fetch(lists.get, visit.account_id, list_id)
     url = f"/lists/{list_id}"
-    table = Table(request, url, ("person", "people"), contacts.TABLE_COLUMNS, "-updated", ("show", "tag"))
+    table = Table(request, url, formats.count_contacts, contacts.TABLE_COLUMNS, "-updated", ("show", "tag"))
     table.extra_filters = {"of_list": str(list_id)}
     table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
     all_lists = await scan(contacts.fill_table, visit.account_id, table, list_id=list_id)

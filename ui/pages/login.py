@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import login, passwords, rate_limits, users
 from appliance.core import errors
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
 from appliance.sending.messages import transactional
 from appliance.storage.models import User
@@ -18,7 +19,7 @@ from ui.guard import public_page
 from ui.session import Pages
 
 pages = Pages("ui_login")
-_WRONG_CREDENTIALS = "Address and password do not belong together. Try again."
+_WRONG_CREDENTIALS = gettext_noop("The email address or the password is wrong. Try again.")
 
 
 @pages.get("/login")
@@ -61,7 +62,7 @@ async def log_in(request: Request) -> HTTPResponse:
         await session.sign_in(request, response, user)
     except login.InvalidCredentials:
         form.values["pass"] = ""
-        form.add_error("base", _WRONG_CREDENTIALS)
+        form.add_error("base", gettext(_WRONG_CREDENTIALS))
         return await _render_again(request, form, where, 422)
     return response
 
@@ -77,13 +78,13 @@ async def _authenticate(request: Request, form: Form) -> User | None:
         user = await login.sign_in_with_code(form["pass"], form["otp"], request.ctx.client)
     except login.InvalidCredentials:
         if form["pass"]:
-            form.add_error("otp", "This code is not right, or was used before. Wait for the next one.")
+            form.add_error("otp", gettext("This code is wrong or has already been used. Wait for the next one."))
         else:
-            form.add_error("base", _WRONG_CREDENTIALS)
+            form.add_error("base", gettext(_WRONG_CREDENTIALS))
         return None
     if user is None:
         form.values["pass"] = ""
-        form.add_error("base", "That took too long. Sign in again.")
+        form.add_error("base", gettext("That took too long. Sign in again."))
     return user
 
 
@@ -130,7 +131,7 @@ async def show_forgot(request: Request) -> HTTPResponse:
 async def request_reset(request: Request) -> HTTPResponse:
     """Send a link for a new password. Neither the response nor its time reveals whether a user has the address."""
     form = Form.from_request(request)
-    form.require("email", "Write the address you sign in with.")
+    form.require("email", gettext("Enter your email address."))
     if form.errors:
         return _render_forgot(request, form, 422)
     store.check_rate(

@@ -1,4 +1,4 @@
-"""The outbox with its messages, and the inbox of captured messages, where events can be simulated."""
+"""The outbox with its messages, and the test inbox of captured messages, where events can be simulated."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -10,6 +10,7 @@ from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import store as campaigns
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
@@ -28,16 +29,31 @@ pages = Pages("ui_messages")
 
 # The label of each state, its explanation, and the text shown if no message is in it.
 OUTBOX_STATES = {
-    "waiting": ("Waiting", "Not handed over yet; the first to go stands first.", "Nothing waiting."),
-    "retrying": ("Trying again", "Tried before, and refused for the time being.", "Nothing is tried again."),
-    "sending": ("In hand", "Being handed over at this moment.", "Nothing is in hand."),
-    "failed": ("Refused", "The other side refused these for good.", "Nothing was refused."),
-    "uncertain": (
-        "In doubt",
-        "The connection ended before the answer: these may have arrived.",
-        "Nothing is in doubt.",
+    "waiting": (
+        gettext_noop("Queued"), gettext_noop("Not sent yet, in sending order."), gettext_noop("No queued messages"),
     ),
-}
+    "retrying": (
+        gettext_noop("Retrying"), gettext_noop("Temporarily rejected; retried automatically."),
+        gettext_noop("No messages are being retried"),
+    ),
+    "sending": (
+        gettext_noop("Sending"), gettext_noop("Being sent right now."), gettext_noop("No messages are being sent"),
+    ),
+    "failed": (
+        gettext_noop("Failed"), gettext_noop("Rejected by the mail server or SMS provider."),
+        gettext_noop("No failed messages"),
+    ),
+    "uncertain": (
+        gettext_noop("Unconfirmed"),
+        gettext_noop("The connection closed before the messages were confirmed, so they may have been delivered."),
+        gettext_noop("No unconfirmed messages"),
+    ),
+}  # fmt: skip
+# The label of each transport; that of a provider is its name.
+_TRANSPORTS = {
+    "capture": gettext_noop("Test inbox"), "relay": gettext_noop("Relay"), "direct": gettext_noop("Direct sending"),
+    "http": gettext_noop("HTTP gateway"), "twilio": "Twilio",
+}  # fmt: skip
 _RETRY_CHUNK = 200
 # The source of a message is cut to this size when it is shown.
 _MAX_SOURCE_BYTES = 300_000
@@ -58,8 +74,8 @@ async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in rows.rows if row.contact_id})
     standing = await fetch(delivery_status.read_summary, visit.account_id)
     return view.render(
-        request, "outbox/index.html", counts=counts, state=state, states=OUTBOX_STATES, page=rows,
-        contacts_by_id=contacts_by_id,
+        request, "outbox/index.html", counts=counts, state=state, page=rows, contacts_by_id=contacts_by_id,
+        states={key: tuple(map(gettext, texts)) for key, texts in OUTBOX_STATES.items()},
         queue_summary=standing, may_send=_can_send(visit), moving=standing.state == "busy",
     )  # fmt: skip
 
@@ -84,7 +100,7 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
             values["source_error"] = formats.sentence(str(error))
     return view.render(
         request, "outbox/show.html", row=row, contact=contacts_by_id.get(row.contact_id), view=tab,
-        where=_outbox_state(row),
+        where=_outbox_state(row), provider_label=gettext(_TRANSPORTS.get(row.provider, row.provider)),
         meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit), **values,
     )  # fmt: skip
 
@@ -118,8 +134,8 @@ async def retry_selected(request: Request, visit: Visit) -> HTTPResponse:
         again = await commit(retries.retry_by_ids, visit.account_id, message_ids, visit.actor_id)
     if again:
         await commit(audit.record, visit.actor, visit.account_id, "messages_retry", None, {"messages": again})
-    message = f"On its way again: {formats.count(again, 'message', 'messages')}."
-    view.flash(request, message if again else "Nothing was chosen that can be sent again.")
+    message = ngettext("Sending %(num)s message again.", "Sending %(num)s messages again.", again)
+    view.flash(request, message if again else gettext("None of the selected messages can be sent again."))
     return view.redirect(request, f"/outbox?state={state}")
 
 
@@ -134,17 +150,19 @@ def _add_message_action(name: str, verb: Callable[[int, int, str], Any], done: s
             args = (f"message_{name}", verb, visit.account_id, message_id, visit.actor_id)
             await commit(audit.run_and_record, visit.actor, *args)
         except errors.Invalid as error:
-            reasons = {"recipient_suppressed": "They may not be written to any more.",
-                       "invalid_transition": "It has moved on meanwhile. This is how it stands."}  # fmt: skip
+            reasons = {
+                "recipient_suppressed": gettext("This contact is unsubscribed or suppressed."),
+                "invalid_transition": gettext("The message’s status has changed. This page shows the current status."),
+            }
             view.flash(request, reasons.get(error.reason or "", formats.sentence(error.message)))
         else:
-            view.flash(request, done)
+            view.flash(request, gettext(done))
         return view.redirect(request, f"/outbox/{message_id}")
 
 
-_add_message_action("retry", retries.retry, "On its way again.")
-_add_message_action("assume", retries.assume_sent, "Counted as sent.")
-_add_message_action("cancel", retries.cancel, "Taken back. It will not leave.")
+_add_message_action("retry", retries.retry, gettext_noop("Sending this message again."))
+_add_message_action("assume", retries.assume_sent, gettext_noop("Marked as sent."))
+_add_message_action("cancel", retries.cancel, gettext_noop("Message cancelled. It will not be sent."))
 
 
 def _outbox_state(row: Any) -> str:
@@ -158,35 +176,46 @@ def _can_send(visit: Visit) -> bool:
     return visit.can("campaigns:send")
 
 
-# The inbox of capture mode.
+# The test inbox.
 
+# The tabs of a captured message, by its channel: name and label.
 MESSAGE_VIEWS = {
     "email": (
-        ("html", "Email"), ("text", "Text"), ("source", "Source"), ("headers", "Headers"), ("events", "What happened"),
+        ("html", gettext_noop("Email")), ("text", gettext_noop("Plain text")), ("source", gettext_noop("Source")),
+        ("headers", gettext_noop("Headers")), ("events", gettext_noop("Activity")),
     ),
-    "sms": (("phone", "Phone"), ("events", "What happened")),
+    "sms": (("phone", gettext_noop("Phone")), ("events", gettext_noop("Activity"))),
 }  # fmt: skip
-CHANNELS = (("", "All"), ("email", "Email"), ("sms", "SMS"))
+CHANNELS = (("", gettext_noop("All")), ("email", gettext_noop("Email")), ("sms", gettext_noop("SMS")))
 # The events that can be simulated: icon, label and notice.
 EMAIL_SIMULATIONS = {
-    "open": ("mail-open", "They open it", "Opened."),
-    "click": ("mouse-pointer-click", "They click a link", "Clicked."),
-    "reply": ("reply", "They reply", "Replied."),
-    "unsubscribe": ("ban", "They unsubscribe", "Unsubscribed."),
-    "complain": ("circle-alert", "They call it spam", "Called spam."),
-    "soft_bounce": ("circle-alert", "Their mailbox is full", "Came back: the mailbox is full."),
-    "bounce": ("circle-alert", "They do not exist", "Came back: there is no such recipient."),
-}
+    "open": ("mail-open", gettext_noop("Open email"), gettext_noop("Open recorded.")),
+    "click": ("mouse-pointer-click", gettext_noop("Click a link"), gettext_noop("Click recorded.")),
+    "reply": ("reply", gettext_noop("Reply"), gettext_noop("Reply recorded.")),
+    "unsubscribe": ("ban", gettext_noop("Unsubscribe"), gettext_noop("The contact is unsubscribed.")),
+    "complain": ("circle-alert", gettext_noop("Report as spam"), gettext_noop("Spam complaint recorded.")),
+    "soft_bounce": (
+        "circle-alert", gettext_noop("Soft bounce (mailbox full)"), gettext_noop("Soft bounce recorded: mailbox full."),
+    ),
+    "bounce": (
+        "circle-alert", gettext_noop("Hard bounce"), gettext_noop("Hard bounce recorded: the address does not exist."),
+    ),
+}  # fmt: skip
 SMS_SIMULATIONS = {
-    "deliver": ("check", "It arrives", "Delivered."),
-    "click": ("mouse-pointer-click", "They follow a link", "Clicked."),
-    "stop": ("ban", "They write STOP", "They wrote STOP."),
-    "start": ("undo-2", "They write START", "They wrote START."),
-    "help": ("reply", "They write HELP", "They wrote HELP."),
-    "soft_bounce": ("circle-alert", "Their phone is off", "Not delivered: the phone could not be reached."),
-    "bounce": ("circle-alert", "The number does not exist", "Not delivered: there is no such number."),
-    "fail": ("circle-alert", "The network loses it", "Not delivered, for no reason that is known."),
-}
+    "deliver": ("check", gettext_noop("Deliver"), gettext_noop("Delivery recorded.")),
+    "click": ("mouse-pointer-click", gettext_noop("Click a link"), gettext_noop("Click recorded.")),
+    "stop": ("ban", gettext_noop("Reply STOP"), gettext_noop("STOP reply recorded.")),
+    "start": ("undo-2", gettext_noop("Reply START"), gettext_noop("START reply recorded.")),
+    "help": ("reply", gettext_noop("Reply HELP"), gettext_noop("HELP reply recorded.")),
+    "soft_bounce": (
+        "circle-alert", gettext_noop("Phone unreachable"), gettext_noop("Not delivered: the phone was unreachable."),
+    ),
+    "bounce": (
+        "circle-alert", gettext_noop("Number does not exist"),
+        gettext_noop("Not delivered: the number does not exist."),
+    ),
+    "fail": ("circle-alert", gettext_noop("Network error"), gettext_noop("Not delivered: unknown network error.")),
+}  # fmt: skip
 
 
 @pages.get("/inbox", strict_slashes=False)
@@ -221,7 +250,7 @@ async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
         audit.record(visit.actor, visit.account_id, "capture_clear", None)
 
     await commit(write)
-    view.flash(request, "The inbox is empty.")
+    view.flash(request, gettext("Test inbox emptied."))
     return view.redirect(request, "/inbox")
 
 
@@ -242,10 +271,8 @@ async def simulate_event(request: Request, visit: Visit, captured_id: int) -> HT
     except errors.Invalid as error:
         message = _simulation_error(error)
     else:
-        args = (SMS_SIMULATIONS if row.channel == "sms" else EMAIL_SIMULATIONS).get(
-            action, ("", "", "They wrote back.")
-        )[2]
-        message = f"{args} What follows from it is done, as if it were real."
+        simulations = SMS_SIMULATIONS if row.channel == "sms" else EMAIL_SIMULATIONS
+        message = gettext(simulations[action][2]) if action in simulations else gettext("Reply recorded.")
     if view.is_partial(request):
         return await _render_inbox(request, visit, captured_id, message)
     view.flash(request, message)
@@ -315,5 +342,7 @@ def _load_captured(account_id: int, captured_id: int) -> dict[str, Any]:
 def _simulation_error(error: errors.Invalid) -> str:
     """Return a sentence that says why an event of a message cannot be simulated."""
     if "link" in error.fields:
-        return "This message has no link that leads through us."
-    return "Write what they answer." if "text" in error.fields else "This cannot happen to this message."
+        return gettext("This message has no tracked links.")
+    if "text" in error.fields:
+        return gettext("Enter a reply.")
+    return gettext("This message does not support this action.")

@@ -12,6 +12,7 @@ from appliance.content import media
 from appliance.content.pictures import process
 from appliance.content.pictures.formats import Picture, UnusablePicture
 from appliance.core import errors, uploads
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.models import Media
 from appliance.storage.transactions import commit, fetch
 from ui import formats, view
@@ -36,7 +37,7 @@ async def receive_picture(request: Request, account_id: int) -> tuple[str, Pictu
         target = Path(room.name) / "file"
         form = await _receive_form(request, target)
         if not form.size:
-            raise errors.Invalid({"file": ["choose a file with a picture in it"]})
+            raise errors.Invalid({"file": [gettext("Select an image file.")]})
         picture = await media.decode(account_id, _prepare_picture, target, bool(form.texts.get("full_size")))
     finally:
         await asyncio.to_thread(room.cleanup)
@@ -47,7 +48,8 @@ def _prepare_picture(target: Path, full_size: bool) -> Picture:
     try:
         return media.prepare_upload(target, full_size)
     except errors.Invalid as error:
-        raise errors.Invalid({"file": [f"this file {error.fields['file'][0]}"]}) from None
+        text = gettext("This file cannot be used: it %(error)s.", error=error.fields["file"][0])
+        raise errors.Invalid({"file": [text]}) from None
 
 
 async def _receive_form(request: Request, target: Path) -> uploads.Form:
@@ -57,21 +59,25 @@ async def _receive_form(request: Request, target: Path) -> uploads.Form:
     except uploads.NotAForm:
         return uploads.Form({}, None, 0)
     except uploads.MalformedForm:
-        raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
+        raise errors.Invalid({"file": [gettext("The upload was interrupted. Try again.")]}) from None
     except uploads.TooLarge:
         remaining_bytes = _MAX_DRAIN_BYTES
         while remaining_bytes > 0 and (piece := await stream.read()):
             remaining_bytes -= len(piece)
         limit = media.MAX_UPLOAD_BYTES // 1_048_576
-        raise errors.Invalid({"file": [f"this file is larger than {limit} MB: make the picture smaller"]}) from None
+        text = gettext("This file is larger than %(limit)s MB. Upload a smaller image.", limit=formats.number(limit))
+        raise errors.Invalid({"file": [text]}) from None
 
 
 # The sizes of thumbnails in pixels: in lists, and on the page of a picture.
 _THUMBNAIL_SIDES = (480, 1200)
-# The label of each kind of object that uses a picture, and the URL of its page; empty if there is no link.
+# The label of each kind of object that uses a picture, the name of one without a name, and the URL of its page; empty
+# if there is no link.
 _USAGE_LABELS = {
-    "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
-    "flow_id": ("Flow", ""), "brand_id": ("Brand", "/brand"),
+    "template_id": (gettext_noop("Template"), gettext_noop("Untitled template"), "/templates/{}/edit"),
+    "campaign_id": (gettext_noop("Campaign"), gettext_noop("Untitled campaign"), "/campaigns/{}"),
+    "flow_id": (gettext_noop("Flow"), gettext_noop("Untitled flow"), ""),
+    "brand_id": (gettext_noop("Brand"), gettext_noop("Untitled brand"), "/brand"),
 }  # fmt: skip
 
 
@@ -93,7 +99,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         form = Form()
         form.add_error("file", formats.sentence(error.fields["file"][0]))
         return await _render_index(request, visit, form, 422)
-    view.flash(request, "Uploaded. Copy its address to where it is shown.")
+    view.flash(request, gettext("Image uploaded."))
     return view.redirect(request, f"/templates/pictures/{created.id}")
 
 
@@ -134,7 +140,7 @@ async def delete(request: Request, visit: Visit, picture_id: int) -> HTTPRespons
         deleted = await commit(media.delete, visit.account_id, picture_id)
     except errors.Invalid:
         return await _render_picture(request, visit, picture_id, 422)
-    view.flash(request, f"{deleted.filename} is deleted.")
+    view.flash(request, gettext("%(name)s deleted.", name=deleted.filename))
     return view.redirect(request, "/templates/pictures")
 
 
@@ -163,9 +169,10 @@ def describe_usage(used: dict[str, Any]) -> tuple[str, str, str]:
     """Return the label, the name and the URL of one item of `media.find_uses`."""
     kind, value = next(iter(used.items()))
     if kind == "messages":
-        return "Messages", formats.count(value, "single message", "single messages"), ""
-    noun, page = _USAGE_LABELS[kind]
-    return noun, used["name"] or f"Untitled {noun.lower()}", page.format(value)
+        text = ngettext("%(num)s transactional message", "%(num)s transactional messages", value)
+        return gettext("Messages"), text, ""
+    noun, unnamed, page = _USAGE_LABELS[kind]
+    return gettext(noun), used["name"] or gettext(unnamed), page.format(value)
 
 
 # The picture drawer of the editor.
@@ -218,7 +225,7 @@ async def _render_chosen(request: Request, visit: Visit, picture_id: int) -> HTT
         places = [describe_usage(use)[1] for use in media.find_uses(visit.account_id, picture_id)]
         return row, places if len(places) <= _MAX_PLACES else [
             *places[:_MAX_PLACES],
-            f"{len(places) - _MAX_PLACES} more",
+            ngettext("%(num)s more", "%(num)s more", len(places) - _MAX_PLACES),
         ]
 
     row, places = await fetch(read)

@@ -11,6 +11,7 @@ from appliance.audience.filters import parse as filter_parser
 from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.models import Segment
 from appliance.storage.transactions import commit, fetch, scan, scan_for
 from ui import formats, view
@@ -59,7 +60,7 @@ async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse
     rows = FilterRows([], _read_prefix(request.args.get("prefix")))
     rows.count_key = asker[:40]
     under_way = members.find_count(visit.account_id, rows.count_key)
-    note = "" if under_way else "Change a rule to count again."
+    note = "" if under_way else gettext("Change a condition to count again.")
     filter_view = FilterView(rows, running_count=under_way, note=note)
     ended = under_way is not None and under_way.is_done and request.args.get("panels") == "yes"
     sample = await scan(filter_builder.load_sample, visit.account_id, filter_view) if ended else None
@@ -88,26 +89,34 @@ async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> Cont
         return ContactCheck(form["who"], [])
 
 
-_FORM_PARTS = FormParts(FormPart("Name", ("name",)), FormPart("Rules", ("rules",)))
+_CONDITIONS_PART = gettext_noop("Conditions")
+_FORM_PARTS = FormParts(FormPart(gettext_noop("Name"), ("name",)), FormPart(_CONDITIONS_PART, ("rules",)))
 _COLUMNS = (
-    Column("Segment", "name", ""), Column("People", is_numeric=True), Column("Changed", "updated"),
-    Column("Made", "created", is_visible=False),
+    Column(gettext_noop("Segment"), "name", ""), Column(gettext_noop("Contacts"), is_numeric=True),
+    Column(gettext_noop("Updated"), "updated"), Column(gettext_noop("Created"), "created", is_visible=False),
 )  # fmt: skip
+
+
+def _count_segments(number: int) -> str:
+    return ngettext("%(num)s segment", "%(num)s segments", number)
 
 
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of segments, each with its rules as a sentence and its count."""
-    table = tables.Table(request, "/segments", ("segment", "segments"), _COLUMNS, "-updated", ("show",))
+    table = tables.Table(request, "/segments", _count_segments, _COLUMNS, "-updated", ("show",))
     table.bulk_action_url = "/segments/acts" if visit.can("contacts:write") else ""
 
     def read() -> dict[str, Any]:
         every = store.fetch_ids(visit.account_id)
         used = store.find_segments_in_use(visit.account_id) & every
         group = {"used": used, "unused": every - used}
-        names = {"used": "In use", "unused": "Not used"}
-        table.chips = [Chip("", "All", len(every)), *(Chip(key, names[key], len(ids)) for key, ids in group.items())]
+        names = {"used": gettext("In use"), "unused": gettext("Not in use")}
+        table.chips = [
+            Chip("", gettext("All"), len(every)),
+            *(Chip(key, names[key], len(ids)) for key, ids in group.items()),
+        ]
         only = group.get(table.state["show"])
         table.results = store.fetch_page(
             visit.account_id, validation.read(SegmentQuery, table.list_params), table.sort, only
@@ -178,13 +187,16 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
     if row is not None:
         form.values["rules"] = _serialize_rules(rows)
         edit_conflicts.merge_form(
-            form, _FORM_PARTS, _build_form(row), {"Rules": await fetch(_describe_rules, visit.account_id, rows, row)}
+            form,
+            _FORM_PARTS,
+            _build_form(row),
+            {_CONDITIONS_PART: await fetch(_describe_rules, visit.account_id, rows, row)},
         )
         if form["rules"] == _serialize_rules(FilterRows.from_filters(row.filters)):
             rows = FilterRows.from_filters(row.filters)
     if form.conflicts:
         return await _render_builder(request, visit, form, rows, row, 409)
-    form.require("name", "Give the segment a name, for example Regulars in Berlin.")
+    form.require("name", gettext("Enter a name for the segment, for example Regulars in Berlin."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -198,7 +210,10 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
             )
     except errors.Invalid as error:
         return await _render_builder(request, visit, form, rows, row, 422, error)
-    view.flash(request, "Saved." if row else f"{stored.name} is ready. It keeps itself up to date.")
+    view.flash(
+        request,
+        gettext("Saved.") if row else gettext("Segment %(name)s created. It updates automatically.", name=stored.name),
+    )
     return view.redirect(request, f"/segments/{stored.id}")
 
 
@@ -218,7 +233,7 @@ def _describe_rules(account_id: int, rows: FilterRows, row: Any) -> dict[str, st
         (_serialize_rules(row_set), filter_builder.build_view(account_id, row_set, counted=False).sentence)
         for row_set in row_sets
     )
-    return {rules: sentence or "nobody is chosen yet" for rules, sentence in sentences}
+    return {rules: sentence or gettext("no conditions yet") for rules, sentence in sentences}
 
 
 async def _render_builder(
@@ -269,7 +284,7 @@ async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Create a copy of a segment, and redirect to it."""
     row = await fetch(store.get, visit.account_id, segment_id)
     created = await commit(store.create, visit.account_id, _copy_segment(row))
-    view.flash(request, f"This is a copy of {row.name}. Change what should differ.")
+    view.flash(request, gettext("This is a copy of %(name)s.", name=row.name))
     return view.redirect(request, f"/segments/{created.id}")
 
 
@@ -282,11 +297,11 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     return_url = selection.table_url("/segments")
     rows = await fetch(_selected_segments, visit.account_id, selection)
     if not rows:
-        view.flash(request, "Choose some segments first.")
+        view.flash(request, gettext("No segments selected."))
     elif form["act"] == "duplicate":
         for selected in reversed(rows):
             await commit(store.create, visit.account_id, _copy_segment(selected.row))
-        view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made.")
+        view.flash(request, ngettext("%(num)s copy created.", "%(num)s copies created.", len(rows)))
     elif (
         form["act"] == "delete"
         and form["expected"] != _confirmation_token(rows)
@@ -311,17 +326,21 @@ async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSe
             deleted.append(await commit(audit.run_and_record, visit.actor, "segment_delete", *args))
         except errors.Invalid:
             stored.append(selected.row.name)
-    stays = f" Kept, as it is in use: {formats.join_names(stored)}." if stored else ""
+    kept = gettext("Not deleted because in use: %(names)s.", names=formats.join_names(stored)) if stored else ""
     if not deleted:
-        view.flash(request, stays.strip())
+        view.flash(request, kept)
         return
-    subject = (
-        f"The segment {deleted[0].name} is" if len(deleted) == 1 else f"{formats.number(len(deleted))} segments are"
+    notice = (
+        gettext("Segment %(name)s deleted. Its contacts are still in Contacts.", name=deleted[0].name)
+        if len(deleted) == 1
+        else ngettext(
+            "%(num)s segment deleted. The contacts are still in Contacts.",
+            "%(num)s segments deleted. The contacts are still in Contacts.",
+            len(deleted),
+        )
     )
     again = json.dumps([{"name": row.name, "filters": row.filters} for row in deleted])
-    view.flash(
-        request, f"{subject} deleted. The people are still in Contacts.{stays}", ("/segments/restore", {"gone": again})
-    )
+    view.flash(request, f"{notice} {kept}".strip(), ("/segments/restore", {"gone": again}))
 
 
 def _selected_segments(account_id: int, selection: Selection) -> list[SelectedSegment]:
@@ -354,7 +373,9 @@ def _confirmation_token(rows: list[SelectedSegment]) -> str:
 
 
 def _copy_segment(row: Segment) -> SegmentCreate:
-    return validation.read(SegmentCreate, {"name": f"{row.name[:240]}, copy", "filters": row.filters})
+    return validation.read(
+        SegmentCreate, {"name": gettext("%(name)s, copy", name=row.name[:240]), "filters": row.filters}
+    )
 
 
 @pages.post("/restore")
@@ -371,6 +392,9 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
     restored = [await commit(store.create, visit.account_id, segment) for segment in body]
     only = len(restored) == 1
     view.flash(
-        request, f"{restored[0].name} is back." if only else f"{formats.number(len(restored))} segments are back."
+        request,
+        gettext("Segment %(name)s restored.", name=restored[0].name)
+        if only
+        else ngettext("%(num)s segment restored.", "%(num)s segments restored.", len(restored)),
     )
     return view.redirect(request, f"/segments/{restored[0].id}" if only else "/segments")

@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit, settings
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
@@ -39,22 +40,64 @@ class RelayPreset(NamedTuple):
 
 
 RELAY_PRESETS = {
-    "ses": RelayPreset("Amazon SES", "email-smtp.eu-west-1.amazonaws.com", 587, "starttls", "",
-                 "The host names the region. User name and password are SMTP credentials, not those of the console."),
-    "brevo": RelayPreset("Brevo", "smtp-relay.brevo.com", 587, "starttls", "", "The password is an SMTP key."),
-    "fastmail": RelayPreset("Fastmail", "smtp.fastmail.com", 465, "tls", "", "The password is an app password."),
-    "gmail": RelayPreset("Gmail, Google Workspace", "smtp.gmail.com", 587, "starttls", "",
-                   "The password is an app password. Google takes 500 to 2,000 messages a day."),
-    "mailgun": RelayPreset("Mailgun", "smtp.eu.mailgun.org", 587, "starttls", "",
-                     "Outside Europe the host is smtp.mailgun.org."),
-    "mailjet": RelayPreset("Mailjet", "in-v3.mailjet.com", 587, "starttls", "",
-                     "User name and password are the halves of the API key."),
-    "microsoft": RelayPreset("Microsoft 365", "smtp.office365.com", 587, "starttls", "",
-                       "SMTP sign-in must be allowed for the mailbox."),
-    "postmark": RelayPreset("Postmark", "smtp.postmarkapp.com", 587, "starttls", "",
-                      "User name and password are both the server token. Campaigns belong on a broadcast stream."),
-    "sendgrid": RelayPreset("SendGrid", "smtp.sendgrid.net", 587, "starttls", "apikey", "The password is an API key."),
-}  # fmt: skip
+    "ses": RelayPreset(
+        "Amazon SES",
+        "email-smtp.eu-west-1.amazonaws.com",
+        587,
+        "starttls",
+        "",
+        gettext_noop("The host names the region. Use SMTP credentials, not those of the console."),
+    ),
+    "brevo": RelayPreset(
+        "Brevo", "smtp-relay.brevo.com", 587, "starttls", "", gettext_noop("The password is an SMTP key.")
+    ),
+    "fastmail": RelayPreset(
+        "Fastmail", "smtp.fastmail.com", 465, "tls", "", gettext_noop("The password is an app password.")
+    ),
+    "gmail": RelayPreset(
+        "Gmail, Google Workspace",
+        "smtp.gmail.com",
+        587,
+        "starttls",
+        "",
+        gettext_noop("The password is an app password. Google allows 500 to 2,000 messages a day."),
+    ),
+    "mailgun": RelayPreset(
+        "Mailgun",
+        "smtp.eu.mailgun.org",
+        587,
+        "starttls",
+        "",
+        gettext_noop("Outside Europe, the host is smtp.mailgun.org."),
+    ),
+    "mailjet": RelayPreset(
+        "Mailjet",
+        "in-v3.mailjet.com",
+        587,
+        "starttls",
+        "",
+        gettext_noop("The username is the API key, the password is the secret key."),
+    ),
+    "microsoft": RelayPreset(
+        "Microsoft 365",
+        "smtp.office365.com",
+        587,
+        "starttls",
+        "",
+        gettext_noop("SMTP login must be allowed for the mailbox."),
+    ),
+    "postmark": RelayPreset(
+        "Postmark",
+        "smtp.postmarkapp.com",
+        587,
+        "starttls",
+        "",
+        gettext_noop("Username and password are both the server token. Use a broadcast stream for campaigns."),
+    ),
+    "sendgrid": RelayPreset(
+        "SendGrid", "smtp.sendgrid.net", 587, "starttls", "apikey", gettext_noop("The password is an API key.")
+    ),
+}
 
 
 EMAIL_SETTINGS = (
@@ -66,34 +109,45 @@ SMS_SETTINGS = (
     "sms.http.secret",
 )  # fmt: skip
 FORM_PARTS = FormParts(
-    FormPart("How email leaves", ("email.transport",)), FormPart("Server", ("email.relay.host",)),
-    FormPart("Port", ("email.relay.port",)), FormPart("Encryption", ("email.relay.tls",)),
-    FormPart("Name to sign in with", ("email.relay.username",)), FormPart("Emails an hour", ("email.rate_per_hour",)),
-    FormPart("How SMS leave", ("sms.transport",)), FormPart("Account SID", ("sms.twilio.account_sid",)),
-    FormPart("Sender number or name", ("sms.twilio.from",)), FormPart("Address", ("sms.http.url",)),
+    FormPart(gettext_noop("Email sending method"), ("email.transport",)),
+    FormPart(gettext_noop("Server"), ("email.relay.host",)), FormPart(gettext_noop("Port"), ("email.relay.port",)),
+    FormPart(gettext_noop("Encryption"), ("email.relay.tls",)),
+    FormPart(gettext_noop("Username"), ("email.relay.username",)),
+    FormPart(gettext_noop("Maximum emails per hour"), ("email.rate_per_hour",)),
+    FormPart(gettext_noop("SMS provider"), ("sms.transport",)),
+    FormPart(gettext_noop("Account SID"), ("sms.twilio.account_sid",)),
+    FormPart(gettext_noop("Sender number or name"), ("sms.twilio.from",)),
+    FormPart(gettext_noop("URL"), ("sms.http.url",)),
 )  # fmt: skip
 _SECRETS = {name for name, info in config.list_settings() if config.is_secret(info)}
 _TEST_TIMEOUT_SECONDS = 20.0
 # The transport settings apply to the whole installation, so only its first account may change them.
 _FIRST_ACCOUNT = 1
 # The titles of failed relay tests, by cause.
+_OTHER_FAILURE = gettext_noop("%(server)s cannot be used with these settings")
 _FAILURE_TITLES: dict[str, str] = {
     **dict.fromkeys(
-        ("refused", "timed_out", "unknown_name", "no_name_server", "no_route", "closed"), "{} cannot be reached"
+        ("refused", "timed_out", "unknown_name", "no_name_server", "no_route", "closed"),
+        gettext_noop("%(server)s cannot be reached"),
     ),
-    **dict.fromkeys(("certificate", "tls"), "No encrypted connection to {}"),
-    "login": "{} rejected the login", "busy": "{} takes no connections at the moment",
-    "rejected": "{} rejected the connection",
+    **dict.fromkeys(("certificate", "tls"), gettext_noop("No encrypted connection to %(server)s")),
+    "login": gettext_noop("%(server)s rejected the login"),
+    "busy": gettext_noop("%(server)s accepts no connections at the moment"),
+    "rejected": gettext_noop("%(server)s rejected the connection"),
 }  # fmt: skip
 _FIELD_ERRORS = {
-    "email.relay.host": "Write the name of the server, like smtp.example.com.",
-    "email.relay.port": "A port is a number from 1 to 65535: 587 with STARTTLS, 465 with TLS.",
-    "email.relay.password": "Write the password of this server: the one that is kept is for another.",
-    "sms.twilio.account_sid": "Copy the account SID from the console; it begins with AC.",
-    "sms.twilio.auth_token": "Copy the auth token from the console.",
-    "sms.twilio.from": "Write a number like +15551234567, a short code, or a name of up to 11 letters.",
-    "sms.http.url": "Write the address that takes each SMS; it begins with https://",
-    "sms.http.secret": "Write the secret that signs what is posted.",
+    "email.relay.host": gettext_noop("Enter the name of the server, such as smtp.example.com."),
+    "email.relay.port": gettext_noop("Enter a number from 1 to 65535: 587 for STARTTLS, 465 for TLS."),
+    "email.relay.password": gettext_noop(
+        "Enter the password for this server. The saved password is for another server."
+    ),
+    "sms.twilio.account_sid": gettext_noop("Copy the account SID from the console. It starts with AC."),
+    "sms.twilio.auth_token": gettext_noop("Copy the auth token from the console."),
+    "sms.twilio.from": gettext_noop(
+        "Enter a number such as +15551234567, a short code, or a name of up to 11 letters."
+    ),
+    "sms.http.url": gettext_noop("Enter the URL that receives each SMS. It starts with https://"),
+    "sms.http.secret": gettext_noop("Enter the secret that signs each request."),
 }
 
 
@@ -122,7 +176,7 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
         await save_settings(request, visit, form, names)
     except errors.Invalid as error:
         return _render_transports(request, visit, add_transport_errors(form, error), 422)
-    view.flash(request, "Saved. What is sent from now on goes this way.")
+    view.flash(request, gettext("Saved. New settings apply to all messages sent from now on."))
     return view.redirect(request, "/settings/sending")
 
 
@@ -178,7 +232,9 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
 
 def _require_first_account(visit: Visit) -> None:
     if visit.account_id != _FIRST_ACCOUNT:
-        raise errors.NotAllowed("How messages leave is settled by the first account of this installation.")
+        raise errors.NotAllowed(
+            gettext("Only the first account of this installation can change how messages are sent.")
+        )
 
 
 def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
@@ -213,16 +269,19 @@ async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
         add_transport_errors(form, error)
         return None
     except errors.DeliveryError as error:
-        title = _FAILURE_TITLES.get(error.cause, "{} cannot be used with these settings").format(
-            _server_label(email, error.cause)
-        )
+        title = gettext(_FAILURE_TITLES.get(error.cause, _OTHER_FAILURE), server=_server_label(email, error.cause))
         phrases = [formats.sentence(text) for text in (error.text, error.help) if text]
         return {"good": False, "title": title, "words": " ".join(phrases)}
     except TimeoutError:
-        title = _FAILURE_TITLES["timed_out"].format(_server_label(email, "timed_out"))
-        return {"good": False, "title": title, "words": f"No answer within {_TEST_TIMEOUT_SECONDS:g} seconds."}
-    login = f" and accepts the login of {email.relay.username}" if email.relay.username else ""
-    return {"good": True, "title": f"{email.relay.host} is ready", "words": f"It answers{login}."}
+        cause = "timed_out"
+        title = gettext(_FAILURE_TITLES[cause], server=_server_label(email, cause))
+        seconds = round(_TEST_TIMEOUT_SECONDS)
+        words = ngettext("No response within %(num)s second.", "No response within %(num)s seconds.", seconds)
+        return {"good": False, "title": title, "words": words}
+    words = gettext("It accepts connections.")
+    if email.relay.username:
+        words = gettext("It accepts the login of %(username)s.", username=email.relay.username)
+    return {"good": True, "title": gettext("%(server)s is ready", server=email.relay.host), "words": words}
 
 
 def _server_label(email: Email, cause: str) -> str:
@@ -235,7 +294,7 @@ def add_transport_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of settings to their fields as sentences, and return the form."""
     for name, messages in error.fields.items():
         field = name if name in form.values else "base"
-        form.add_error(field, _FIELD_ERRORS.get(name) or f"{name}: {messages[0]}")
+        form.add_error(field, gettext(_FIELD_ERRORS[name]) if name in _FIELD_ERRORS else f"{name}: {messages[0]}")
     return form
 
 
@@ -263,25 +322,41 @@ def _render_transports(
 _PAGE_SIZE = 50
 # The purpose of each DNS record, and why the sender needs it.
 RECORD_PURPOSES = {
-    "ownership": ("Shows that the domain is yours", ""),
-    "dkim": ("Signs your mail (DKIM)", "Receivers check with it that a message is from you and unchanged."),
-    "dkim_next": ("Signs your mail next (DKIM)", "The new key takes over once this record is found."),
-    "dkim_second": ("Signs your mail a second time (DKIM)", "A shorter kind of key that some receivers know already."),
+    "ownership": (gettext_noop("Domain ownership"), ""),
+    "dkim": (
+        gettext_noop("DKIM key"),
+        gettext_noop("Lets mailbox providers verify that an email is yours and unaltered."),
+    ),
+    "dkim_next": (gettext_noop("Next DKIM key"), gettext_noop("Replaces the current key once this record is found.")),
+    "dkim_second": (
+        gettext_noop("Second DKIM key"),
+        gettext_noop("A shorter kind of key that some receivers support."),
+    ),
     "dkim_previous": (
-        "Signed your mail before (DKIM)", "Leave it for a week: mail on its way is still checked with it.",
+        gettext_noop("Previous DKIM key"),
+        gettext_noop("Keep it for a week: emails in transit are still checked with it."),
     ),
-    "return_path": ("Brings returned mail back", "So that addresses that do not exist are noticed and left out."),
-    "spf": ("Allows our server to send (SPF)", "For the name returned mail comes to; your own SPF stays as it is."),
+    "return_path": (
+        gettext_noop("Return path"),
+        gettext_noop("Receives bounces, so that invalid addresses are suppressed."),
+    ),
+    "spf": (
+        gettext_noop("SPF for the return path"),
+        gettext_noop("Authorises your sending server. Your own SPF record stays as it is."),
+    ),
     "dmarc": (
-        "Says what to do with forged mail (DMARC)",
-        "Large mailbox providers want one. A stricter policy that you have already is right too.",
+        gettext_noop("DMARC policy"),
+        gettext_noop("Required by large mailbox providers. If you already have a stricter policy, keep it."),
     ),
-    "tracking": ("Lets links carry your name", "Instead of the name of this installation."),
-}  # fmt: skip
+    "tracking": (
+        gettext_noop("Tracking domain"),
+        gettext_noop("Links in your emails show your domain instead of this installation’s."),
+    ),
+}
 _NAME_FAULTS = {
-    "is invalid": "Write only the name, like example.com.",
-    "is reserved": "This domain belongs to a mailbox provider. Add one of your own.",
-    "has already been taken": "This domain is here already.",
+    "is invalid": gettext_noop("Enter only the domain name, such as example.com."),
+    "is reserved": gettext_noop("This domain belongs to a mailbox provider. Add one of your own."),
+    "has already been taken": gettext_noop("This domain has already been added."),
 }
 
 
@@ -318,14 +393,17 @@ async def create_domain(request: Request, visit: Visit) -> HTTPResponse:
     if created is None:
         return view.render(request, "settings/domain_new.html", 422, form=form, may_edit=_can_edit_domains(visit))
     view.flash(
-        request, f"{records.display_domain(created.name)} is added. Now enter its records where you manage the domain."
+        request,
+        gettext(
+            "%(domain)s added. Now add its records at your DNS provider.", domain=records.display_domain(created.name)
+        ),
     )
     return view.redirect(request, f"/settings/domains/{created.id}")
 
 
 async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomain | None:
     """Create the sending domain of a form with its DKIM keys; on failure add errors to the form and return None."""
-    form.require("name", "Write the domain, like example.com.")
+    form.require("name", gettext("Enter a domain, such as example.com."))
     if form.errors:
         return None
     try:
@@ -335,7 +413,8 @@ async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomai
         return await commit(store.create, visit.account_id, body, pairs, visit.actor)
     except errors.Invalid as error:
         for message in error.fields.get("domain.name", ["is invalid"]):
-            form.add_error("name", _NAME_FAULTS.get(message, message))
+            sentence = next((text for fault, text in _NAME_FAULTS.items() if message == gettext(fault)), None)
+            form.add_error("name", gettext(sentence) if sentence else formats.sentence(message))
         return None
 
 
@@ -354,7 +433,8 @@ async def verify_domain(request: Request, visit: Visit, domain_id: int) -> HTTPR
     if params is not None:
         await store.check_now(params)
     row = await fetch(store.get, visit.account_id, domain_id)
-    view.flash(request, {"verified": "Looked up. The domain is verified."}.get(row.status, "Looked up."))
+    is_verified = row.status == "verified"
+    view.flash(request, gettext("Domain verified.") if is_verified else gettext("DNS records checked."))
     return view.redirect(request, f"/settings/domains/{domain_id}")
 
 
@@ -365,7 +445,7 @@ async def rotate_domain_key(request: Request, visit: Visit, domain_id: int) -> H
     await fetch(store.get, visit.account_id, domain_id)
     pairs = await asyncio.to_thread(keys.generate_keys)
     await commit(store.rotate_key, visit.account_id, domain_id, pairs, visit.actor)
-    view.flash(request, "The new key is made. Enter its record; it takes over once that is found.")
+    view.flash(request, gettext("New key created. Add its DNS record; the key is used once the record is found."))
     return view.redirect(request, f"/settings/domains/{domain_id}")
 
 
@@ -379,10 +459,14 @@ async def delete_domain(request: Request, visit: Visit, domain_id: int) -> HTTPR
         form = Form()
         used = ", ".join(str(sender["name"]) for sender in error.extra["used_by"])
         form.add_error(
-            "base", f"Campaigns that are scheduled or sending are from this domain: {used}. Stop them first."
+            "base",
+            gettext(
+                "Scheduled or sending campaigns use this domain: %(names)s. Cancel or unschedule them first.",
+                names=used,
+            ),
         )
         return await _render_domain(request, visit, domain_id, 422, form)
-    view.flash(request, f"{records.display_domain(deleted.name)} is deleted.")
+    view.flash(request, gettext("%(domain)s deleted.", domain=records.display_domain(deleted.name)))
     return view.redirect(request, "/settings/domains")
 
 
@@ -406,20 +490,21 @@ async def _render_domain(
 def domain_badge(row: SendingDomain) -> tuple[str, str]:
     """Return the state of a sending domain as (colour class, label)."""
     if row.status == "verified":
-        return ("paused", "Needs attention") if row.attention else ("done", "Verified")
-    return ("failed", "Failed") if row.status == "failed" else ("sched", "Waiting for DNS")
+        return ("paused", gettext("Needs attention")) if row.attention else ("done", gettext("Verified"))
+    return ("failed", gettext("Failed")) if row.status == "failed" else ("sched", gettext("Waiting for DNS"))
 
 
 def record_badge(record: Record) -> tuple[str, str]:
     """Return the state of a DNS record as (colour class, label)."""
     if record.valid == "valid":
-        return "done", "Found"
+        return "done", gettext("Found")
     if not record.value:
-        return "paused", "Needs a public address"
+        return "paused", gettext("Needs a public address")
     if record.valid == "unknown":
-        return ("draft", "Not looked up yet") if record.checked_at is None else ("paused", "Could not be asked")
+        is_new = record.checked_at is None
+        return ("draft", gettext("Not checked yet")) if is_new else ("paused", gettext("DNS lookup failed"))
     missing = "failed" if record.required else "paused"
-    return (missing, "Wrong") if record.found else (missing, "Not there")
+    return (missing, gettext("Wrong value")) if record.found else (missing, gettext("Not found"))
 
 
 def _can_edit_domains(visit: Visit) -> bool:

@@ -14,12 +14,13 @@ from sanic.response import HTTPResponse
 from appliance import VERSION
 from appliance.accounts import access, accounts, audit
 from appliance.core import errors, executable, recipient_texts, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.ops.backups import create, restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from ui import formats, guard, session, view
+from ui import guard, session, view
 from ui.forms import Form, edit_conflicts, lookups, safe_path
 from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
@@ -32,15 +33,17 @@ _APPROVAL_SWITCHES = ("approval_required", "approval_by_another")
 _CONTENT_SWITCHES = ("block_on_missing_variable", "transactional_allowed")
 _FIELDS = ("name", "time_zone", "locale", "country_code", "email_from_name", "email_from_email", "email_reply_to")
 _ACCOUNT_PARTS = FormParts(
-    FormPart("Name", ("name",)), FormPart("Time zone", ("time_zone",)),
-    FormPart("Language for recipients", ("locale",)),
-    FormPart("Country", ("country_code",)), FormPart("Name people see", ("email_from_name",)),
-    FormPart("Address people see", ("email_from_email",)), FormPart("Answers go to", ("email_reply_to",)),
-    FormPart("Tests go to", ("test_email_recipients",)),
-    FormPart("Campaigns and flows need approval", ("approval_required",), True),
-    FormPart("By somebody else than who wrote it", ("approval_by_another",), True),
-    FormPart("Every merge tag needs a value", ("block_on_missing_variable",), True),
-    FormPart("Allow messages without consent", ("transactional_allowed",), True),
+    FormPart(gettext_noop("Name"), ("name",)), FormPart(gettext_noop("Time zone"), ("time_zone",)),
+    FormPart(gettext_noop("Language for recipients"), ("locale",)),
+    FormPart(gettext_noop("Default phone country"), ("country_code",)),
+    FormPart(gettext_noop("From name"), ("email_from_name",)),
+    FormPart(gettext_noop("From address"), ("email_from_email",)),
+    FormPart(gettext_noop("Reply-to address"), ("email_reply_to",)),
+    FormPart(gettext_noop("Test email recipients"), ("test_email_recipients",)),
+    FormPart(gettext_noop("Require approval for campaigns and flows"), ("approval_required",), True),
+    FormPart(gettext_noop("Require a different approver"), ("approval_by_another",), True),
+    FormPart(gettext_noop("Require a value for every merge tag"), ("block_on_missing_variable",), True),
+    FormPart(gettext_noop("Allow transactional messages"), ("transactional_allowed",), True),
 )  # fmt: skip
 
 
@@ -62,7 +65,7 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
     edit_conflicts.merge_form(form, _ACCOUNT_PARTS, _build_account_form(await fetch(accounts.get, visit.account_id)))
     if form.conflicts:
         return await _render_account(request, visit, form, 409)
-    form.require("name", "An account needs a name.")
+    form.require("name", gettext("Enter an account name."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -90,7 +93,7 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as error:
         names = {path: "test_email_recipients" for path in error.fields if path.startswith("test_email_recipients")}
         return await _render_account(request, visit, form.add_errors(error, names) if error.fields else form, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, "/settings")
 
 
@@ -104,7 +107,7 @@ async def stop_sending(request: Request, visit: Visit) -> HTTPResponse:
     changes = validation.read(accounts.AccountWrite, params)
     args = (accounts.update, visit.account_id, changes)
     await commit(audit.run_and_record, visit.actor, "account_update", *args, data=audit.changed_fields(changes))
-    view.flash(request, "Stopped. Nothing more leaves." if stopped else "Going on.")
+    view.flash(request, gettext("Sending stopped.") if stopped else gettext("Sending resumed."))
     return view.redirect(request, "/settings")
 
 
@@ -155,7 +158,7 @@ async def _render_account(request: Request, visit: Visit, form: Form, status: in
     is_direct = config.email.transport == "direct"
     return view.render(
         request, "settings/show.html", status, form=form, zones=time_zone_options(), languages=_list_languages(form),
-        countries=lookups.country_options("No country"), email=config.email, config=config,
+        countries=lookups.country_options(gettext("No country")), email=config.email, config=config,
         greets_as=smtp_connect.get_helo_name() if is_direct else None, steps=len(senders.DAILY_CAPS),
         beginning=await fetch(senders.list_warm_up_days,
             visit.account_id) if is_direct and config.email.direct.warm_up else (),
@@ -165,15 +168,17 @@ async def _render_account(request: Request, visit: Visit, form: Form, status: in
 # Consent and frequency rules.
 
 IP_CHOICES = (
-    ("truncated", "The first part", "Enough for a country, not for a person."),
-    ("full", "The whole address", "Needs a reason that your privacy notice names."),
-    ("none", "Nothing", "No address is kept with what people do."),
+    ("truncated", gettext_noop("First part"), gettext_noop("Shows the country, but does not identify a contact.")),
+    ("full", gettext_noop("Full address"), gettext_noop("Requires a reason that your privacy notice states.")),
+    ("none", gettext_noop("None"), gettext_noop("No IP address is stored with activity.")),
 )
 
 
 _CONSENT_PARTS = FormParts(
-    FormPart("What is kept of an address", ("privacy_ip",)), FormPart("Not too often", ("cap_messages", "cap_days")),
-    FormPart("Quiet hours", ("quiet_from", "quiet_to")), FormPart("Words that say how to stop", ("sms_opt_out_hint",)),
+    FormPart(gettext_noop("IP addresses"), ("privacy_ip",)),
+    FormPart(gettext_noop("Frequency cap"), ("cap_messages", "cap_days")),
+    FormPart(gettext_noop("Quiet hours"), ("quiet_from", "quiet_to")),
+    FormPart(gettext_noop("Opt-out text"), ("sms_opt_out_hint",)),
 )  # fmt: skip
 
 
@@ -231,7 +236,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
                  "sms_quiet_hours": "quiet_to"}  # fmt: skip
         return _render_consent(request, form.add_errors(error, names) if error.fields else form, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, "/settings/consent")
 
 
@@ -246,12 +251,12 @@ def _read_pair(
     if not form[first] and not form[second]:
         return None
     for name in (first, second):
-        form.require(name, "Fill in both, or neither.")
+        form.require(name, gettext("Fill in both fields or neither."))
     values = (form[first], form[second])
     if is_pair_required:
         for name in (first, second):
             if form[name] and not (form[name].isdecimal() and len(form[name]) < 9):
-                form.add_error(name, "Write a number.")
+                form.add_error(name, gettext("Enter a whole number."))
         return {first_key: int(values[0]), second_key: int(values[1])} if not form.errors else None
     return {first_key: values[0], second_key: values[1]}
 
@@ -279,7 +284,7 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
         request, "settings/data.html", counts=counts, size=size, where=str(loaded.data_dir) if rules else "",
         keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, backups=stored,
         state=create.get_schedule_state(),
-        every=_interval_label(config.parse_seconds(loaded.backup.every)), max_backups=loaded.backup.keep,
+        schedule=_describe_schedule(config.parse_seconds(loaded.backup.every)), max_backups=loaded.backup.keep,
     )  # fmt: skip
 
 
@@ -288,7 +293,7 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
 async def back_up(request: Request, visit: Visit) -> HTTPResponse:
     """Request a backup of the installation, which is created in the background."""
     if not _manages_installation(visit):
-        raise errors.NotAllowed("owners and admins of the first account make backups: they are of all of them")
+        raise errors.NotAllowed(gettext("Only owners and admins of the first account can create backups."))
     await commit(audit.record, visit.actor, visit.account_id, "backup", None)
     create.request_backup()
     return view.redirect(request, "/settings/data#backups")
@@ -312,17 +317,21 @@ def _directory_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.glob("*") if path.is_file())
 
 
-def _interval_label(seconds: float) -> str:
-    """Return an interval in seconds as text, such as `every day` or `every 6 hours`; empty for 0."""
+def _describe_schedule(seconds: float) -> str:
+    """Return how often a backup is created as a sentence; empty if never (0 seconds)."""
     total_seconds = int(seconds)
-    for span, unit, many in ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes")):
-        if total_seconds and total_seconds % span == 0:
-            return (
-                f"every {unit}"
-                if total_seconds == span
-                else f"every {formats.count(total_seconds // span, unit, many)}"
-            )
-    return f"every {total_seconds} seconds" if total_seconds else ""
+    if not total_seconds:
+        return ""
+    if total_seconds % 86_400 == 0:
+        days = total_seconds // 86_400
+        return ngettext("A backup is created every day.", "A backup is created every %(num)s days.", days)
+    if total_seconds % 3_600 == 0:
+        hours = total_seconds // 3_600
+        return ngettext("A backup is created every hour.", "A backup is created every %(num)s hours.", hours)
+    if total_seconds % 60 == 0:
+        minutes = total_seconds // 60
+        return ngettext("A backup is created every minute.", "A backup is created every %(num)s minutes.", minutes)
+    return ngettext("A backup is created every second.", "A backup is created every %(num)s seconds.", total_seconds)
 
 
 # Health: the findings of `campanero doctor`, which runs on request.
@@ -346,14 +355,21 @@ async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
     """Run `campanero doctor` in a separate process, and show its findings."""
     seed = ("--seed",) if Form.from_request(request)["seed"] else ()
     directory = str(config.current().data_dir)
-    recipient_texts = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *seed)
+    arguments = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *seed)
     async with _doctor_lock:
         try:
-            text = await asyncio.to_thread(executable.run_and_read, *recipient_texts, seconds=_DOCTOR_TIMEOUT_SECONDS)
+            text = await asyncio.to_thread(executable.run_and_read, *arguments, seconds=_DOCTOR_TIMEOUT_SECONDS)
             data = msgspec.json.decode(text)["findings"]
         except (TimeoutError, msgspec.DecodeError, KeyError) as error:
             log.warning("doctor: run failed: %s", error)
-            data = [{"level": "fail", "check": "doctor", "words": f"did not answer: {error}", "fix": ""}]
+            data = [
+                {
+                    "level": "fail",
+                    "check": "doctor",
+                    "words": gettext("did not respond: %(error)s", error=error),
+                    "fix": "",
+                }
+            ]
     return _render_doctor(request, visit, data)
 
 

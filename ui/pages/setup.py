@@ -10,6 +10,7 @@ from appliance.accounts import accounts, audit, settings, users
 from appliance.accounts.audit import Actor
 from appliance.content import brand
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery.mx_routes import domain_of
 from appliance.sending.domains import records, store
 from appliance.settings import config
@@ -26,7 +27,10 @@ from ui.session import Pages, Visit
 pages = Pages("ui_setup")
 
 # The name of each setup page and its label, in order.
-STEPS = (("you", "You"), ("sender", "Sender"), ("mail", "Mail"), ("domain", "Domain"), ("brand", "Brand"))
+STEPS = (
+    ("you", gettext_noop("Your account")), ("sender", gettext_noop("Sender")), ("mail", gettext_noop("Email")),
+    ("domain", gettext_noop("Domain")), ("brand", gettext_noop("Brand")),
+)  # fmt: skip
 
 
 @pages.get("/setup/<token:str>")
@@ -45,9 +49,9 @@ async def create_owner(request: Request, token: str) -> HTTPResponse:
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)
     form = Form.from_request(request)
-    form.require("name", "Write the name your colleagues know you by.")
-    form.require("account_name", "Write the name of your team or company.")
-    form.require("email", "Write the address you sign in with.")
+    form.require("name", gettext("Enter your name."))
+    form.require("account_name", gettext("Enter the name of your team or company."))
+    form.require("email", gettext("Enter your email address."))
     form.values["password"] = form.raw("password")
     try:
         new = await fetch(users.prepare_user, form["email"], form["password"], form["name"])
@@ -75,10 +79,12 @@ async def _render_closed(request: Request) -> HTTPResponse:
 
 _BRAND_FIELDS = ("company_name", "physical_address")
 _SENDER_PARTS = FormParts(
-    FormPart("Company", ("company_name",)), FormPart("Postal address", ("physical_address",)),
-    FormPart("Name people see", ("email_from_name",)), FormPart("Address people see", ("email_from_email",)),
-    FormPart("Time zone", ("time_zone",)),
-)  # fmt: skip
+    FormPart(gettext_noop("Company"), ("company_name",)),
+    FormPart(gettext_noop("Postal address"), ("physical_address",)),
+    FormPart(gettext_noop("From name"), ("email_from_name",)),
+    FormPart(gettext_noop("From address"), ("email_from_email",)),
+    FormPart(gettext_noop("Time zone"), ("time_zone",)),
+)
 _ACCOUNT_FIELDS = ("time_zone", "email_from_name", "email_from_email")
 
 
@@ -203,7 +209,7 @@ async def save_domain(request: Request, visit: Visit) -> HTTPResponse:
     created = await sending.add_domain(request, visit, form)
     if created is None:
         return await _render_domain(request, visit, form, 422)
-    view.flash(request, "Enter these records where you manage the domain; they are looked for by themselves.")
+    view.flash(request, gettext("Add these DNS records at your domain provider. We check for them automatically."))
     return view.redirect(request, f"/settings/domains/{created.id}")
 
 
@@ -251,7 +257,7 @@ async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
         )
     except errors.Invalid as error:
         return await _render_brand(request, visit, brand_page.add_errors(form, error), 422)
-    view.flash(request, "All set. Send yourself a first email.")
+    view.flash(request, gettext("Set-up is complete. Send yourself a first email."))
     return view.redirect(request, "/")
 
 

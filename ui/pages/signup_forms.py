@@ -7,6 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import accounts, audit
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store, submissions
 from appliance.sending.domains import records
 from appliance.sending.messages import senders
@@ -23,14 +24,22 @@ from ui.widgets import charts
 pages = Pages("ui_forms", url_prefix="/forms")
 
 _PAGE_SIZE = 50
-_FIELD_LABELS = {"first_name": "First name", "last_name": "Last name", "phone": "Phone number"}
+_FIELD_LABELS = {
+    "first_name": gettext_noop("First name"), "last_name": gettext_noop("Last name"),
+    "phone": gettext_noop("Phone number"),
+}  # fmt: skip
 _FIELD_NAMES = tuple(_FIELD_LABELS)
+_FIELDS, _LISTS = gettext_noop("Fields"), gettext_noop("Lists")
 _FORM_PARTS = FormParts(
-    FormPart("Name", ("name",)), FormPart("Ask for", ("asked",), True), FormPart("Other questions", ("others",)),
-    FormPart("What people agree to", ("consent_text",)), FormPart("Ask them to confirm", ("double_opt_in",), True),
-    FormPart("Lists they join", ("list_ids",), True), FormPart("Where people go afterwards", ("redirect_url",)),
-    FormPart("Pages whose scripts may submit it", ("origins",)),
-)  # fmt: skip
+    FormPart(gettext_noop("Name"), ("name",)),
+    FormPart(_FIELDS, ("asked",), True),
+    FormPart(gettext_noop("Custom fields"), ("others",)),
+    FormPart(gettext_noop("Consent text"), ("consent_text",)),
+    FormPart(gettext_noop("Double opt-in"), ("double_opt_in",), True),
+    FormPart(_LISTS, ("list_ids",), True),
+    FormPart(gettext_noop("Thank-you page"), ("redirect_url",)),
+    FormPart(gettext_noop("Allowed origins"), ("origins",)),
+)
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -56,7 +65,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a sign-up form, and redirect to it."""
     form = Form.from_request(request)
-    form.require("name", "Give the form a name. People see it above the fields.")
+    form.require("name", gettext("Enter a name. It is shown above the fields."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -64,7 +73,9 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         created = await commit(audit.run_and_record, visit.actor, "form_add", *args)
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), None, 422)
-    view.flash(request, f"{created.name} is ready. Now bring it to people.")
+    view.flash(
+        request, gettext("%(name)s is ready. Share its link, or paste its HTML into your website.", name=created.name)
+    )
     return view.redirect(request, f"/forms/{created.id}")
 
 
@@ -82,7 +93,7 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     html = submissions.render_snippet(row, style.language)
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
     return view.render(
-        request, "forms/show.html", row=row, lists=lists, snippet=html, fields=store.list_fields(row),
+        request, "forms/show.html", row=row, lists=lists, snippet=html, field_labels=_label_fields(row),
         sender_problems=sender_problems, code=charts.draw_qr(row.url), public=records.has_public_name(),
     )  # fmt: skip
 
@@ -126,12 +137,10 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         str(contact_list.id): contact_list.name
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
     }
-    edit_conflicts.merge_form(
-        form, _FORM_PARTS, _build_form(row), {"Lists they join": list_names, "Ask for": _FIELD_LABELS}
-    )
+    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(row), {_LISTS: list_names, _FIELDS: _field_labels()})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
-    form.require("name", "A form needs a name.")
+    form.require("name", gettext("Enter a name. It is shown above the fields."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -146,7 +155,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         )
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), row, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/forms/{form_id}")
 
 
@@ -155,8 +164,22 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Delete a sign-up form; the contacts who signed up are kept."""
     deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
-    view.flash(request, f"The form {deleted.name} is deleted. Who signed up is still in Contacts.")
+    view.flash(request, gettext("The form %(name)s was deleted. Contacts who signed up are kept.", name=deleted.name))
     return view.redirect(request, "/forms")
+
+
+def _field_labels() -> dict[str, str]:
+    """Return the label of each field of contacts that a form can ask for, by its name."""
+    return {name: gettext(label) for name, label in _FIELD_LABELS.items()}
+
+
+def _label_fields(row: Any) -> list[str]:
+    """Return the labels of the fields of a form; a field without a label gets its name as label."""
+    labels = _field_labels() | {"email": gettext("Email address")}
+    return [
+        field.label or labels.get(field.name) or (field.key or field.name).replace("_", " ").capitalize()
+        for field in store.list_fields(row)
+    ]
 
 
 def _list_sender_problems(account_id: int) -> list[str]:
@@ -202,11 +225,11 @@ def _add_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of an Invalid to the fields of the settings, and return the form."""
     for path in error.fields:
         if path.startswith("origins"):
-            form.add_error("origins", "Write each as https://shop.example, without a path.")
+            form.add_error("origins", gettext("Enter each origin as https://shop.example, without a path."))
         elif path.startswith("fields"):
-            form.add_error("others", "Use letters, digits and _ only, each name once.")
+            form.add_error("others", gettext("Use only letters, digits and _, and each name once."))
         elif path == "redirect_url":
-            form.add_error("redirect_url", "Write a whole address, like https://shop.example/thanks.")
+            form.add_error("redirect_url", gettext("Enter a full URL, such as https://shop.example/thanks."))
     other_errors = {
         path: messages for path, messages in error.fields.items() if not path.startswith(("origins", "fields"))
     }

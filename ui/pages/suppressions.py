@@ -11,6 +11,7 @@ from appliance.audience import suppressions
 from appliance.audience.contacts import timeline
 from appliance.audience.suppressions import SuppressionQuery, SuppressionWrite
 from appliance.core import clock, errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch
 from ui import formats, view
 from ui.forms import Form, lookups
@@ -21,25 +22,34 @@ from ui.widgets.tables import Chip, Column, Table
 
 pages = Pages("ui_suppressions", url_prefix="/contacts/suppressions")
 
-_COLUMNS = (Column("Address"), Column("Why"), Column("Since"), Column("Until"))
+_COLUMNS = (
+    Column(gettext_noop("Address")), Column(gettext_noop("Reason")), Column(gettext_noop("Added")),
+    Column(gettext_noop("Expires")),
+)  # fmt: skip
+
+
+def _count_addresses(number: int) -> str:
+    return ngettext("%(num)s address", "%(num)s addresses", number)
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of suppressed addresses."""
-    table = Table(request, "/contacts/suppressions", ("address", "addresses"), _COLUMNS, filters=("reason",))
+    table = Table(request, "/contacts/suppressions", _count_addresses, _COLUMNS, filters=("reason",))
     table.chip_name = "reason"
     counts = await fetch(suppressions.count_by_reason, visit.account_id)
-    table.chips = [Chip("", "All", sum(counts.values()))]
-    table.chips += [Chip(item, label, counts[item]) for item, label in formats.SUPPRESSIONS.items() if item in counts]
+    labels = formats.list_suppressions()
+    table.chips = [
+        Chip("", gettext("All"), sum(counts.values())),
+        *(Chip(reason, label, counts[reason]) for reason, label in labels.items() if reason in counts),
+    ]
     reason = table.state["reason"]
-    raw = table.list_params | ({"reason": reason} if reason in formats.SUPPRESSIONS else {})
+    raw = table.list_params | ({"reason": reason} if reason in labels else {})
     table.results = await fetch(suppressions.fetch_page, visit.account_id, validation.read(SuppressionQuery, raw))
     return tables.render_table(
-        request, "suppressions/index.html", table, kinds=formats.SUPPRESSIONS,
-        may_write=visit.can("contacts:write"),
-    )  # fmt: skip
+        request, "suppressions/index.html", table, kinds=labels, may_write=visit.can("contacts:write")
+    )
 
 
 @pages.get("/new", name="new")
@@ -59,7 +69,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.from_request(request)
     address = form["address"] if "@" in form["address"] else lookups.complete_phone(visit, form["address"])
     raw: dict[str, Any] = {"address": address, "reason": form["reason"], "note": form.text("note")}
-    form.require("address", "Write an address or a phone number.")
+    form.require("address", gettext("Enter an email address or a phone number."))
     if form["until"]:
         end = form.moment("until", "", ZoneInfo(visit.account.time_zone))
         raw["expires_at"] = clock.iso(end)
@@ -70,7 +80,9 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         added = await commit(_add_suppression, visit, body)
     except errors.Invalid as error:
         return _render_form(request, form.add_errors(error, {"expires_at": "until"}), 422)
-    view.flash(request, "Nothing is sent to this address any more." if added.created else "This was here already.")
+    view.flash(
+        request, gettext("Address suppressed.") if added.created else gettext("This address is already suppressed.")
+    )
     return view.redirect(request, f"/contacts/suppressions/{added.suppression.id}")
 
 
@@ -94,9 +106,9 @@ async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPRespo
     stays_unsubscribed = suppression.reason in ("complaint", "erased")
     view.flash(
         request,
-        "Lifted. They are still unsubscribed from campaigns."
+        gettext("Removed from the suppression list. The contact is still unsubscribed.")
         if stays_unsubscribed
-        else "Lifted. This address may get mail again.",
+        else gettext("Removed from the suppression list. Messages are sent to this address again."),
     )
     return view.redirect(request, "/contacts/suppressions")
 
@@ -108,7 +120,7 @@ def _add_suppression(visit: Visit, body: SuppressionWrite) -> suppressions.Added
 
 
 def _render_form(request: Request, form: Form, status: int) -> HTTPResponse:
-    kinds = [(name, label) for name, label in formats.SUPPRESSIONS.items() if name not in ("erased", "stop_keyword")]
+    kinds = [item for item in formats.list_suppressions().items() if item[0] not in ("erased", "stop_keyword")]
     return view.render(request, "suppressions/form.html", status, form=form, kinds=kinds)
 
 

@@ -12,6 +12,7 @@ from appliance.content.designs import document as designs
 from appliance.content.templates import revisions, store
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.core.validation import PageQuery
 from appliance.sending.messages import preview, test_sends
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send
@@ -26,9 +27,11 @@ from ui.session import Pages, Visit
 pages = Pages("ui_template_detail", url_prefix="/templates")
 
 FORM_FIELDS = ("name", "subject", "preheader", "body")
-_FIELD_LABELS = {"name": "the name", "subject": "the subject", "preheader": "the preview line", "body": "the content",
-          "design": "the design", "from_name": "the sender", "from_email": "the sender",
-          "reply_to": "the reply address"}  # fmt: skip
+_FIELD_LABELS = {
+    "name": gettext_noop("name"), "subject": gettext_noop("subject"), "preheader": gettext_noop("preview text"),
+    "body": gettext_noop("content"), "design": gettext_noop("design"), "from_name": gettext_noop("From name"),
+    "from_email": gettext_noop("From address"), "reply_to": gettext_noop("Reply-to address"),
+}  # fmt: skip
 
 
 @pages.post("/", strict_slashes=False)
@@ -37,7 +40,7 @@ _FIELD_LABELS = {"name": "the name", "subject": "the subject", "preheader": "the
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a template from the form of HTML and text fields."""
     form = Form.from_request(request)
-    form.require("name", "Give it a name that you will recognise.")
+    form.require("name", gettext("Enter a name."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -48,7 +51,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         return view.render(
             request, "templates/form.html", 422, form=form.add_errors(error), row=None, sections=0, advice=[]
         )
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/templates/{created.id}/edit")
 
 
@@ -86,7 +89,7 @@ async def render_form(request: Request, row: Any, form: Form, status: int = 200)
 async def update(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Save the form of a template; on a conflict, show what the other user changed and keep the posted values."""
     form = Form.from_request(request)
-    form.require("name", "Give it a name that you will recognise.")
+    form.require("name", gettext("Enter a name."))
     row = await fetch(store.get, visit.account_id, template_id)
     try:
         if form.errors:
@@ -99,17 +102,21 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
         return await render_form(request, row, form.add_errors(error), 422)
     except errors.Conflict as error:
         form.values["revision"] = str(error.extra["revision"])
-        form.add_error("base", f"{describe_conflict(error)} What you typed is kept: save again to put it in its place.")
+        text = gettext("Your changes are not saved yet. Save again to overwrite the other changes.")
+        form.add_error("base", f"{describe_conflict(error)} {text}")
         return await render_form(request, await fetch(store.get, visit.account_id, template_id), form, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/templates/{template_id}/edit")
 
 
 def describe_conflict(error: errors.Conflict) -> str:
     """Return a sentence that says which user changed which fields since the user opened the template."""
-    user_name = error.extra.get("changed_by") or "Somebody"
-    names = list(dict.fromkeys(_FIELD_LABELS[name] for name in error.extra.get("changed") or []))
-    return f"{user_name} changed {formats.join_names(names) if names else 'this template'} since you opened it."
+    user_name = error.extra.get("changed_by")
+    names = list(dict.fromkeys(gettext(_FIELD_LABELS[name]) for name in error.extra.get("changed") or []))
+    fields = formats.join_names(names or [gettext("template")])
+    if user_name:
+        return gettext("%(name)s changed the %(fields)s since you opened it.", name=user_name, fields=fields)
+    return gettext("Another user changed the %(fields)s since you opened it.", fields=fields)
 
 
 @pages.get("/<template_id:int>/preview")
@@ -170,17 +177,25 @@ async def upload_design(request: Request, visit: Visit, template_id: int) -> HTT
         await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen_revision, prepared)
     except errors.Invalid as error:
         form = _build_form(row)
-        lines = [f"{path} {messages[0]}" for path, messages in error.fields.items()]
-        more = f" and {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
-        form.add_error("file", f"This file cannot be used: {'; '.join(lines[:_MAX_FAULTS])}{more}.")
+        form.add_error("file", describe_file_errors(error))
         return await _render_file_error(request, visit, row, form)
     except errors.Conflict as error:
         row = await fetch(store.get, visit.account_id, template_id)
         form = _build_form(row)
-        form.add_error("file", f"{describe_conflict(error)} Look at it; choose the file again to put it in its place.")
+        text = gettext("Select the file again to overwrite these changes.")
+        form.add_error("file", f"{describe_conflict(error)} {text}")
         return await _render_file_error(request, visit, row, form)
-    view.flash(request, "The design of the file is in place. The one before is in the history.")
+    view.flash(request, gettext("Design replaced. The previous design is in the history."))
     return view.redirect(request, editor_url(await fetch(store.find_owner, row)))
+
+
+def describe_file_errors(error: errors.Invalid) -> str:
+    """Return a sentence with up to `_MAX_FAULTS` errors of an uploaded file; the path of an error may be empty."""
+    lines = [f"{path} {messages[0]}".strip() for path, messages in error.fields.items()]
+    if len(lines) > _MAX_FAULTS:
+        more = ngettext("%(num)s more error", "%(num)s more errors", len(lines) - _MAX_FAULTS)
+        lines = [*lines[:_MAX_FAULTS], more]
+    return gettext("This file cannot be used: %(errors)s.", errors="; ".join(lines))
 
 
 async def _render_file_error(request: Request, visit: Visit, row: Any, form: Form) -> HTTPResponse:
@@ -193,19 +208,19 @@ async def _render_file_error(request: Request, visit: Visit, row: Any, form: For
 def _read_design(request: Request) -> Any:
     file = request.files.get("file") if request.files else None
     if file is None or not file.body:
-        raise errors.Invalid({"the file": ["is empty"]})
+        raise errors.Invalid({"": [gettext("it is empty")]})
     if len(file.body) > 2 * MAX_DESIGN_BYTES or validation.has_too_many_values(file.body):
-        raise errors.Invalid({"the file": ["is too large"]})
+        raise errors.Invalid({"": [gettext("it is too large")]})
     try:
         data = msgspec.json.decode(file.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise errors.Invalid({"the file": ["is not JSON"]}) from None
+        raise errors.Invalid({"": [gettext("it is not JSON")]}) from None
     if validation.is_too_deep(data):
-        raise errors.Invalid({"the file": ["is nested too deeply"]})
+        raise errors.Invalid({"": [gettext("it is nested too deeply")]})
     # A response of the API for a template contains the design under the key `design`.
     inner = data.get("design") if isinstance(data, dict) else None
     if not isinstance(data, dict):
-        raise errors.Invalid({"the file": ["holds no design"]})
+        raise errors.Invalid({"": [gettext("it has no design")]})
     return inner if isinstance(inner, dict) else data
 
 
@@ -249,14 +264,17 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
 
 def _address_error(error: errors.Invalid, emails: list[str]) -> str:
     if {"emails", "phones"} & error.fields.keys():
-        return f"Write at most {test_sends.MAX_RECIPIENTS} addresses."
+        return ngettext("Enter at most %(num)s address.", "Enter at most %(num)s addresses.", test_sends.MAX_RECIPIENTS)
     if "contact_id" in error.fields:
-        return "The contact whose data it would show was deleted. Preview another."
+        return gettext("The contact of this preview was deleted. Select another contact.")
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
     invalid_addresses = [emails[int(match[1])] for match in paths if match]
     if invalid_addresses:
-        verdict = "is no address" if len(invalid_addresses) == 1 else "are no addresses"
-        return f"{formats.join_names(invalid_addresses)} {verdict}."
+        names = formats.join_names(invalid_addresses)
+        return ngettext(
+            "%(addresses)s is not a valid address.", "%(addresses)s are not valid addresses.",
+            len(invalid_addresses), addresses=names,
+        )  # fmt: skip
     return formats.sentence(next(iter(error.fields.values()))[0])
 
 

@@ -13,30 +13,44 @@ from appliance.content import brand as brands
 from appliance.content.templates import revisions, starters, store
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateQuery, TemplateWrite
 from appliance.core import errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import preview
 from appliance.storage.models import Template
 from appliance.storage.transactions import commit, fetch, render, render_for
-from ui import formats, view
+from ui import view
 from ui.forms import Form
 from ui.guard import signed_in
+from ui.pages.template_detail import describe_file_errors
 from ui.session import Pages, Visit
 from ui.widgets import tables
 from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_templates", url_prefix="/templates")
 
-_COLUMNS = (Column("Name", "name", ""), Column("Changed", "updated"), Column("Made", "created"))
-_CHIP_LABELS = {"": "All", "email": "Email", "sms": "SMS", "away": "Archived"}
+_COLUMNS = (
+    Column(gettext_noop("Name"), "name", ""),
+    Column(gettext_noop("Updated"), "updated"),
+    Column(gettext_noop("Created"), "created"),
+)
+_CHIP_LABELS = {
+    "": gettext_noop("All"),
+    "email": gettext_noop("Email"),
+    "sms": gettext_noop("SMS"),
+    "away": gettext_noop("Archived"),
+}
 _IMPORTED_FIELDS = ("name", "subject", "preheader", "body", "from_name", "from_email", "reply_to", "design")
 _BLANK_DESIGN = {"sections": [{"type": "footer", "props": {}, "styles": {}}], "theme": {}}
-_MAX_FAULTS = 5
+
+
+def _count_templates(number: int) -> str:
+    return ngettext("%(num)s template", "%(num)s templates", number)
 
 
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the templates as cards, and the starters if there are no templates."""
-    table = tables.Table(request, "/templates", ("template", "templates"), _COLUMNS, "-updated", ("show",))
+    table = tables.Table(request, "/templates", _count_templates, _COLUMNS, "-updated", ("show",))
     table.is_cards = True
     table.bulk_action_url = "/templates/acts" if visit.can("templates:write") else ""
     show, search = table.state["show"], table.search
@@ -44,7 +58,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     def read() -> int:
         away, many = store.count_archived(visit.account_id), store.count_by_channel(visit.account_id)
         names = {"": sum(many.values()), "email": many.get("email", 0), "sms": many.get("sms", 0), "away": away}
-        table.chips = [Chip(key, _CHIP_LABELS[key], number) for key, number in names.items()
+        table.chips = [Chip(key, gettext(_CHIP_LABELS[key]), number) for key, number in names.items()
                        if number or key != "away" or show == "away"]  # fmt: skip
         if show == "away":
             table.results = store.fetch_archived_page(visit.account_id, table.page, table.limit, search)
@@ -83,17 +97,22 @@ async def create_from_starter(request: Request, visit: Visit) -> HTTPResponse:
     key = Form.from_request(request)["starter"]
     if key == "blank":
         return await _create_template(
-            request, visit, {"name": store.UNTITLED, "design": _BLANK_DESIGN}, "Begun empty", ""
+            request, visit, {"name": gettext(store.UNTITLED), "design": _BLANK_DESIGN}, gettext("Created blank"), ""
         )
     starter = await fetch(_find_starter, visit.account_id, key)
+    label = gettext(starter.label)
     values = {
-        "name": starter.label,
+        "name": label,
         "subject": starter.subject,
         "preheader": starter.preheader,
         "design": starter.design,
     }
     return await _create_template(
-        request, visit, values, f"Begun from {starter.label}", f"{starter.label} is yours now. Make it your own."
+        request,
+        visit,
+        values,
+        gettext("Created from %(name)s", name=label),
+        gettext("Template created. Replace the sample content with your own."),
     )
 
 
@@ -113,42 +132,42 @@ async def _create_template(
 @pages.post("/import")
 @signed_in("templates:write")
 async def import_file(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a template from an uploaded file (an exported design, or HTML); show up to `_MAX_FAULTS` errors."""
+    """Create a template from an uploaded file (an exported design, or HTML); show its first errors."""
     try:
         text = _read_file(request)
-        return await _create_template(request, visit, text, "Taken from a file", "The file is a template now.")
+        return await _create_template(
+            request, visit, text, gettext("Created from a file"), gettext("Template created.")
+        )
     except errors.Invalid as error:
-        lines = [f"{path} {messages[0]}" for path, messages in error.fields.items()]
-        more = f" and {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
         form = Form()
-        form.add_error("file", f"This file cannot be used: {'; '.join(lines[:_MAX_FAULTS])}{more}.")
+        form.add_error("file", describe_file_errors(error))
         return await _render_new(request, visit, form, 422)
 
 
 def _read_file(request: Request) -> dict[str, Any]:
     file = request.files.get("file") if request.files else None
     if file is None or not file.body.strip():
-        raise errors.Invalid({"it": ["is empty"]})
+        raise errors.Invalid({"": [gettext("it is empty")]})
     if len(file.body) > 2 * MAX_DESIGN_BYTES or validation.has_too_many_values(file.body):
-        raise errors.Invalid({"it": ["is too large"]})
-    name = PurePath(str(file.name or "")).stem.strip()[:255] or store.UNTITLED
+        raise errors.Invalid({"": [gettext("it is too large")]})
+    name = PurePath(str(file.name or "")).stem.strip()[:255] or gettext(store.UNTITLED)
     try:
         text = file.body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise errors.Invalid({"it": ["is not text in UTF-8"]}) from None
+        raise errors.Invalid({"": [gettext("it is not text in UTF-8")]}) from None
     if not text.lstrip().startswith(("{", "[")):
         return {"name": name, "body": text}
     try:
         data = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        raise errors.Invalid({"it": ["is not JSON"]}) from None
+        raise errors.Invalid({"": [gettext("it is not JSON")]}) from None
     if not isinstance(data, dict) or validation.is_too_deep(data):
-        raise errors.Invalid({"it": ["holds no design"]})
+        raise errors.Invalid({"": [gettext("it has no design")]})
     if "sections" in data:
         return {"name": name, "design": data}
     values = {field: data[field] for field in _IMPORTED_FIELDS if data.get(field) is not None}
     if not ({"design", "body"} & values.keys()):
-        raise errors.Invalid({"it": ["holds no design"]})
+        raise errors.Invalid({"": [gettext("it has no design")]})
     return {"name": name} | values
 
 
@@ -190,7 +209,7 @@ _MAX_IDS = 500
 async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Create a copy of a template, and open it in the editor."""
     created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
-    view.flash(request, "This is the copy.")
+    view.flash(request, gettext("Copy created. You are editing the copy."))
     return view.redirect(request, f"/templates/{created.id}/edit")
 
 
@@ -201,7 +220,7 @@ async def delete(request: Request, visit: Visit, template_id: int) -> HTTPRespon
     deleted = await commit(
         audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id, template_id
     )
-    view.flash(request, f"{_subject_phrase([deleted])} deleted. Campaigns keep their own copies.")
+    view.flash(request, _describe_deletion([deleted]))
     return view.redirect(request, "/templates" if deleted.removed_at is None else "/templates?show=away")
 
 
@@ -214,15 +233,15 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     name, return_url = form["act"], selection.table_url("/templates")
     rows = await fetch(_selected_templates, visit.account_id, selection)
     if not rows:
-        view.flash(request, "Choose some templates first.")
+        view.flash(request, gettext("No templates selected."))
     elif name == "duplicate":
         for row in reversed(rows):
             await commit(store.duplicate, visit.account_id, row.id, visit.user.id)
-        view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made.")
+        view.flash(request, ngettext("%(num)s copy created.", "%(num)s copies created.", len(rows)))
     elif name == "archive":
         deleted = [await commit(store.archive, visit.account_id, row.id) for row in rows if row.removed_at is None]
         ids = " ".join(str(row.id) for row in deleted)
-        view.flash(request, f"{_subject_phrase(deleted)} archived.", ("/templates/bring-back", {"ids": ids}))
+        view.flash(request, _describe_archiving(deleted), ("/templates/bring-back", {"ids": ids}))
     elif name == "bring":
         await _unarchive(request, visit, [row.id for row in rows])
     elif name == "delete" and form["expected"] != str(len(rows)):
@@ -234,7 +253,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     elif name == "delete":
         args = (audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id)
         deleted = [await commit(*args, row.id) for row in rows]
-        view.flash(request, f"{_subject_phrase(deleted)} deleted. Campaigns keep their own copies.")
+        view.flash(request, _describe_deletion(deleted))
     return view.redirect(request, return_url)
 
 
@@ -256,13 +275,30 @@ async def _unarchive(request: Request, visit: Visit, ids: list[int]) -> None:
             restored.append(await commit(store.unarchive, visit.account_id, id_))
         except errors.NotFound:
             continue
-    view.flash(request, f"{_subject_phrase(restored)} back." if restored else "They are gone meanwhile.")
+    if not restored:
+        text = gettext("These templates have been deleted.")
+    elif len(restored) == 1:
+        text = gettext("%(name)s restored.", name=restored[0].name or gettext(store.UNTITLED))
+    else:
+        text = ngettext("%(num)s template restored.", "%(num)s templates restored.", len(restored))
+    view.flash(request, text)
 
 
-def _subject_phrase(rows: list[Template]) -> str:
+def _describe_archiving(rows: list[Template]) -> str:
     if len(rows) == 1:
-        return f"{rows[0].name or store.UNTITLED} is"
-    return f"{formats.number(len(rows))} templates are"
+        return gettext("%(name)s archived.", name=rows[0].name or gettext(store.UNTITLED))
+    return ngettext("%(num)s template archived.", "%(num)s templates archived.", len(rows))
+
+
+def _describe_deletion(rows: list[Template]) -> str:
+    if len(rows) == 1:
+        name = rows[0].name or gettext(store.UNTITLED)
+        return gettext("%(name)s deleted. Campaigns keep their own copies.", name=name)
+    return ngettext(
+        "%(num)s template deleted. Campaigns keep their own copies.",
+        "%(num)s templates deleted. Campaigns keep their own copies.",
+        len(rows),
+    )
 
 
 def _selected_templates(account_id: int, selection: Selection) -> list[Template]:

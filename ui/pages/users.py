@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, login, passwords, sessions, users
-from appliance.core import errors
+from appliance.accounts import access, audit, login, passwords, sessions, users
+from appliance.core import errors, i18n
+from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import user_agents
 from appliance.settings import config
 from appliance.storage.models import Session, User
@@ -24,13 +25,13 @@ pages = Pages("ui_users", url_prefix="/settings")
 T = TypeVar("T")
 
 ROLES = {
-    "owner": ("Owner", "Everything, owners included."),
-    "admin": ("Admin", "Everything but deciding about owners."),
-    "editor": ("Editor", "Writes, designs and sends; no settings, no brand."),
-    "author": ("Author", "Writes and designs; somebody else sends."),
-    "viewer": ("Viewer", "Looks at everything and changes nothing."),
+    "owner": (gettext_noop("Owner"), gettext_noop("Full access, including managing owners.")),
+    "admin": (gettext_noop("Admin"), gettext_noop("Full access, except managing owners.")),
+    "editor": (gettext_noop("Editor"), gettext_noop("Creates and sends content. Cannot change settings or brand.")),
+    "author": (gettext_noop("Author"), gettext_noop("Creates content. Cannot send it.")),
+    "viewer": (gettext_noop("Viewer"), gettext_noop("Sees everything and changes nothing.")),
 }
-_ROLE_NAMES = {key: name for key, (name, _) in ROLES.items()}
+_LAST_OWNER_ERROR = gettext_noop("An account needs an owner. Make another user an owner first.")
 
 
 @pages.get("/team")
@@ -46,7 +47,7 @@ async def show_team(request: Request, visit: Visit) -> HTTPResponse:
 async def add_member(request: Request, visit: Visit) -> HTTPResponse:
     """Add a member to the team with a generated password, which the next page shows once."""
     form = Form.from_request(request)
-    form.require("email", "Write the address they will sign in with.")
+    form.require("email", gettext("Enter the email address they will sign in with."))
     secret = users.generate_password()
     try:
         if form.errors:
@@ -54,8 +55,8 @@ async def add_member(request: Request, visit: Visit) -> HTTPResponse:
         new = await asyncio.to_thread(users.prepare_user, form["email"], secret, form["name"][:255])
         created = await commit(users.add_member, visit.actor, new, form["role"])
     except errors.Invalid as error:
-        if "has already been taken" in error.fields.get("email", []):
-            form.add_error("email", "Somebody signs in with this address already.")
+        if gettext("has already been taken") in error.fields.get("email", []):
+            form.add_error("email", gettext("This email address is already used by another user."))
         return await _render_team(request, visit, form.add_errors(error) if error.fields else form, 422)
     session.store_secret(
         visit.session.id, "password", {"name": created.name, "email": created.email, "password": secret}
@@ -70,7 +71,8 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
     """Change the role of a member of the team."""
     form, present = Form.from_request(request), await fetch(users.get, visit.account_id, user_id)
     parts = _role_parts(present)
-    edit_conflicts.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), _ROLE_NAMES))
+    names = {key: gettext(label) for key, (label, _) in ROLES.items()}
+    edit_conflicts.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), names))
     if form.conflicts:
         return await _render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
     try:
@@ -83,8 +85,9 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
             *args,
         )
     except errors.Invalid:
-        return await _render_refused(request, visit, "An account needs an owner. Make somebody else one first.")
-    view.flash(request, f"{user.name} is {ROLES[user.role][0].lower()} now.")
+        return await _render_refused(request, visit, gettext(_LAST_OWNER_ERROR))
+    role = gettext(ROLES[user.role][0])
+    view.flash(request, gettext("Role of %(name)s changed to %(role)s.", name=user.name, role=role))
     return view.redirect(request, "/settings/team")
 
 
@@ -96,11 +99,17 @@ async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPRe
         user = await commit(users.disable, visit.actor, user_id)
     except errors.Invalid as error:
         own = "disabled" in error.fields
-        message = "You cannot shut yourself out." if own else "An account needs an owner. Make somebody else one first."
+        message = gettext("You cannot deactivate yourself.") if own else gettext(_LAST_OWNER_ERROR)
         return await _render_refused(request, visit, message)
     theirs = (await fetch(_keys_by_user, visit.account_id)).get(user_id)
-    keys_note = f" Still working: {formats.join_names(theirs)}, under API keys." if theirs else ""
-    view.flash(request, f"{user.name} signs in no more.{keys_note}", (f"/settings/team/{user_id}/reopen", {}))
+    text = gettext("%(name)s can no longer sign in.", name=user.name)
+    if theirs:
+        text = gettext(
+            "%(name)s can no longer sign in. API keys that still work: %(keys)s.",
+            name=user.name,
+            keys=formats.join_names(theirs),
+        )
+    view.flash(request, text, (f"/settings/team/{user_id}/reopen", {}))
     return view.redirect(request, "/settings/team")
 
 
@@ -109,7 +118,7 @@ async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPRe
 async def enable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Enable a disabled member of the team."""
     user = await commit(users.enable, visit.actor, user_id)
-    view.flash(request, f"{user.name} may sign in again, with the password they had.")
+    view.flash(request, gettext("%(name)s can sign in again with the same password.", name=user.name))
     return view.redirect(request, "/settings/team")
 
 
@@ -136,7 +145,7 @@ def _build_role_form(row: Any) -> Form:
 
 
 def _role_parts(row: Any) -> FormParts:
-    return FormParts(FormPart(f"Role of {row.name}", ("role",)))
+    return FormParts(FormPart(gettext("Role of %(name)s", name=row.name), ("role",)))
 
 
 async def _render_team(
@@ -172,17 +181,21 @@ def _keys_by_user(account_id: int) -> dict[int, list[str]]:
 
 # Common scopes of a key, with label and help text; "own" means that single scopes are selected.
 SCOPE_PRESETS = (
-    ("full", "Everything", "All that the interface for scripts can do, sending included."),
-    ("read", "Only look", "Reads everything and changes nothing."),
-    ("send", "Send single messages", "Order confirmations and the like, and your own events. Reads no people."),
-    ("own", "Chosen one by one", ""),
+    ("full", gettext_noop("Full access"), gettext_noop("Everything the API can do, including sending.")),
+    ("read", gettext_noop("Read only"), gettext_noop("Reads everything and changes nothing.")),
+    (
+        "send",
+        gettext_noop("Transactional messages"),
+        gettext_noop("Sends messages such as order confirmations, and custom events. Cannot read contacts."),
+    ),
+    ("own", gettext_noop("Custom"), ""),
 )
 SCOPE_AREAS = (
-    ("contacts", "Contacts, lists, segments"), ("templates", "Templates and pictures"), ("events", "Events"),
-    ("campaigns", "Campaigns"), ("flows", "Flows"), ("messages", "Single messages"), ("domains", "Sending domains"),
-    ("account", "Account, brand, webhooks"),
+    ("contacts", gettext_noop("Contacts, lists, segments")), ("templates", gettext_noop("Templates and images")),
+    ("events", gettext_noop("Events")), ("campaigns", gettext_noop("Campaigns")), ("flows", gettext_noop("Flows")),
+    ("messages", gettext_noop("Messages")), ("domains", gettext_noop("Sending domains")),
+    ("account", gettext_noop("Account, brand, webhooks")),
 )  # fmt: skip
-_SCOPE_ACTIONS = {"read": "look", "write": "change", "send": "send", "approve": "approve"}
 
 
 @pages.get("/keys", strict_slashes=False)
@@ -198,10 +211,10 @@ async def show_keys(request: Request, visit: Visit) -> HTTPResponse:
 async def create_key(request: Request, visit: Visit) -> HTTPResponse:
     """Create an API key, which the next page shows once."""
     form = Form.from_request(request)
-    form.require("name", "Say what uses it, for example Shop.")
+    form.require("name", gettext("Enter a name, such as Shop."))
     scope = ",".join(form.getlist("scopes")) if form["scope"] == "own" else form["scope"]
     if not scope:
-        form.add_error("scope", "Choose at least one thing that the key may do.")
+        form.add_error("scope", gettext("Select at least one scope."))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -218,28 +231,41 @@ async def create_key(request: Request, visit: Visit) -> HTTPResponse:
 async def revoke_key(request: Request, visit: Visit, key_id: int) -> HTTPResponse:
     """Revoke an API key."""
     deleted = await commit(access.revoke_key, visit.account_id, key_id, visit.actor)
-    view.flash(request, f"The key {deleted.name} opens nothing any more.")
+    view.flash(request, gettext("API key “%(name)s” revoked.", name=deleted.name))
     return view.redirect(request, "/settings/keys")
 
 
 def list_scopes() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the scopes as (label of the area, [(scope, label of the action)])."""
+    actions = _scope_actions()
     return [
-        (label, [(scope, word) for act, word in _SCOPE_ACTIONS.items() if (scope := f"{area}:{act}") in access.SCOPES])
+        (
+            gettext(label),
+            [(scope, word) for act, word in actions.items() if (scope := f"{area}:{act}") in access.SCOPES],
+        )
         for area, label in SCOPE_AREAS
     ]
+
+
+def _scope_actions() -> dict[str, str]:
+    """Return the label of each action of a scope."""
+    return {
+        "read": pgettext("scope", "read"), "write": pgettext("scope", "write"), "send": pgettext("scope", "send"),
+        "approve": pgettext("scope", "approve"),
+    }  # fmt: skip
 
 
 def describe_scope(scope: str) -> str:
     """Return a key's scope as text: the label of a preset, or the actions by area."""
     names = next((label for name, label, _ in SCOPE_PRESETS if name == scope), None)
     if names:
-        return names
-    labels = dict(SCOPE_AREAS)
+        return gettext(names)
+    labels = {area: gettext(label) for area, label in SCOPE_AREAS}
+    actions = _scope_actions()
     parts: dict[str, list[str]] = {}
     for text in scope.split(","):
         area, _, act = text.strip().partition(":")
-        parts.setdefault(labels.get(area, area), []).append(_SCOPE_ACTIONS.get(act, act))
+        parts.setdefault(labels.get(area, area), []).append(actions.get(act, act))
     return "; ".join(f"{area}: {', '.join(acts)}" for area, acts in parts.items())
 
 
@@ -257,8 +283,8 @@ async def _render_keys(request: Request, visit: Visit, form: Form, status: int) 
 # The user's own profile.
 
 _PROOF_ERRORS = {
-    "password": "This is not your present password.",
-    "otp": "This code is not right, or was used before. Wait for the next one.",
+    "password": gettext_noop("This is not your current password."),
+    "otp": gettext_noop("This code is wrong or already used. Wait for the next one."),
 }
 
 
@@ -283,11 +309,34 @@ async def show_profile(request: Request, visit: Visit) -> HTTPResponse:
 async def rename(request: Request, visit: Visit) -> HTTPResponse:
     """Change the name of the signed-in user."""
     form = Form.from_request(request)
-    form.require("name", "Write the name that the others see.")
+    form.require("name", gettext("Enter a name."))
     if form.errors:
         return await _render_profile(request, visit, form, 422)
     await commit(users.rename, visit.user.id, form["name"], request.ctx.client)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
+    return view.redirect(request, "/settings/you")
+
+
+@pages.post("/you/language")
+@signed_in(access.SELF_SCOPE)
+async def set_language(request: Request, visit: Visit) -> HTTPResponse:
+    """Set the language of the pages for the signed-in user; an empty one follows the browser."""
+    form = Form.from_request(request)
+    language = form["language"]
+    if language and language not in i18n.LANGUAGES:
+        form.values["name"] = visit.user.name
+        form.add_error("language", gettext("Select one of the languages in the list."))
+        return await _render_profile(request, visit, form, 422)
+
+    def write() -> None:
+        users.set_preference(visit.user.id, session.LANGUAGE_PREFERENCE, language or None)
+        audit.record(
+            visit.actor, visit.account_id, "user_language", visit.actor_id, {"language": language or "browser"}
+        )
+
+    await commit(write)
+    i18n.set_language(language or session.browser_language(request))
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, "/settings/you")
 
 
@@ -299,7 +348,7 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
     old, new = form.raw("old_password"), form.raw("new_password")
     form.values["name"] = visit.user.name
     if await login.find_wrong_proofs(visit.user, old, None, request.ctx.client):
-        form.add_error("old_password", _PROOF_ERRORS["password"])
+        form.add_error("old_password", gettext(_PROOF_ERRORS["password"]))
     try:
         passwords.check_length(new, "new_password")
     except errors.Invalid as error:
@@ -312,9 +361,9 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
             _with_proofs, visit.user, users.change_password, visit.user.id, hashed, visit.session.id, request.ctx.client
         )
     except login.InvalidCredentials:
-        form.add_error("old_password", _PROOF_ERRORS["password"])
+        form.add_error("old_password", gettext(_PROOF_ERRORS["password"]))
         return await _render_profile(request, visit, form, 422)
-    view.flash(request, "Your password is changed. Other browsers are signed out.")
+    view.flash(request, gettext("Password changed. Other browsers are signed out."))
     return view.redirect(request, "/settings/you")
 
 
@@ -335,7 +384,7 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
     if not login.is_otp_key(form["secret"]):
         form.values["secret"] = login.generate_otp_key()
     if wrong_proofs := await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
-        form.add_error(wrong_proofs[0], _PROOF_ERRORS[wrong_proofs[0]])
+        form.add_error(wrong_proofs[0], gettext(_PROOF_ERRORS[wrong_proofs[0]]))
         return _render_otp(request, visit, form, 422)
     try:
         codes = await commit(
@@ -353,7 +402,7 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as error:
         if "otp" not in error.fields:
             return view.redirect(request, "/settings/you")
-        form.add_error("otp", "This is not the code that belongs to this key. Type the one your app shows now.")
+        form.add_error("otp", gettext("Wrong code. Enter the one your app shows now."))
         return _render_otp(request, visit, form, 422)
     session.store_secret(visit.session.id, "codes", codes)
     return view.redirect(request, "/settings/you")
@@ -367,7 +416,7 @@ async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
     form.values["name"] = visit.user.name
     wrong_proofs = await login.find_wrong_proofs(visit.user, form.raw("password"), form["otp"], request.ctx.client)
     if wrong_proofs:
-        form.add_error(wrong_proofs[0], _PROOF_ERRORS[wrong_proofs[0]])
+        form.add_error(wrong_proofs[0], gettext(_PROOF_ERRORS[wrong_proofs[0]]))
         return await _render_profile(request, visit, form, 422)
     try:
         await commit(
@@ -375,7 +424,7 @@ async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
         )
     except login.InvalidCredentials:
         return view.redirect(request, "/settings/you")
-    view.flash(request, "You sign in with your password alone now. Other browsers are signed out.")
+    view.flash(request, gettext("Two-factor authentication turned off. Other browsers are signed out."))
     return view.redirect(request, "/settings/you")
 
 
@@ -384,7 +433,7 @@ async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
 async def end_session(request: Request, visit: Visit, session_id: int) -> HTTPResponse:
     """End one session of the signed-in user."""
     await commit(sessions.revoke, visit.user.id, session_id, visit.actor)
-    view.flash(request, "Signed out there.")
+    view.flash(request, gettext("Session signed out."))
     return view.redirect(request, "/settings/you")
 
 
@@ -393,7 +442,7 @@ async def end_session(request: Request, visit: Visit, session_id: int) -> HTTPRe
 async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
     """End all sessions of the signed-in user except this one."""
     await commit(sessions.revoke_others, visit.user.id, visit.session.id, visit.actor)
-    view.flash(request, "Signed out everywhere else.")
+    view.flash(request, gettext("Signed out everywhere else."))
     return view.redirect(request, "/settings/you")
 
 
@@ -402,7 +451,10 @@ async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
 async def reset_member_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Remove the second factor of a member of the team who has lost it, and end the sessions of that member."""
     user = await commit(login.reset_second_factor, visit.actor, user_id)
-    view.flash(request, f"{user.name} signs in with the password alone now, and was signed out.")
+    view.flash(
+        request,
+        gettext("Two-factor authentication of %(name)s turned off, and all sessions signed out.", name=user.name),
+    )
     return view.redirect(request, "/settings/team")
 
 
@@ -416,15 +468,17 @@ def _render_otp(request: Request, visit: Visit, form: Form, status: int = 200) -
 def _describe_device(browser_session: Session) -> str:
     """Return the browser and the operating system of a session as text; for an API token, that it is a program."""
     if browser_session.kind == "token":
-        return "A program"
+        return gettext("App (API token)")
     device = user_agents.parse_device(browser_session.user_agent)
-    return " on ".join(filter(None, (device.browser or "A browser", device.os)))
+    browser = device.browser or gettext("Unknown browser")
+    return gettext("%(browser)s on %(system)s", browser=browser, system=device.os) if device.os else browser
 
 
 async def _render_profile(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     page = await fetch(sessions.list_by_user, visit.user.id)
+    form.values.setdefault("language", (visit.user.preferences or {}).get(session.LANGUAGE_PREFERENCE, ""))
     return view.render(
         request, "settings/you.html", status, form=form, sessions=page, has_otp=login.has_second_factor(visit.user),
         recovery_code_count=len(visit.user.otp_codes), codes=session.pop_secret(visit, "codes"),
-        look=_describe_device,
+        look=_describe_device, languages=[("", gettext("Browser language")), *i18n.LANGUAGES.items()],
     )  # fmt: skip

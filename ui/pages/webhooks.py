@@ -8,6 +8,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core import clock, errors, validation
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.sending.delivery import safe_http
 from appliance.storage.transactions import commit, fetch
@@ -25,18 +26,22 @@ pages = Pages("ui_webhooks", url_prefix="/settings/webhooks")
 
 _MONTH_MS = 30 * 86_400_000
 _GROUP_LABELS = {
-    "email": "Email", "sms": "SMS", "consent": "Consent", "contact": "People", "audience": "Lists and segments",
-    "flow": "Flows", "campaign": "Campaigns and settings",
+    "email": gettext_noop("Email"), "sms": gettext_noop("SMS"), "consent": gettext_noop("Consent"),
+    "contact": gettext_noop("Contacts"), "audience": gettext_noop("Lists and segments"),
+    "flow": gettext_noop("Flows"), "campaign": gettext_noop("Campaigns and settings"),
 }  # fmt: skip
 STATUSES = {
-    "pending": ("sched", "Waiting"), "delivered": ("done", "Delivered"), "failed": ("failed", "Given up"),
-    "cancelled": ("stopped", "Cancelled"),
+    "pending": ("sched", gettext_noop("Queued")), "delivered": ("done", gettext_noop("Delivered")),
+    "failed": ("failed", gettext_noop("Failed")), "cancelled": ("stopped", gettext_noop("Cancelled")),
 }  # fmt: skip
-_EVENT_NAME_ERROR = "Names of events have small letters, digits and _, like order_paid."
+_EVENT_NAME_ERROR = gettext_noop("Event names consist of lowercase letters, digits and _, such as order_paid.")
 _DISABLED_REASONS = {
-    "failing": "It failed for three days, so we switched it off.",
-    "gone": "It answered 410, gone for good, so we switched it off.",
+    "failing": gettext_noop("Turned off after failing for three days."),
+    "gone": gettext_noop("Turned off because the server responded with 410 (permanently gone)."),
 }
+
+
+_URL_LABEL = gettext_noop("URL")
 
 
 class _WebhookParts(edit_conflicts.FormParts):
@@ -44,17 +49,17 @@ class _WebhookParts(edit_conflicts.FormParts):
 
     def value(self, form: Form, key: str) -> Any:
         """Return the value of a part; for events the sorted names, where an empty list means all events."""
-        return super().value(form, key) if key == "Address" else sorted(set(_read_events(form)))
+        return super().value(form, key) if key == _URL_LABEL else sorted(set(_read_events(form)))
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
         """Return the value of a part as text for the user."""
-        return (
-            super().describe(form, key, names) if key == "Address" else ", ".join(self.value(form, key)) or "everything"
-        )
+        if key == _URL_LABEL:
+            return super().describe(form, key, names)
+        return ", ".join(self.value(form, key)) or gettext("All events")
 
 
 _FORM_PARTS = _WebhookParts(
-    FormPart("Address", ("url",)), FormPart("What it hears of", ("which", "events", "own"), True)
+    FormPart(_URL_LABEL, ("url",)), FormPart(gettext_noop("Events"), ("which", "events", "own"), True)
 )
 
 
@@ -133,7 +138,7 @@ async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
         )
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), webhook, 422)
-    view.flash(request, "Saved.")
+    view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")
 
 
@@ -143,7 +148,7 @@ async def enable_or_disable(request: Request, visit: Visit, webhook_id: int) -> 
     """Enable or disable a webhook."""
     is_enabled = Form.from_request(request)["enabled"] == "yes"
     await commit(subscriptions.update, visit.account_id, webhook_id, WebhookPatch(enabled=is_enabled), visit.actor)
-    view.flash(request, "Switched on: it hears of what happens from now on." if is_enabled else "Switched off.")
+    view.flash(request, gettext("Webhook turned on.") if is_enabled else gettext("Webhook turned off."))
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")
 
 
@@ -173,13 +178,13 @@ async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
     form = Form.from_request(request)
     if form["delivery"]:
         await commit(queue.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))
-        view.flash(request, "It is sent once more.")
+        view.flash(request, gettext("Event queued again."))
         return view.redirect(request, f"/settings/webhooks/{webhook_id}")
     count = bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())
     while bite == queue.REPLAY_BATCH_SIZE:
         bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())
         count += bite
-    view.flash(request, f"{formats.count(count, 'delivery is', 'deliveries are')} sent once more.")
+    view.flash(request, ngettext("%(num)s event queued again.", "%(num)s events queued again.", count))
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")
 
 
@@ -188,7 +193,7 @@ async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
 async def delete(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Delete a webhook with its log of deliveries."""
     deleted = await commit(subscriptions.delete, visit.account_id, webhook_id, visit.actor)
-    view.flash(request, f"{subscriptions.webhook_host(deleted)} is told nothing any more.")
+    view.flash(request, gettext("Webhook for %(host)s deleted.", host=subscriptions.webhook_host(deleted)))
     return view.redirect(request, "/settings/webhooks")
 
 
@@ -212,8 +217,8 @@ def _url_formatter(visit: Visit) -> Any:
 
 def _webhook_badge(row: Any) -> tuple[str, str]:
     if not row.enabled:
-        return "stopped", "Switched off" if not row.disabled_reason else "Switched off by us"
-    return ("failed", "Failing") if row.failing_since else ("done", "On")
+        return "stopped", gettext("Turned off automatically") if row.disabled_reason else gettext("Off")
+    return ("failed", gettext("Failing")) if row.failing_since else ("done", gettext("On"))
 
 
 def _build_form(row: Any) -> Form:
@@ -228,9 +233,9 @@ def _read_events(form: Form) -> list[str]:
 def _read_fields(form: Form) -> dict[str, Any]:
     events = _read_events(form)
     if form["which"] != "all" and not events:
-        form.add_error("which", "Choose at least one event, or everything.")
+        form.add_error("which", gettext("Select at least one event, or all events."))
     if any(log.find_name_error(name) == "is invalid" for name in events):
-        form.add_error("own", _EVENT_NAME_ERROR)
+        form.add_error("own", gettext(_EVENT_NAME_ERROR))
     return {"url": form["url"], "events": events}
 
 
@@ -245,9 +250,9 @@ def _parse_form(kind: Any, form: Form) -> Any:
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of an Invalid to the fields of the form as sentences, and return the form."""
     if any(path.startswith("events") for path in error.fields):
-        form.add_error("own", _EVENT_NAME_ERROR)
+        form.add_error("own", gettext(_EVENT_NAME_ERROR))
     if "url" in error.fields:
-        form.add_error("url", "Write an address that other programs can be reached at, like https://example.com/hook.")
+        form.add_error("url", gettext("Enter a public URL, such as https://example.com/hook."))
     if "base" in error.fields:
         form.add_error("base", formats.sentence(error.fields["base"][0]))
     return form
@@ -263,11 +268,11 @@ async def _render_form(request: Request, visit: Visit, form: Form, webhook: Any,
         }
     )
     groups = [
-        (label, [(kind.name, formats.event(kind.name)[2]) for kind in log.EVENT_KINDS if kind.group == group])
+        (gettext(label), [(kind.name, formats.event(kind.name)[2]) for kind in log.EVENT_KINDS if kind.group == group])
         for group, label in _GROUP_LABELS.items()
     ]
     if own:
-        groups.insert(0, ("Your own", [(name, name) for name in own]))
+        groups.insert(0, (gettext("Custom events"), [(name, name) for name in own]))
     return view.render(request, "webhooks/form.html", status, form=form, webhook=webhook, groups=groups)
 
 
@@ -284,7 +289,6 @@ async def _render_webhook(request: Request, visit: Visit, webhook_id: int, teste
     return view.render(
         request, "webhooks/show.html", webhook=webhook, deliveries=outcome, status=status if status in STATUSES else "",
         statuses=STATUSES, secret=_pop_new_secret(visit, webhook_id), tested=tested, state=_webhook_badge(webhook),
-        why_off=_DISABLED_REASONS.get(webhook.disabled_reason or ""), display_url=_url_formatter(visit)(webhook),
-        host=subscriptions.webhook_host(webhook),
-        may_edit=_can_edit(visit),
+        why_off=gettext(_DISABLED_REASONS.get(webhook.disabled_reason or "", "")),
+        display_url=_url_formatter(visit)(webhook), host=subscriptions.webhook_host(webhook), may_edit=_can_edit(visit),
     )  # fmt: skip

@@ -6,6 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import segno
 
+from appliance.core import i18n
+from appliance.core.i18n import gettext
 from ui import formats
 
 _HOURS, _MIN_DAYS = 48, 7
@@ -23,7 +25,8 @@ class Column(NamedTuple):
 class FunnelStep(NamedTuple):
     """One step of a funnel: its label, its number, and the number that makes up 100 %.
 
-    `href` leads to the contacts, and `usual_rate` is the rate of the account's earlier campaigns or None.
+    `href` leads to the contacts, and `usual_rate` is the rate of the account's earlier campaigns or None. `note` is
+    shown beside the label, and `description` below the bar.
     """
 
     label: str
@@ -32,6 +35,7 @@ class FunnelStep(NamedTuple):
     href: str = ""
     usual_rate: float | None = None
     note: str = ""
+    description: str = ""
 
 
 def exceeds_two_days(buckets: Sequence[Any]) -> bool:
@@ -54,11 +58,7 @@ def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
     for index in range(span):
         at = begin + index * 3_600_000
         current = buckets[index] if index < len(buckets) else None
-        label = (
-            formats.clock_time(at)
-            if span == 24
-            else f"{formats.local_time(at).strftime('%a')} {formats.clock_time(at)}"
-        )
+        label = formats.clock_time(at) if span == 24 else i18n.format_date(formats.local_time(at), "EHm")
         columns.append(
             Column(label, formats.when(at), current.opened if current else 0, current.clicked if current else 0)
         )
@@ -79,10 +79,8 @@ def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
     for day in range(max(len(sums), _MIN_DAYS)):
         at = begin + day * 86_400_000
         opened, clicked = sums.get(day, (0, 0))
-        local = formats.local_time(at)
-        columns.append(
-            Column(f"{local.day} {local.strftime('%b')}", f"24 hours from {formats.when(at)}", opened, clicked)
-        )
+        label = i18n.format_date(formats.local_time(at), "MMMd")
+        columns.append(Column(label, gettext("24 hours from %(time)s", time=formats.when(at)), opened, clicked))
     return columns
 
 

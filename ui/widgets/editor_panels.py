@@ -14,15 +14,17 @@ from appliance.content.designs.sections import BY_NAME
 from appliance.content.designs.theme import Theme, contrast_ratio
 from appliance.content.templates import editing, starters
 from appliance.content.templates.editing import DETAIL_FIELDS
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
+from ui import formats
 
 # The icon of a section whose kind is unknown.
 _UNKNOWN_KIND_ICON = "box"
 PALETTE = (
-    ("Basics", ("heading", "text", "button", "image", "list", "quote")),
-    ("Layout", ("columns", "split", "hero", "divider", "spacer")),
-    ("Content", ("product", "product_grid", "gallery", "coupon", "video")),
-    ("Brand", ("header", "social", "footer")),
-    ("Advanced", ("html",)),
+    (gettext_noop("Basics"), ("heading", "text", "button", "image", "list", "quote")),
+    (gettext_noop("Layout"), ("columns", "split", "hero", "divider", "spacer")),
+    (gettext_noop("Content"), ("product", "product_grid", "gallery", "coupon", "video")),
+    (gettext_noop("Brand"), ("header", "social", "footer")),
+    (gettext_noop("Advanced"), ("html",)),
 )
 _MAX_EXCERPT_CHARACTERS = 60
 # The property of a section that is written in the canvas, by its kind.
@@ -87,9 +89,15 @@ def _build_row(entry: Entry, filenames: dict[str, str]) -> OutlineRow:
         entry.key, entry.label, kind_icon(kind), excerpt, kind.name if kind else "", entry.position + 1,
         sibling_count,
         [[] for _ in document.get_columns(entry.raw)] if is_columns else [], is_columns,
-        {"phone": "not on phones", "desktop": "not on computers"}.get(str(entry.section.props.get("hide_on")), ""),
+        _describe_hidden(entry.section.props.get("hide_on")),
         _canvas_text(entry),
     )  # fmt: skip
+
+
+def _describe_hidden(device: Any) -> str:
+    if device == "phone":
+        return gettext("hidden on phones")
+    return gettext("hidden on desktop") if device == "desktop" else ""
 
 
 def _canvas_text(entry: Entry) -> str | None:
@@ -119,9 +127,9 @@ def _section_excerpt(entry: Entry, filenames: dict[str, str]) -> str:
     if kind is None:
         return entry.section.type[:_MAX_EXCERPT_CHARACTERS]
     if kind.name == "columns":
-        return _count_noun(len(document.get_columns(entry.raw)), "column")
+        return ngettext("%(num)s column", "%(num)s columns", len(document.get_columns(entry.raw)))
     if kind.name == "footer":
-        return "Address, unsubscribe"
+        return gettext("Address, unsubscribe link")
     if kind.name == "spacer":
         return f"{props.get('height') or 24} px"
     for name in _EXCERPT_PROPS:
@@ -130,16 +138,13 @@ def _section_excerpt(entry: Entry, filenames: dict[str, str]) -> str:
             return text
     items = props.get("items") or props.get("links")
     if isinstance(items, list) and items:
-        return _count_noun(len(items), "link" if kind.name in ("social", "header") else "entry")
+        if kind.name in ("social", "header"):
+            return ngettext("%(num)s link", "%(num)s links", len(items))
+        return ngettext("%(num)s item", "%(num)s items", len(items))
     if not (name := _picture_name(entry)):
         return ""
     # A name without an extension is an id, which does not say which picture it is
-    return _plain_text(filenames.get(name) or (name if "." in name else "Picture"))
-
-
-def _count_noun(number: int, noun: str) -> str:
-    plural = "entries" if noun == "entry" else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
+    return _plain_text(filenames.get(name) or (name if "." in name else gettext("Image")))
 
 
 def _plain_text(html: str) -> str:
@@ -157,14 +162,9 @@ def list_palette() -> list[tuple[str, list[PaletteTile]]]:
     groups = {group: [BY_NAME[name] for name in names] for group, names in PALETTE}
     groups[PALETTE[-1][0]] += [kind for name, kind in BY_NAME.items() if name not in named]
     return [
-        (group, [PaletteTile(kind.name, kind.label, kind.icon, kind.is_in_columns) for kind in kinds])
+        (gettext(group), [PaletteTile(kind.name, gettext(kind.label), kind.icon, kind.is_in_columns) for kind in kinds])
         for group, kinds in groups.items()
     ]
-
-
-def position_label(row: Any) -> str:
-    """Return the position of a section among its siblings, such as `2 of 5`."""
-    return f"{row.position} of {row.sibling_count}"
 
 
 def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
@@ -179,21 +179,25 @@ def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
     return None
 
 
-def describe_place(rows: list[OutlineRow], key: str) -> str:
-    """Return where a section is, as a phrase: `after Heading`, `to column 2` or `at the top`.
+def describe_addition(rows: list[OutlineRow], key: str, column: int = 0) -> str:
+    """Return the sentence that a section was added, such as `Text added after Heading`.
 
-    The phrase is empty if no section has the key.
+    `rows` are the sections of the email, or those of the column with the number `column`. The sentence is empty if no
+    section has the key.
     """
     keys = [row.key for row in rows]
     if key in keys:
         at = keys.index(key)
-        return f"after {rows[at - 1].label}" if at else "at the top"
+        label = rows[at].label
+        if at:
+            return gettext("%(section)s added after %(other)s", section=label, other=rows[at - 1].label)
+        if column:
+            return gettext("%(section)s added to column %(number)s", section=label, number=formats.number(column))
+        return gettext("%(section)s added at the top", section=label)
     for row in rows:
-        for number, column in enumerate(row.columns, 1):
-            if find_row(column, key) is None:
-                continue
-            inner = describe_place(column, key)
-            return f"to column {number}" if inner == "at the top" else inner
+        for number, inner_rows in enumerate(row.columns, 1):
+            if find_row(inner_rows, key) is not None:
+                return describe_addition(inner_rows, key, number)
     return ""
 
 
@@ -201,16 +205,29 @@ def describe_place(rows: list[OutlineRow], key: str) -> str:
 
 FONTS = ("Arial", "Helvetica", "Verdana", "Tahoma", "Trebuchet MS", "Georgia", "Times New Roman", "Courier New")
 _STYLE_FIELDS = ("inner_padding", "padding", "stack_on_phone", "play_badge", "columns", "preset", "width", "height")
+# Texts without merge tags; the common properties have none, either.
+_PLAIN_FIELDS = ("inner_padding", "expires_at", "padding")
 _VISIBILITY_FIELDS = ("hide_on", "show_if", "name")
 _OPTION_LABELS = {
-    "none": "None", "phone": "Phones", "desktop": "Computers", "center": "Centre", "centered": "Centred",
-    "colour": "Colour", "1:1": "1 : 1", "1:2": "1 : 2", "2:1": "2 : 1", "1:1:1": "1 : 1 : 1",
-    "1:1:1:1": "1 : 1 : 1 : 1",
-    "theme:brand": "Brand", "theme:text": "Text", "theme:bg": "Page", "fit": "Fit", "full": "Full",
+    "none": gettext_noop("None"), "phone": gettext_noop("Phones"), "desktop": gettext_noop("Desktop"),
+    "left": gettext_noop("Left"), "center": gettext_noop("Centre"), "right": gettext_noop("Right"),
+    "centered": gettext_noop("Centred"), "filled": gettext_noop("Filled"), "outline": gettext_noop("Outline"),
+    "link": gettext_noop("Link"), "fit": gettext_noop("Fit"), "full": gettext_noop("Full"),
+    "dashed": gettext_noop("Dashed"), "solid": gettext_noop("Solid"), "bullet": gettext_noop("Bullet"),
+    "number": gettext_noop("Number"), "check": gettext_noop("Check mark"), "icon": gettext_noop("Symbol"),
+    "colour": gettext_noop("Colour"), "ink": gettext_noop("Mono"), "rounded": gettext_noop("Rounded"),
+    "square": gettext_noop("Square"), "pill": gettext_noop("Pill"),
+    "1:1": "1 : 1", "1:2": "1 : 2", "2:1": "2 : 1", "1:1:1": "1 : 1 : 1", "1:1:1:1": "1 : 1 : 1 : 1",
 }  # fmt: skip
-# The properties that describe a picture to those who do not see it
+# The properties with the alternative text of an image
 _ALT_NAMES = ("alt", "logo_alt", "caption", "title")
-_LEVEL_LABELS = {"1": "Large", "2": "Medium", "3": "Small"}
+_LEVEL_LABELS = {"1": gettext_noop("Large"), "2": gettext_noop("Medium"), "3": gettext_noop("Small")}
+# The titles of the items of a list property, by the label of the property.
+_ITEM_TITLES = {
+    "Columns": gettext_noop("Column %(number)s"), "Images": gettext_noop("Image %(number)s"),
+    "Links": gettext_noop("Link %(number)s"), "Products": gettext_noop("Product %(number)s"),
+}  # fmt: skip
+_ITEM_TITLE = gettext_noop("Item %(number)s")
 _MAX_SEGMENTED_CHARACTERS = 26
 
 
@@ -219,7 +236,7 @@ class Field(Struct):
 
     `path` is the path of the field's value (`editing.parse_path`), and `value_hash` the hash of the value, by which
     conflicts are detected. `hint` is the placeholder text. For a list, `entries` are its items, and `can_add` and
-    `can_remove` say whether items can be added and removed.
+    `can_remove` say whether items can be added and removed. A field with `is_plain` takes no merge tags.
     """
 
     path: str
@@ -240,6 +257,7 @@ class Field(Struct):
     can_add: bool = False
     can_remove: bool = False
     name: str = ""
+    is_plain: bool = False
 
     @property
     def id(self) -> str:
@@ -261,8 +279,9 @@ class ItemFields(Struct):
 
 
 class FieldGroup(NamedTuple):
-    """A titled group of fields."""
+    """A titled group of fields; `name` is `content`, `style` or `visibility`."""
 
+    name: str
     title: str
     fields: list[Field]
 
@@ -291,7 +310,11 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
         # A section without an inner box has a property of this name itself, which is used instead.
         if not (kind.is_whole and prop.name in {prop.name for prop in kind.props}):
             style += _build_prop_fields(prop, "styles", entry, kind, theme)
-    groups = (FieldGroup("Content", content), FieldGroup("Style", style), FieldGroup("Visibility", visible))
+    groups = (
+        FieldGroup("content", gettext("Content"), content),
+        FieldGroup("style", gettext("Style"), style),
+        FieldGroup("visibility", gettext("Visibility"), visible),
+    )
     return [group for group in groups if group.fields]
 
 
@@ -342,7 +365,7 @@ def _build_prop_fields(prop: Prop, root: str, entry: Entry, kind: Kind, theme: T
     if prop.kind == "group":
         inner = [_build_section_field(field, f"{path}.{field.name}", entry, kind, theme) for field in prop.fields]
         for field in inner:
-            field.label = f"{prop.label}: {field.label.lower()}"
+            field.label = f"{gettext(prop.label)}: {formats.uncapitalize(field.label)}"
         return inner
     return [_build_section_field(prop, path, entry, kind, theme)]
 
@@ -351,7 +374,7 @@ def _build_padding_field(name: str, entry: Entry, kind: Kind) -> Field:
     place = editing.parse_path(f"styles.padding.{name}", kind)
     value = editing.get_value(place, entry.raw)
     standard = {"top": kind.padding[0], "bottom": kind.padding[2], "sides": kind.padding[1]}[name]
-    label = {"top": "Above", "bottom": "Below", "sides": "Sides"}[name]
+    label = {"top": gettext("Above"), "bottom": gettext("Below"), "sides": gettext("Sides")}[name]
     return Field(
         place.path, "number", label, "" if value is None else str(value), editing.hash_value(value),
         hint=str(standard),
@@ -368,15 +391,13 @@ def _build_items_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme: T
             _build_section_field(inner, f"{path}.{index}.{inner.name}", entry, kind, theme)
             for inner in prop.fields if isinstance(item, dict) and inner.kind not in ("sections", "group")
         ]  # fmt: skip
-        items.append(ItemFields(index, f"{_singular(prop.label)} {index + 1}", fields))
+        title = gettext(_ITEM_TITLES.get(prop.label, _ITEM_TITLE), number=formats.number(index + 1))
+        items.append(ItemFields(index, title, fields))
     return Field(
-        path, "columns" if prop.name == "columns" else "items", prop.label, entries=items, name=prop.name,
+        path, "columns" if prop.name == "columns" else "items", gettext(prop.label), entries=items,
+        name=prop.name,
         can_add=len(values) < prop.maximum, can_remove=len(values) > prop.minimum,
     )  # fmt: skip
-
-
-def _singular(label: str) -> str:
-    return {"Entries": "Entry", "Pictures": "Picture"}.get(label, label.removesuffix("s"))
 
 
 def _build_section_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme: Theme) -> Field:
@@ -399,31 +420,32 @@ def _find_alt_places(path: str, entry: Entry, kind: Kind) -> list[editing.ValueP
 def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
     """Return the field of a property with its current value and its options."""
     field = Field(
-        path, prop.kind, prop.label, _format_value(prop, value), editing.hash_value(value), prop.help, name=prop.name
-    )
+        path, prop.kind, gettext(prop.label), _format_value(prop, value), editing.hash_value(value),
+        gettext(prop.help), name=prop.name, is_plain=prop in COMMON or prop.name in _PLAIN_FIELDS,
+    )  # fmt: skip
     if prop.default is not None and prop.kind in ("line", "text", "number", "url"):
         field.hint = f"{prop.default:g}" if isinstance(prop.default, int | float) else str(prop.default)
     if prop.kind == "number":
         field.minimum, field.maximum, field.unit = prop.minimum, prop.maximum, prop.unit
-        field.hint = field.hint or (f"{theme.radius}" if prop.name == "border_radius" else "Auto")
+        field.hint = field.hint or (f"{theme.radius}" if prop.name == "border_radius" else gettext("Auto"))
     elif prop.kind in ("url", "image"):
         field.hint = "https://"
     elif prop.kind == "choice":
-        phrases = [(option, _LEVEL_LABELS.get(option) if prop.name == "level" else None) for option in prop.options]
-        field.options = [
-            (option, option_label or _OPTION_LABELS.get(option) or option.capitalize())
-            for option, option_label in phrases
-        ]
+        labels = _LEVEL_LABELS if prop.name == "level" else _OPTION_LABELS
+        field.options = [(option, gettext(labels.get(option, option))) for option in prop.options]
         if prop.name == "hide_on":
-            field.options[0] = ("none", "Nowhere")
+            field.options[0] = ("none", pgettext("hide on no device", "None"))
         if prop.default is None:
-            field.options.insert(0, ("", "Usual"))
+            field.options.insert(0, ("", gettext("Default")))
         field.value = field.value or str(prop.default or "")
         field.is_segmented = (
             sum(len(option_label) + 2 for _, option_label in field.options) <= _MAX_SEGMENTED_CHARACTERS
         )
     elif prop.kind == "colour":
-        field.options = [("", "As the theme"), ("theme:brand", "Brand"), ("theme:text", "Text"), ("theme:bg", "Page")]
+        field.options = [
+            ("", gettext("Theme default")), ("theme:brand", gettext("Brand")), ("theme:text", gettext("Text")),
+            ("theme:bg", gettext("Background")),
+        ]  # fmt: skip
         light = theme.light
         usual = {"background_color": light.brand if path.startswith("props") else light.card, "color": light.text,
                  "text_color": light.on_brand}  # fmt: skip
@@ -448,17 +470,17 @@ def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
         value = prop.get_value(design.get("theme"))
         field = build_field(prop, f"theme.{prop.name}", value, theme)
         if prop.kind == "colour":
-            field.options = [("", "As the brand")]
+            field.options = [("", gettext("Brand default"))]
             swatches = {"brand_color": theme.light.brand, "text_color": theme.light.text, "bg_color": theme.light.page}
             field.displayed_color = swatches[prop.name]
         elif prop.name.startswith("font"):
             field.kind = "choice"
-            field.options = [("", "As the brand"), *((font, font) for font in FONTS)]
+            field.options = [("", gettext("Brand default")), *((font, font) for font in FONTS)]
             if field.value and field.value not in FONTS:
                 field.options.append((field.value, field.value))
             field.is_segmented = False
         elif prop.kind == "choice":
-            field.options[0] = ("", "As the brand")
+            field.options[0] = ("", gettext("Brand default"))
             field.is_segmented = False
         fields.append(field)
     return fields
@@ -468,9 +490,9 @@ def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
     """Return the colour pairs of an email's texts as (label, contrast from 1 to 21, whether it is at least 4.5)."""
     light = theme.light
     pairs = (
-        ("Text on its ground", light.text, light.card), ("Links", light.link, light.card),
-        ("Words on buttons", light.on_brand, light.brand), ("Small print on the page", light.muted, light.page),
-        ("Text at night", theme.dark.text, theme.dark.card),
+        (gettext("Text on background"), light.text, light.card), (gettext("Links"), light.link, light.card),
+        (gettext("Button text"), light.on_brand, light.brand), (gettext("Footer text"), light.muted, light.page),
+        (gettext("Text in dark mode"), theme.dark.text, theme.dark.card),
     )  # fmt: skip
     return [(label, f"{ratio:.1f}", ratio >= 4.5) for label, color, background in pairs
             for ratio in [contrast_ratio(color, background)]]  # fmt: skip

@@ -13,6 +13,7 @@ from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import explain, members, suggestions
 from appliance.audience.segments.members import BackgroundCount
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store as imports
 from appliance.storage.transactions import scan
 from ui import formats
@@ -20,27 +21,55 @@ from ui.forms import parse_number, typed_values
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow, FilterRows
 
 SEGMENT, BRANCH = "segment", "split"
-_GROUP_TITLES = (
-    "Person",
-    "Channels",
-    "Lists and segments",
-    "Data",
-    "Messages",
-    "Events",
-    "The event that began it",
-    "Dates",
-)
+# The groups of the field selector, in order.
+_CONTACT, _CHANNELS, _LISTS, _CUSTOM, _MESSAGES, _EVENTS, _TRIGGER, _DATES = _GROUP_TITLES = (
+    gettext_noop("Contact"), gettext_noop("Channels"), gettext_noop("Lists and segments"),
+    gettext_noop("Custom fields"), gettext_noop("Messages"), gettext_noop("Events"), gettext_noop("Trigger event"),
+    gettext_noop("Dates"),
+)  # fmt: skip
 _CHANNEL_FIELDS = ("contact_email", "contact_phone_number", "contact_verification_status", "contact_suppression_reason",
              "contact_subscribed_email", "contact_subscribed_phone", "contact_verified",
              "contact_suppressed")  # fmt: skip
-# Labels of the predicates of id fields, shown after the field's name.
-_ID_PREDICATES = {"eq": "is", "not_eq": "is not", "in": "is one of", "not_in": "is none of", "present": "is any",
-        "blank": "is none at all"}  # fmt: skip
-_PREDICATE_LABELS = {"true": "yes", "false": "no", "performed": "did this", "not_performed": "did not do this",
-          "any": "at least one holds", "all": "all hold", "none": "none holds"}  # fmt: skip
+# Labels of the fields, by name.
+_CHOICE_LABELS = {
+    "verified": gettext_noop("Confirmed"), "unverified": gettext_noop("Not confirmed"),
+    "suppressed": gettext_noop("Suppressed"), "enriched": gettext_noop("Enriched"),
+    "not_enriched": gettext_noop("Not enriched"),
+}  # fmt: skip
+# Labels of the predicates, shown after the field's name; those of a type come before those of all types.
+_PREDICATE_LABELS = {
+    "eq": gettext_noop("is"), "not_eq": gettext_noop("is not"), "cont": gettext_noop("contains"),
+    "not_cont": gettext_noop("does not contain"), "start": gettext_noop("starts with"),
+    "not_start": gettext_noop("does not start with"), "end": gettext_noop("ends with"),
+    "not_end": gettext_noop("does not end with"), "in": gettext_noop("is one of"), "not_in": gettext_noop("is none of"),
+    "present": gettext_noop("is set"), "blank": gettext_noop("is not set"), "gt": gettext_noop("is over"),
+    "gteq": gettext_noop("is at least"), "lt": gettext_noop("is under"), "lteq": gettext_noop("is at most"),
+    "between": gettext_noop("is between"), "true": gettext_noop("yes"), "false": gettext_noop("no"),
+    "within_days": gettext_noop("is within the last … days"),
+    "not_within_days": gettext_noop("is not within the last … days"), "performed": gettext_noop("happened"),
+    "not_performed": gettext_noop("did not happen"), "any": gettext_noop("at least one matches"),
+    "all": gettext_noop("all match"), "none": gettext_noop("none match"),
+}  # fmt: skip
+_TYPE_PREDICATE_LABELS = {
+    "id": {"present": gettext_noop("is any"), "blank": gettext_noop("is none")},
+    "tags": {
+        "cont": gettext_noop("include"), "not_cont": gettext_noop("do not include"), "eq": gettext_noop("include"),
+        "not_eq": gettext_noop("do not include"), "in": gettext_noop("include one of"),
+        "not_in": gettext_noop("include none of"), "present": gettext_noop("are set"),
+        "blank": gettext_noop("are not set"),
+    },
+    "time": {
+        "eq": gettext_noop("is on"), "gt": gettext_noop("is after"), "gteq": gettext_noop("is on or after"),
+        "lt": gettext_noop("is before"), "lteq": gettext_noop("is on or before"),
+    },
+    "json": {"true": gettext_noop("is yes"), "false": gettext_noop("is not yes")},
+}  # fmt: skip
 # Predicates with a synonym, by type. A stored filter keeps such a predicate, but no other row offers it.
 _SYNONYM_PREDICATES = {"boolean": ("eq", "not_eq"), "tags": ("eq", "not_eq")}
-VALUE_KINDS = (("text", "as text"), ("number", "as a number"), ("date", "as a date"), ("boolean", "as yes or no"))
+VALUE_KINDS = (
+    ("text", gettext_noop("as text")), ("number", gettext_noop("as a number")), ("date", gettext_noop("as a date")),
+    ("boolean", gettext_noop("as yes or no")),
+)  # fmt: skip
 
 
 class RowOptions(NamedTuple):
@@ -97,8 +126,13 @@ class _OptionsBuilder:
             # a comparison with values that are no numbers or dates, or not all of one type.
             is_unclear = row.predicate in explain.COMPARISONS and (len(stored) > 1 or guess not in ("number", "date"))
             if row["kind"] != guess or is_unclear:
-                kinds = [kind for kind in VALUE_KINDS if kind[0] != "boolean" or row.value_kind == "value"]
-            kinds += [(typed_values.EXACT, "exactly, as JSON")] if row["kind"] == typed_values.EXACT else []
+                kinds = [
+                    (kind, gettext(label))
+                    for kind, label in VALUE_KINDS
+                    if kind != "boolean" or row.value_kind == "value"
+                ]
+            if row["kind"] == typed_values.EXACT:
+                kinds.append((typed_values.EXACT, gettext("exactly, as JSON")))
             warning, fix = _type_warning(row, stored)
             fix = fix if fix in dict(kinds) else ""
         before, _, after = _current_predicate_label(row).partition("…")
@@ -127,7 +161,23 @@ class _OptionsBuilder:
         return suggestions.suggest_values(self.account_id, row.field.name, 12)
 
 
-_TYPE_NAMES = {"text": "text", "date": "dates", "number": "numbers", "boolean": "yes or no"}
+# Warnings by the type that a condition compares as; `%(types)s` are the types of the values.
+_COMPARED_AS = {
+    "text": gettext_noop("This condition compares as text, but the values of this field are %(types)s."),
+    "date": gettext_noop("This condition compares as dates, but the values of this field are %(types)s."),
+    "number": gettext_noop("This condition compares as numbers, but the values of this field are %(types)s."),
+    "boolean": gettext_noop("This condition compares as yes or no, but the values of this field are %(types)s."),
+}
+_MOSTLY_COMPARED_AS = {
+    "text": gettext_noop("This condition compares as text, but most values of this field are %(types)s."),
+    "date": gettext_noop("This condition compares as dates, but most values of this field are %(types)s."),
+    "number": gettext_noop("This condition compares as numbers, but most values of this field are %(types)s."),
+    "boolean": gettext_noop("This condition compares as yes or no, but most values of this field are %(types)s."),
+}
+_TYPE_NAMES = {
+    "text": gettext_noop("text"), "date": gettext_noop("dates"), "number": gettext_noop("numbers"),
+    "boolean": gettext_noop("yes or no"),
+}  # fmt: skip
 # The types of stored values that a value of each kind can match: dates are stored as text.
 _MATCHED_TYPES = {"text": ("text", "date"), "date": ("text", "date"), "number": ("number",), "boolean": ("boolean",)}
 
@@ -144,17 +194,19 @@ def _type_warning(row: FilterRow, stored: dict[str, int]) -> tuple[str, str]:
     others = {name: number for name, number in counts.items() if name not in _MATCHED_TYPES[kind]}
     most = max(counts, key=lambda name: counts[name])
     if most in others:
-        scope = "holds" if len(others) == len(counts) else "mostly holds"
-        return f"This rule compares as {_TYPE_NAMES[kind]}, but the field now {scope} {_TYPE_NAMES[most]}.", most
+        messages = _COMPARED_AS if len(others) == len(counts) else _MOSTLY_COMPARED_AS
+        return gettext(messages[kind], types=gettext(_TYPE_NAMES[most])), most
     if row.predicate not in explain.COMPARISONS:
         return "", ""
     if others:
-        names = formats.join_names([_TYPE_NAMES[name] for name in others])
-        return f"Some values of this field are {names}. This rule never matches them.", ""
+        names = formats.join_names([gettext(_TYPE_NAMES[name]) for name in others])
+        return gettext("Some values of this field are %(types)s. This condition never matches them.", types=names), ""
     if kind == "text" and any(_is_number(value) for value in row.values):
         return (
-            "This field holds text, and text is compared letter by letter: 89 is over 100. "
-            "To compare amounts, import the field as numbers.",
+            gettext(
+                "The values of this field are text, which sorts alphabetically: 89 counts as more "
+                "than 100. To compare amounts, import the field as numbers."
+            ),
             "",
         )
     return "", ""
@@ -189,48 +241,50 @@ def list_warnings(account_id: int, filters: Any) -> list[str]:
 
 
 def _choice_label(value: str) -> str:
-    return formats.SUPPRESSIONS.get(value) or formats.sentence(value.replace("_", " ")).rstrip(".")
+    if value in _CHOICE_LABELS:
+        return gettext(_CHOICE_LABELS[value])
+    return formats.suppression_label(value)
 
 
 def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
     groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUP_TITLES}
     for field in FIELDS:
         if field.listed and field.type not in ("group", "history"):
-            groups[_field_group(field)].append((field.name, _capitalize(field.label)))
+            groups[_field_group(field)].append((field.name, field.title()))
     headings = imports.list_data_labels(account_id)
-    groups["Data"] = [
+    groups[_CUSTOM] = [
         (f"contact_data.{key.path}", formats.data_label(key.path, headings))
         for key in suggestions.suggest_data_keys(account_id)
     ]
-    groups["Data"].append((ANY_DATA, "Something else in their data…"))
+    groups[_CUSTOM].append((ANY_DATA, gettext("Another custom field…")))
     ours = [name for name in formats._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
     names = [
         *ours,
         *(name for name in suggestions.list_event_names(account_id) if name not in formats._EVENTS),
     ]
-    groups["Events"] = [(f"event:{name}", formats.event(name)[2]) for name in names]
-    groups["Events"].append((ANY_EVENT, "Another event…"))
+    groups[_EVENTS] = [(f"event:{name}", formats.event(name)[2]) for name in names]
+    groups[_EVENTS].append((ANY_EVENT, gettext("Another event…")))
     if place == BRANCH:
         event_keys = suggestions.suggest_event_keys(account_id, event) if event else []
-        groups["The event that began it"] = [(f"event.{key.path}", _event_field_label(key.path)) for key in event_keys]
-        groups["The event that began it"].append((ANY_EVENT_DATA, "Something in its data…"))
-    return [(name, result) for name, result in groups.items() if result]
+        groups[_TRIGGER] = [(f"event.{key.path}", _event_field_label(key.path)) for key in event_keys]
+        groups[_TRIGGER].append((ANY_EVENT_DATA, gettext("Another field of the event…")))
+    return [(gettext(name), result) for name, result in groups.items() if result]
 
 
 def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the fields of an event's data as a list with a single group."""
     options = [(f"event.{key.path}", key.path) for key in suggestions.suggest_event_keys(account_id, event)]
-    return [("Its data", [*options, (ANY_EVENT_DATA, "Something else in its data…")])]
+    return [(gettext("Event data"), [*options, (ANY_EVENT_DATA, gettext("Another field of the event…"))])]
 
 
 def _field_group(field: Field) -> str:
     if field.type == "time":
-        return "Dates"
+        return _DATES
     if field.name.startswith(("campaign_", "email_", "sms_")):
-        return "Messages"
+        return _MESSAGES
     if field.type == "id":
-        return "Lists and segments"
-    return "Channels" if field.name in _CHANNEL_FIELDS else "Person"
+        return _LISTS
+    return _CHANNELS if field.name in _CHANNEL_FIELDS else _CONTACT
 
 
 def _with_current_field(
@@ -239,24 +293,22 @@ def _with_current_field(
     """Return the groups of fields, with the field of the row added unless a group offers it."""
     if not row.name or row.name == "group" or any(row.name == name for _, fields in groups for name, _ in fields):
         return groups
-    label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name
-    if row.name.startswith("event."):
+    label = row.field.title() if row.field else row.name
+    if row.type == "history":
+        label = formats.event(row.event)[2]
+    elif row.name.startswith("event."):
         label = _event_field_label(label)
-    return [*groups, ("As it is stored", [(row.name, _capitalize(label) if row.type != "json" else label)])]
+    return [*groups, (gettext("Current field"), [(row.name, label)])]
 
 
 def _event_field_label(path: str) -> str:
-    return f"{path} (of the event)"
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return gettext("%(field)s (of the event)", field=path)
 
 
 def _predicates(row: FilterRow) -> list[tuple[str, str]]:
     if row.type in ("history", "group"):
         keys = ("performed", "not_performed") if row.type == "history" else ("any", "all", "none")
-        return [(key, _PREDICATE_LABELS[key]) for key in keys]
+        return [(key, _predicate_label(row.type, key)) for key in keys]
     hidden = (
         ()
         if row.type not in _SYNONYM_PREDICATES
@@ -268,13 +320,7 @@ def _predicates(row: FilterRow) -> list[tuple[str, str]]:
 
 
 def _predicate_label(type_: str, key: str) -> str:
-    if type_ == "id":
-        return _ID_PREDICATES[key]
-    if type_ == "boolean" and key in _PREDICATE_LABELS:
-        return _PREDICATE_LABELS[key]
-    test, negative = PREDICATES_BY_TYPE[type_][key]
-    text = (test.opposite_phrase if negative else test.phrase).replace("{}", "…").removesuffix("…").strip()
-    return text + " …" if text.endswith("…") else text
+    return gettext(_TYPE_PREDICATE_LABELS.get(type_, {}).get(key) or _PREDICATE_LABELS[key])
 
 
 def _current_predicate_label(row: FilterRow) -> str:
@@ -329,7 +375,7 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
         return FilterView(rows, place, sentence)
     if _depends_on_event(nodes):
         return FilterView(
-            rows, place, sentence, note="The number of contacts depends on the event that starts the flow."
+            rows, place, sentence, note=gettext("The number of contacts depends on the trigger event of the flow.")
         )
     try:
         _count_rows(account_id, rows, nodes, current)
@@ -478,10 +524,8 @@ def _sample_columns(nodes: list[Node]) -> list[FieldCondition | EventCondition]:
 
 def _column_label(node: FieldCondition | EventCondition, headings: dict[str, str]) -> str:
     if isinstance(node, EventCondition):
-        return _capitalize(node.query.event.replace("_", " "))
-    return (
-        formats.data_label(node.field.label, headings) if node.field.type == "json" else _capitalize(node.field.label)
-    )
+        return formats.event(node.query.event)[2]
+    return formats.data_label(node.field.label, headings) if node.field.type == "json" else node.field.title()
 
 
 def _build_cell(account_id: int, node: FieldCondition | EventCondition, value: Any) -> Cell:

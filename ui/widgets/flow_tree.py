@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from appliance.audience.segments import explain
 from appliance.content.designs.merge import make_readable
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.flows import document, report, triggers
 from appliance.flows.drafts import FlowDraft
@@ -66,6 +67,29 @@ def index_report(flow_report: FlowReport | None) -> TreeFigures:
     return TreeFigures(flow_report.runs.entered.count, {step.id: step for step in flow_report.steps})
 
 
+# Why a run ended or a step was skipped, besides the reasons of messages.
+_REASONS = {
+    "goal": gettext_noop("Goal reached"),
+    "exit_step": gettext_noop("Exit step reached"),
+    "taken_out": gettext_noop("Removed manually"),
+    "flow_archived": gettext_noop("The flow was archived"),
+    "flow_deleted": gettext_noop("The flow was deleted"),
+    "failed": gettext_noop("A step failed"),
+    "left_list": gettext_noop("The contact left this list before"),
+    "list_deleted": gettext_noop("The list was deleted"),
+    "list_is_view": gettext_noop("The list follows a segment"),
+    "invalid_data": gettext_noop("The data would be invalid or too long"),
+    "already_inside": gettext_noop("Already in the flow"),
+    "depth": gettext_noop("Flows triggered each other too many times"),
+    "frequency": gettext_noop("Re-entry not allowed yet"),
+}
+
+
+def reason_label(code: str | None) -> str:
+    """Return the label of the reason why a run ended, a step was skipped or a message was not sent."""
+    return gettext(_REASONS[code]) if code in _REASONS else formats.reason_label(code)
+
+
 def step_icons() -> dict[str, tuple[str, str]]:
     """Return the icon and the colour class of each step type."""
     return {kind.type: (kind.icon, TONES.get(kind.icon, "good")) for kind in BY_TYPE.values()}
@@ -106,7 +130,7 @@ def _build_card(
     title, subtitle = describe_step(draft.flow.account_id, step)
     count, label, url = _card_count(step["type"], step_figures)
     return Card(
-        number, step["type"], kind.label, kind.icon, TONES.get(kind.icon, "good"), title,
+        number, step["type"], gettext(kind.label), kind.icon, TONES.get(kind.icon, "good"), title,
         " · ".join(filter(None, (subtitle, _rate_label(step_figures), _time_label(draft.steps, number)))),
         count, label, url, _continuing_share(step_figures, figures.entered), _left_label(step_figures),
         list(errors.get(number, [])), change_kinds.get(number, ""),
@@ -119,22 +143,20 @@ def _build_card(
 def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
     """Return the title and the subtitle of a step's card."""
     kind, content = step["type"], step.get("content") or {}
-    label = BY_TYPE[kind].label
+    label = gettext(BY_TYPE[kind].label)
     if kind == "email":
-        service = "service message" if step.get("transactional") else ""
+        service = gettext("transactional") if step.get("transactional") else ""
         subject = make_readable((content.get("subject") or "").strip())
-        return subject or "No subject yet", " · ".join(filter(None, (label, service)))
+        return subject or gettext("No subject yet"), " · ".join(filter(None, (label, service)))
     if kind == "sms":
-        return make_readable(content.get("body") or "")[:90] or "No text yet", label
+        return make_readable(content.get("body") or "")[:90] or gettext("No text yet"), label
     if kind == "wait":
-        return f"Wait {format_duration(step['duration'])}", ""
+        return gettext("Wait %(duration)s", duration=format_duration(step["duration"])), ""
     if kind == "split":
-        sentence = report.summarize_step(account_id, step).removesuffix(": yes; all others: no")
-        for plain in ("people who ", "people "):
-            sentence = sentence[len(plain) :] if sentence.lower().startswith(plain) else sentence
-        return sentence[:1].upper() + sentence[1:] + "?", label
+        return report.summarize_step(account_id, step), label
     if kind == "emit_event":
-        return f"Record “{step['event_name']}”", "passes the data on" if step.get("forward_event_data") else ""
+        forwards = gettext("includes the trigger’s data") if step.get("forward_event_data") else ""
+        return gettext("Record “%(event)s”", event=step["event_name"]), forwards
     return report.summarize_step(account_id, step) or label, "" if kind == "exit" else label
 
 
@@ -146,10 +168,10 @@ def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str
     if figures is None:
         return None, "", ""
     number, label = {
-        "wait": (figures.waiting_now, "waiting"), "split": (figures.entered, "decided"),
-    }.get(kind, (figures.entered, "came"))  # fmt: skip
+        "wait": (figures.waiting_now, gettext("waiting")),
+    }.get(kind, (figures.entered, gettext("entered")))  # fmt: skip
     if figures.messages is not None:
-        number, label = figures.messages.accepted, "sent"
+        number, label = figures.messages.accepted, gettext("sent")
     return number.count, label, contacts_url(number)
 
 
@@ -160,7 +182,9 @@ def _rate_label(figures: StepFigures | None) -> str:
     opened, clicked = (
         formats.percent(number.count, messages.accepted.count) for number in (messages.opened, messages.clicked)
     )
-    return f"{opened} opened" if messages.opened.count else f"{clicked} clicked" if messages.clicked.count else ""
+    if messages.opened.count:
+        return gettext("%(percentage)s opened", percentage=opened)
+    return gettext("%(percentage)s clicked", percentage=clicked) if messages.clicked.count else ""
 
 
 def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
@@ -171,7 +195,9 @@ def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
     seconds = document.min_seconds_before(list(steps), number)
     if not seconds:
         return ""
-    return f"day {seconds // _DAY_SECONDS}" if seconds >= _DAY_SECONDS else f"after {format_duration(seconds)}"
+    if seconds >= _DAY_SECONDS:
+        return gettext("day %(day)s", day=seconds // _DAY_SECONDS)
+    return gettext("after %(duration)s", duration=format_duration(seconds))
 
 
 def _continuing_share(figures: StepFigures | None, entered: int) -> float:
@@ -182,7 +208,7 @@ def _continuing_share(figures: StepFigures | None, entered: int) -> float:
 def _left_label(figures: StepFigures | None) -> str:
     if figures is None or not figures.left.count:
         return ""
-    return f"{formats.number(figures.left.count)} left here"
+    return ngettext("%(num)s exited here", "%(num)s exited here", figures.left.count)
 
 
 def _branch_percents(figures: StepFigures | None) -> tuple[str, str]:
@@ -201,27 +227,71 @@ def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, fl
 def describe_trigger(account_id: int, start: TriggerSpec) -> tuple[str, str]:
     """Return the trigger of a flow in words, and how often it can start the flow for one contact."""
     if start.event == "manual":
-        return "Nothing starts it yet", "People enter only by hand"
-    label = formats.event(start.event)[2] if start.event in log.RESERVED_NAMES else f"“{start.event}” happens"
-    text = TRIGGER_LABELS.get(start.event, label)
+        return gettext("No trigger yet"), gettext("Select a trigger")
+    names = []
     if start.contact_list_id is not None:
-        name = f"“{explain.fetch_name(account_id, 'list', start.contact_list_id)}”"
-        text = {"list_add": f"Joins {name}", "list_remove": f"Leaves {name}"}.get(start.event, f"{text}, is in {name}")
+        names.append(explain.fetch_name(account_id, "list", start.contact_list_id))
     if start.segment_id is not None:
-        name = f"“{explain.fetch_name(account_id, 'segment', start.segment_id)}”"
-        text = {
-            "segment_enter": f"Comes into {name}", "segment_exit": f"Leaves {name}",
-        }.get(start.event, f"{text}, is in {name}")  # fmt: skip
+        names.append(explain.fetch_name(account_id, "segment", start.segment_id))
     if start.event == "date_reached":
-        text = f"The date in {start.data.get('path') or '…'}"
+        text = _describe_date(str(start.data.get("path") or "…"), int(start.data.get("offset_days") or 0))
+    else:
+        text = _describe_event(start, names)
+    if names:
+        return gettext("%(trigger)s, only contacts in %(names)s", trigger=text, names=formats.join_quoted(names)), (
+            _frequency_label(start)
+        )
     return text, _frequency_label(start)
 
 
+def _describe_date(path: str, offset_days: int) -> str:
+    """Return a date trigger in words, with the custom field and the days before or after its date."""
+    field = path.removeprefix("data.")
+    if not offset_days:
+        return gettext("Date in “%(field)s”", field=field)
+    if offset_days < 0:
+        return ngettext(
+            "%(num)s day before the date in “%(field)s”", "%(num)s days before the date in “%(field)s”",
+            -offset_days, field=field,
+        )  # fmt: skip
+    return ngettext(
+        "%(num)s day after the date in “%(field)s”", "%(num)s days after the date in “%(field)s”",
+        offset_days, field=field,
+    )  # fmt: skip
+
+
+def _describe_event(start: TriggerSpec, names: list[str]) -> str:
+    """Return the event of a trigger in words; the name of the list or segment that it is about is taken from `names`.
+
+    `names` are those of the trigger's list, then of its segment.
+    """
+    if start.event == "list_add" and start.contact_list_id is not None:
+        return gettext("Joined “%(name)s”", name=names.pop(0))
+    if start.event == "list_remove" and start.contact_list_id is not None:
+        return gettext("Left “%(name)s”", name=names.pop(0))
+    if start.event == "segment_enter" and start.segment_id is not None:
+        return gettext("Entered “%(name)s”", name=names.pop())
+    if start.event == "segment_exit" and start.segment_id is not None:
+        return gettext("Left “%(name)s”", name=names.pop())
+    if start.event in TRIGGER_LABELS:
+        return gettext(TRIGGER_LABELS[start.event])
+    if start.event in log.RESERVED_NAMES:
+        return formats.event(start.event)[2]
+    return gettext("Event “%(name)s”", name=start.event)
+
+
 def _frequency_label(start: TriggerSpec) -> str:
-    often = triggers.get_frequency(start)
-    details = {"once": "Once per person", "every_time": "Each time"}.get(
-        str(often), f"At most every {format_duration(often)}" if isinstance(often, int) else ""
-    )
+    has_conditions = bool(start.data.get("where"))
     if start.event == "date_reached":
-        details = f"{'Every year' if start.data.get('yearly') else 'Once'} at {start.data.get('at') or '09:00'}"
-    return f"{details}, with conditions" if start.data.get("where") else details
+        time = start.data.get("at") or "09:00"
+        if start.data.get("yearly"):
+            label = gettext("Every year at %(time)s", time=time)
+        else:
+            label = gettext("Once at %(time)s", time=time)
+    else:
+        often = triggers.get_frequency(start)
+        if isinstance(often, int):
+            label = gettext("At most once every %(duration)s", duration=format_duration(often))
+        else:
+            label = gettext("Once per contact") if often == "once" else gettext("Every time")
+    return gettext("%(frequency)s, with conditions", frequency=label) if has_conditions else label

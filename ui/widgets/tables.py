@@ -4,13 +4,14 @@ A handler creates a `Table` from the request, sets its `results`, and renders th
 uses the macros `table.…`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.core.i18n import gettext
 from appliance.storage.database import Page
 from ui import formats, session, view
 from ui.forms import Form, parse_int
@@ -25,7 +26,7 @@ _ALL_FIELD, _STATE_PREFIX = "all", "state."
 class Column(NamedTuple):
     """One column: its heading, its sort key (empty if it cannot be sorted) and its first sort direction.
 
-    `initial_direction` is `-` for descending or empty for ascending.
+    `label` is a constant, which the table translates. `initial_direction` is `-` for descending or empty for ascending.
     """
 
     label: str
@@ -37,7 +38,7 @@ class Column(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """A quick filter: its value in the URL, its label, and the number of matching rows or None."""
+    """A quick filter: its value in the URL, its translated label, and the number of matching rows or None."""
 
     value: str
     label: str
@@ -68,18 +69,18 @@ class Table:
         self,
         request: Request,
         path: str,
-        noun: tuple[str, str],
+        count: Callable[[int], str],
         columns: Sequence[Column],
         sort: str = "",
         filters: Sequence[str] = (),
     ) -> None:
         """Read the state of a table from a request.
 
-        `noun` is the singular and plural of a row, `sort` the default order, and `filters` are the names of query
-        parameters besides the search.
+        `count` returns a number of rows with its noun, such as `12 contacts`. `sort` is the default order, and
+        `filters` are the names of query parameters besides the search.
         """
         self.path, self.columns, self.default_sort = path, columns, sort
-        self.singular, self.plural = noun
+        self.count = count
         self.search = query_text(request, "search")
         self.state = {name: query_text(request, name) for name in filters}
         self.sort = _read_sort(request, columns, sort)
@@ -141,16 +142,20 @@ class Table:
         return {column.sort: "ascending", f"-{column.sort}": "descending"}.get(self.sort, "none")
 
     def count_label(self) -> str:
-        """Return the number of rows with its noun, such as `12 people`.
+        """Return the number of rows with its noun, such as `12 contacts`.
 
-        If there are several pages, the range of rows that this page shows comes first: `1–50 of 1 200 people`.
+        If there are several pages, this is the range of rows on this page, such as `1–50 of 1,200`.
         """
-        total_label = formats.count(self.results.total, self.singular, self.plural)
         first = (self.results.page - 1) * self.results.limit + 1
         last = first + len(self.results.rows) - 1
         if self.results.total <= self.results.limit or last < first:
-            return total_label
-        return f"{formats.number(first)}–{formats.number(last)} of {total_label}"
+            return self.count(self.results.total)
+        return gettext(
+            "%(first)s–%(last)s of %(total)s",
+            first=formats.number(first),
+            last=formats.number(last),
+            total=formats.number(self.results.total),
+        )
 
 
 class Selection:
