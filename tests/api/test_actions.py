@@ -55,10 +55,10 @@ def test_the_error_suggests_the_right_action(api: Client) -> None:
     """Resuming a draft suggests to send it, and cancelling a draft suggests to delete it."""
     draft = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
     error = api.post(f"/campaigns/{draft}/resume").expect(422)
-    assert error["message"] == "A draft campaign cannot be resumed. Send it instead."
+    assert error["message"] == "A campaign with the status draft cannot be resumed. Send it instead."
     assert (error["to"], error["allowed"], error["allowed_actions"]) == ("active", ["active"], ["send"])
     error = api.post(f"/campaigns/{draft}/cancel").expect(422)
-    assert error["message"] == "A draft campaign cannot be cancelled. Delete it instead."
+    assert error["message"] == "A campaign with the status draft cannot be cancelled. Delete it instead."
 
 
 def test_a_rejected_flow_action_lists_allowed_ones(api: Client) -> None:
@@ -69,29 +69,32 @@ def test_a_rejected_flow_action_lists_allowed_ones(api: Client) -> None:
         for action in {"activate", "pause"} - set(FLOW[status]):
             error = api.post(f"{path}/{action}").expect(422)
             assert (error["from"], error["action"], error["allowed_actions"]) == (status, action, FLOW[status])
-            assert error["message"].startswith("An" if status == "active" else "A")
+            assert error["message"].startswith(f"A flow with the status {status} cannot be ")
         api.post(f"{path}/{move}").expect(200)
     error = api.post(f"{path}/activate").expect(422)
     assert (error["allowed"], error["allowed_actions"]) == (["draft"], [])
-    assert error["message"].startswith("An archived flow cannot be activated. Make it a draft first")
+    assert error["message"].startswith("A flow with the status archived cannot be activated. Make it a draft first")
 
 
 def test_a_sent_message_accepts_no_action(mine: Tenant) -> None:
     """A sent message cannot be retried, cancelled or assumed sent."""
     for action, done in (("retry", "sent again"), ("cancel", "cancelled"), ("assume_sent", "counted as sent")):
         error = mine.api.post(f"/messages/{mine.object_ids['messages']}/{action}").expect(422)
-        assert error["message"] == f"A sent message cannot be {done}."
+        assert error["message"] == f"A message with the status sent cannot be {done}."
         assert (error["reason"], error["action"], error["allowed"]) == ("invalid_transition", action, [])
 
 
 def test_ended_imports_and_runs_reject_actions(mine: Tenant) -> None:
     """A complete import cannot be cancelled, and an exited run cannot be moved on."""
     error = mine.api.post(f"/imports/{mine.object_ids['imports']}/cancel").expect(422)
-    assert error["message"] == "A complete import cannot be cancelled."
+    assert error["message"] == "An import with the status complete cannot be cancelled."
     path = f"/flows/{mine.object_ids['flows']}/runs/{mine.object_ids['runs']}"
     mine.api.post(f"{path}/take_out").expect(200)
     error = mine.api.post(f"{path}/move_on").expect(422)
-    assert (error["message"], error["action"]) == ("An exited run cannot be moved on.", "move_on")
+    assert (error["message"], error["action"]) == (
+        "A flow run with the status exited cannot be moved to the next step.",
+        "move_on",
+    )
 
 
 @pytest.mark.parametrize("route", NOTHING, ids=lambda route: f"{route.method} {route.path}")

@@ -34,7 +34,7 @@ def test_simulate_one_contact(api: Client, flow: int) -> None:
     ]  # fmt: skip
     mail, branch = simulation["timeline"][1]["message"], simulation["timeline"][4]["filters"][0]
     assert (mail["to"], mail["subject"], mail["status"]) == ("ann@example.org", "Welcome Ann", "sent")
-    assert branch["holds"] and branch["decided"] and branch["found"] == "once, last Mon 3 Mar 2031, 09:01"
+    assert branch["holds"] and branch["decided"] and branch["found"] == "once, last Mon, 3 Mar 2031, 09:01"
     assert simulation["end"]["status"] == "exited" and "Branch: Yes" in simulation["text"]
     assert {path: api.get(path).headers["X-Total-Count"] for path in counted} == counted
     shown = api.get(f"/flows/{flow}").expect(200)
@@ -58,7 +58,7 @@ def test_simulate_all_contacts(api: Client, flow: int) -> None:
     assert [(step["path"], step["entered"], step["sent"]) for step in simulation["steps"]][:2] == [
         ("steps[0]", 3, 3), ("steps[1]", 3, 0),
     ]  # fmt: skip
-    assert "3 people met it" in simulation["text"]
+    assert "Contacts that met the trigger: 3; simulated: 3." in simulation["text"]
 
 
 def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
@@ -67,12 +67,12 @@ def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
     fine = api.patch(f"/flows/{flow}", {"data": {"scripts": [script]}}).expect(200)
     assert fine["scripts"] == [
         {"name": "No click, no exit", "passed": True, "expected": 1, "failures": [],
-         "end": "Completed Mon 3 Mar 2031, 10:01: the last step is done."}
+         "end": "Completed Mon, 3 Mar 2031, 10:01: last step completed."}
     ]  # fmt: skip
     turned = [{**step, "id": step["id"]} for step in fine["steps"]]
     turned[2]["filters"][0]["predicate"] = "not_performed"
     broken = api.patch(f"/flows/{flow}", {"steps": turned}).expect(200)["scripts"]
-    assert [one["passed"] for one in broken] == [False] and "should be left with no" in broken[0]["failures"][0]
+    assert [one["passed"] for one in broken] == [False] and "should have the outcome no" in broken[0]["failures"][0]
     listed = api.get(f"/flows/{flow}/scripts")
     assert listed.expect(200) == broken and listed.headers["X-Total-Count"] == "1"
     error = api.patch(f"/flows/{flow}", {"data": {"scripts": [{"expect": 5}]}}).expect(422)["validation_errors"]

@@ -30,7 +30,7 @@ def test_create_an_empty_flow(api: Client) -> None:
     assert api.get(flow_path(flow)).expect(200) == flow
     error = api.post(flow_path(flow, "activate")).expect(422)
     assert error["validation_errors"] == {
-        "steps": ["can't be blank"], "trigger.event": ["names no event that starts it: `manual` is none"],
+        "steps": ["can't be blank"], "trigger.event": ["names no event that starts the flow: `manual` is none"],
     }  # fmt: skip
     assert error["reason"] == "content_required"
     assert [blocker["field"] for blocker in error["blockers"]] == ["steps", "trigger.event"]
@@ -122,7 +122,7 @@ def test_blockers_of_an_activation(api: Client) -> None:
         "steps[2].filters[0].value": ["must exist"],
         "steps[2].yes[0].body": ["write the message"],
         "steps[3].design.sections[0]": ["unknown section kind: carousel"],
-        "trigger.segment_id": ["can't be blank: people come into a segment or leave it"],
+        "trigger.segment_id": ["can't be blank: contacts enter a segment or leave it"],
     }
     codes = [blocker["code"] for blocker in error["blockers"]]
     assert codes == ["content_required"] * 3 + ["preflight_failed"] * 4 and error["reason"] == codes[0]

@@ -111,7 +111,7 @@ def test_the_page_of_an_import_cancelled_while_reading(running: Server) -> None:
 
     assert count_contacts() > 0 == len(api.get("/contacts").json)
     page = Visitor(running, EMAIL).send("GET", f"/contacts/imports/{job}")
-    assert page.status == 200 and "Cancelled before anything was imported." in page.text
+    assert page.status == 200 and "Stopped before anything was imported." in page.text
     assert "/results" not in page.text
     assert api.get(f"/imports/{job}/results").status == 404
 

@@ -44,12 +44,12 @@ def test_send_a_single_sms(api: Client) -> None:
         ({"body": "x" * 1_601}, {"body": "is too long (maximum is 1600 characters)"}),
         ({"body": "Ж" * 671}, {"body": "is too long (11 parts in UCS-2, maximum is 10)"}),
         ({"body": "{{ first_name"}, {"body": "expected '}}' (line 1, column 1)"}),
-        ({"body": "{{ data.code }}"}, {"body": "it says nothing"}),
+        ({"body": "{{ data.code }}"}, {"body": "the text is empty"}),
         ({"body": "{{ data.code }}", "data": {"code": "x" * 1_601}},
-         {"body": "it is too long (maximum is 1600 characters)"}),
-        ({"body": "{{ data.code }}", "data": {"code": "Ж" * 671}}, {"body": "it takes 11 parts (maximum is 10)"}),
-        ({"to": "+1202555"}, {"to": "is no number that a network has"}),
-        ({"to": "+19005550143"}, {"to": "is a number that costs extra: premium or shared cost"}),
+         {"body": "the text is too long (maximum is 1600 characters)"}),
+        ({"body": "{{ data.code }}", "data": {"code": "Ж" * 671}}, {"body": "the text takes 11 parts (maximum is 10)"}),
+        ({"to": "+1202555"}, {"to": "is not a number of a phone network"}),
+        ({"to": "+19005550143"}, {"to": "is a premium-rate or shared-cost number"}),
         ({"to": "x", "body": ""}, {"to": "is invalid", "body": "can't be blank"}),
         ({"template_id": 424_242}, {"template_id": "must exist"}),
     ],
@@ -88,9 +88,9 @@ def test_send_an_sms_from_a_template(api: Client) -> None:
     assert api.get(f"/messages/{own['id']}").json["text"] == "Mine"
     letter = api.post("/templates", {"subject": "Code", "body": "<p>{{ data.code }}</p>"}).expect(201)["id"]
     error = api.post("/messages", asked | {"template_id": letter}).expect(422)
-    assert error["validation_errors"] == {"template_id": ["is for email"]}
+    assert error["validation_errors"] == {"template_id": ["is for the other channel"]}
     mail = {"to": "ann@example.org", "subject": "s", "body": "b", "template_id": words}
-    assert api.post("/messages", mail).expect(422)["validation_errors"] == {"template_id": ["is for sms"]}
+    assert api.post("/messages", mail).expect(422)["validation_errors"] == {"template_id": ["is for the other channel"]}
 
 
 def test_an_sms_for_later_is_held(api: Client) -> None:
@@ -151,7 +151,7 @@ def test_merge_tags_of_a_phone_contact(api: Client) -> None:
     kept = send_sms(api, to="+12025550151", body="{{ contact.phone }}{{ contact.email }}{{ email }}").expect(201)
     assert api.get(f"/messages/{kept['id']}").json["text"] == "+12025550151"
     assert send_sms(api, to="+12025550151", body="{{ contact.email }}{{ email }}").expect(422)["validation_errors"] == {
-        "body": ["it says nothing"]
+        "body": ["the text is empty"]
     }
 
 

@@ -110,14 +110,14 @@ def test_kinds_of_placeholders(section: dict[str, Any], code: str) -> None:
 
 def test_preflight_warns_about_placeholders(api: Client) -> None:
     """Placeholders are warnings at their sections, and do not block a send."""
-    design = {"sections": [OWN, {"type": "text", "props": {"content": "<p>Write something here.</p>"}}]}
+    design = {"sections": [OWN, {"type": "text", "props": {"content": "<p>Add your text here.</p>"}}]}
     number = create_draft(api, design=design)
     preflight = api.get(f"/campaigns/{number}/preflight").expect(200)
     assert preflight["ok"] and placeholder_warnings(preflight) == [
         ("placeholder_content", "template_attributes.design.sections[1]")
     ]
     words = next(warning["message"] for warning in preflight["warnings"] if warning["code"] == "placeholder_content")
-    assert words == "“Write something here.” in the section “Text” is still placeholder text"
+    assert words == "“Add your text here.” in the section “Text” is still placeholder text"
     api.patch(f"/campaigns/{number}", {"template_attributes": {"design": {"sections": [OWN]}}}).expect(200)
     assert placeholder_warnings(api.get(f"/campaigns/{number}/preflight").expect(200)) == []
 
@@ -142,8 +142,8 @@ def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
 
 
 def test_flow_simulations_report_placeholders(api: Client) -> None:
-    """The notes name step and section of a placeholder."""
+    """The notes name the step and the text of a placeholder."""
     email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
-    assert any(note.startswith("It is unfinished: steps[0].design.sections[2]: “Today is yours.") for note in notes)
+    assert any(note.startswith("Unfinished content: step 1: “Today is your day.") for note in notes)

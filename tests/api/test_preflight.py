@@ -147,7 +147,7 @@ def test_the_size_of_the_sent_html(api: Client) -> None:
     texts = [
         warning["message"] for warning in api.get(path).expect(200)["warnings"] if warning["code"] == "nearly_too_long"
     ]
-    assert len(texts) == 1 and "Gmail cuts off what is over 102 KB" in texts[0]
+    assert len(texts) == 1 and "Gmail clips emails over 102 KB" in texts[0]
     links = "".join(f'<p><a href="https://example.org/{at}">Go</a></p>' for at in range(300))
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"body": links}}).expect(200)
     result = api.get(path).expect(200)["facts"]["html_bytes"]

@@ -126,7 +126,7 @@ def test_problems_of_a_report(api: Client, sent_campaign: Any) -> None:
     results = {problem["class"]: problem for problem in get_report(api, sent_campaign)["problems"] if problem["class"]}
 
     assert names_behind(api, results["hard"]["people"]) == ["bounce"]
-    assert results["hard"]["meaning"] == "there is no such recipient" and results["hard"]["text"]
+    assert results["hard"]["meaning"] == "the address does not exist" and results["hard"]["text"]
     skipped = [problem for problem in get_report(api, sent_campaign)["problems"] if problem["status"] == "skipped"]
     assert [(one["reason"], one["count"]) for one in skipped] == [("unsubscribed", 1)]
     assert names_behind(api, skipped[0]["people"]) == ["left"]

@@ -4,8 +4,8 @@ import pytest
 
 from tests.kit.client import Client
 
-NOWHERE = "is no number that a network has"
-DEAR = "is a number that costs extra: premium or shared cost"
+NOWHERE = "is not a number of a phone network"
+DEAR = "is a premium-rate or shared-cost number"
 # The number in the request, and its normal form or the error
 NUMBERS = [
     ("+14155552671", "+14155552671"), ("+1 (202) 555-0143", "+12025550143"), ("+1.808.555.0123", "+18085550123"),

@@ -161,8 +161,8 @@ def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClo
     assert sms["countries"] == {"DE": 3, "JP": 1} and sms["fixed_lines"] == 1
     assert sms["resting"] == 2 and sms["parts"] == 4
     told = {warning["code"]: warning["message"] for warning in result["warnings"]}
-    assert "country_not_allowed (1)" in told["numbers_refused"] and "2 people" in told["quiet_hours_of_people"]
-    assert "in 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
+    assert "country_not_allowed (1)" in told["numbers_refused"] and "2 contacts" in told["quiet_hours_of_people"]
+    assert "takes 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
     assert "quiet_hours" not in told
     (french,) = api.get("/contacts", search="+33612345678").expect(200)
     why = api.get(f"/campaigns/{campaign}/explain", contact_id=french["id"]).expect(200)

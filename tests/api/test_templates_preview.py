@@ -217,6 +217,6 @@ def test_an_sms_with_invalid_merge_tags_is_rejected(body: str, api: Client) -> N
 
 def test_problems_of_an_sms_preview(api: Client) -> None:
     """A too long text, an empty text and unknown tags are reported."""
-    assert preview_sms(api, "Ж" * 671)["sms"]["problem"] == "it takes 11 parts (maximum is 10)"
+    assert preview_sms(api, "Ж" * 671)["sms"]["problem"] == "the text takes 11 parts (maximum is 10)"
     assert [warning["code"] for warning in preview_sms(api, "")["warnings"]] == ["sms_problem"]
     assert "unknown_merge_tag" in [warning["code"] for warning in preview_sms(api, "Hi {{ nobody.knows }}")["warnings"]]

@@ -60,7 +60,7 @@ def test_an_author_cannot_change_a_scheduled_campaign(
         assert author.send(method, path, body).expect(403)["required_scope"] == "campaigns:send", (method, path, body)
     page, forms = Visitor(server, "author@example.org"), campaign["template"]["id"]
     offers = [page.send("GET", campaign_path(one, "test")).text for one in (campaign, draft(api, list_id))]
-    assert ["Send test</button>" in text for text in offers] == [False, True]
+    assert ["Send test email</button>" in text for text in offers] == [False, True]
     for path, form in (
         (campaign_path(campaign, "when"), {"when": "now"}),
         (campaign_path(campaign, "to"), {"who": "all", "sure": "yes"}),

@@ -78,7 +78,7 @@ def test_invalid_images_are_rejected(api: Client, name: str) -> None:
 def test_an_svg_has_its_own_error(api: Client) -> None:
     """The error for an SVG says to export a PNG."""
     error = upload_image(api, hostile_files()["svg"], "logo.svg").expect(422)
-    assert error["validation_errors"]["file"] == ["is an SVG, which mail programs do not show: export it as a PNG"]
+    assert error["validation_errors"]["file"] == ["is an SVG, which email apps do not show: export it as a PNG"]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_decoder_that_ends_while_decoding(by: signal.Signals, status: int, fre
         body = response.result().expect(status)
 
     if status == 503:
-        assert response.result().headers["retry-after"] and "upload the picture again" in body["message"]
+        assert response.result().headers["retry-after"] and "upload the image again" in body["message"]
     else:
         assert body["validation_errors"] == {"file": ["cannot be decoded"]}
     upload_image(client, encode_image(photo(), "PNG")).expect(201)

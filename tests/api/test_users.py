@@ -154,4 +154,4 @@ def test_keys_of_a_disabled_user_keep_working(server: Server, owner: Client) -> 
     shown = page.send("GET", "/settings/team").text
     assert f"Till (…{key['hint']})" in shown and f'id="close-{number}"' in shown
     page.send("POST", f"/settings/team/{number}/close")
-    assert f"Still working: Till (…{key['hint']})" in page.send("GET", "/settings/you").text
+    assert f"API keys that still work: Till (…{key['hint']})" in page.send("GET", "/settings/you").text

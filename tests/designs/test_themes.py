@@ -54,4 +54,4 @@ def test_invalid_colors_of_a_theme_cause_advice() -> None:
         "theme.brand_color",
         "theme.text_color",
     ]
-    assert "'notacolour' is no colour" in advice[0].message
+    assert "“notacolour” is not a valid colour" in advice[0].message

@@ -88,7 +88,7 @@ def test_the_settings_page_explains_direct_delivery(browser: Browser, api: Clien
     text = page.locator("main").inner_text()
     page.context.close()
 
-    assert "mail.bakery.example" in text and "Straight to the servers of the recipients" in text
+    assert "mail.bakery.example" in text and "Direct sending (no relay)" in text
     assert "(PTR)" in text and "relay" in text and not browser_problems.found
 
 

@@ -109,10 +109,10 @@ def test_each_class_has_its_suppression_rule() -> None:
     ("enhanced", "text", "word"),
     [("5.7.27", "", "SPF"), ("5.7.30", "", "_domainkey"), ("5.7.25", "", "PTR"), ("5.7.26", "", "_dmarc"),
      (None, "550 5.7.515 denied", "_dmarc"), ("5.7.1", "no valid DKIM signature", "_domainkey"),
-     ("5.7.1", "unauthenticated", "page Domains")],
+     ("5.7.1", "unauthenticated", "Settings > Domains")],
 )  # fmt: skip
 def test_authentication_failures_name_the_dns_record(enhanced: str | None, text: str, word: str) -> None:
-    """The help for an authentication failure names the DNS record to fix, or the page Domains."""
+    """The help for an authentication failure names the DNS record to fix, or the Settings > Domains."""
     assert word in bounce_classes.authentication_help(enhanced, text)
 
 

@@ -65,7 +65,7 @@ def test_a_compliance_footer_by_the_author_is_kept(body: str) -> None:
 @pytest.mark.parametrize(
     ("locale", "word"),
     [("en-GB", "Unsubscribe"), ("de-AT", "Abmelden"), ("es", "Darse de baja"), ("fr", "Se désinscrire"),
-     ("nl", "Unsubscribe")],
+     ("nl", "Uitschrijven"), ("sv", "Unsubscribe")],
 )  # fmt: skip
 def test_the_compliance_footer_is_in_the_language_of_the_message(locale: str, word: str) -> None:
     """The link to unsubscribe has the word of the recipients' pages, or the English one."""

@@ -188,14 +188,14 @@ def test_count_and_fetch_some(many_contacts: Home) -> None:
 @pytest.mark.parametrize(
     ("filters", "description"),
     [
-        ([], "Everybody"),
+        ([], "All contacts"),
         ([{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "within_days": 30}}],
-         "People who clicked at least once in the last 30 days"),
+         "Clicked a link: at least once, in the last 30 days"),
         ([{"name": "tag", "predicate": "not_cont", "value": "vip"},
           {"name": "contact_verified", "predicate": "true", "value": False}],
-         "People with no tag “vip” and who are not verified"),
+         "Tags do not include “vip” and Address confirmed: no"),
         ([{"name": "created_at", "predicate": "between", "value": ["2026-01-05", "2026-01-31"]}],
-         "People whose date added is between 5 January 2026 and 31 January 2026"),
+         "Date added is between 5 Jan 2026 and 31 Jan 2026"),
     ],
 )  # fmt: skip
 def test_describe_filters(many_contacts: Home, filters: list[dict[str, Any]], description: str) -> None:

@@ -45,7 +45,7 @@ def test_bulk_counts_equal_single_simulations(home: Home) -> None:
         ("steps[1]", 8, 0),
     ]
     assert (result.completed, result.exited, result.live, result.reasons) == (6, 2, 0, {"exit_step": 2})
-    assert "8 people met it" in result.text and "Yes 2 (25%)" in result.text
+    assert "Contacts that met the trigger: 8;" in result.text and "Yes 2 (25%)" in result.text
 
 
 def test_assumed_events_apply_to_a_share_of_contacts(home: Home) -> None:
@@ -88,7 +88,7 @@ def test_a_bulk_simulation_samples_above_the_limit(home: Home, monkeypatch: pyte
 def test_bulk_simulation_without_contacts_or_while_another_runs(home: Home) -> None:
     """Without contacts there is only a note; while another bulk simulation runs, RateLimitExceeded is raised."""
     flow = create_flow(home, [{"duration": 60}])
-    assert simulate_bulk(home, flow).notes == ["Nobody met the trigger in that time."]
+    assert simulate_bulk(home, flow).notes == ["No contact met the trigger in this period."]
     assert simulate_bulk(home, create_flow(home, [{"duration": 60}], {"event": "manual"})).met == 0
     with simulation_bulk._bulk_lock, pytest.raises(RateLimitExceeded):
         simulate_bulk(home, flow)
@@ -96,7 +96,7 @@ def test_bulk_simulation_without_contacts_or_while_another_runs(home: Home) -> N
     thread = threading.Thread(target=lambda: notes.extend(simulate_bulk(home, flow).notes))
     thread.start()
     thread.join()
-    assert notes == ["Nobody met the trigger in that time."]
+    assert notes == ["No contact met the trigger in this period."]
 
 
 @pytest.mark.parametrize(

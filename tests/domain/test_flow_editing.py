@@ -114,7 +114,7 @@ def test_changes_of_a_live_flow_wait_for_publishing(home: Home, ana: Actor) -> N
     transactions.write(drafts.change_goal, home.account_id, flow, "order_paid", ana)
     change_labels = {(item.kind, item.label) for item in drafts.list_changes(home.account_id, flow)}
     assert change_labels == {
-        ("changed", "Start"),
+        ("changed", "Trigger"),
         ("changed", "Goal"),
         ("changed", "Email"),
         ("changed", "Wait"),
@@ -295,7 +295,7 @@ def test_recent_contacts_are_those_that_the_trigger_admits(home: Home) -> None:
     result = simulation_sandbox.find_recent_contacts(flow, TriggerSpec("list_add", None, None, {}), channels=["email"])
     assert result.number == 2
     assert [(item.contact_id, item.would_enter, item.reason) for item in result.contacts] == [
-        (ben_contact.id, True, "they are not subscribed: their emails would be skipped"),
+        (ben_contact.id, True, "not subscribed to emails: they would be skipped"),
         (ana_contact.id, True, ""),
     ]
 

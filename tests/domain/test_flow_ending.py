@@ -84,7 +84,7 @@ def test_a_goal_completes_a_run(home: Home) -> None:
 @pytest.mark.parametrize("removal_name", REMOVALS)
 def test_removing_a_contact_ends_its_runs(removal_name: str, home: Home) -> None:
     """Live runs end, event data of all runs is cleared, and the event has no contact."""
-    flow, other = flow_rows.insert_flow(home), flow_rows.insert_flow(home, "Win back")
+    flow, other = flow_rows.insert_flow(home), flow_rows.insert_flow(home, "Win-back")
     contact_id = home.contact("one@example.org").id
     flow_rows.insert_run(home, flow, contact_id, event_data={"name": "Ada"})
     flow_rows.insert_run(home, other, contact_id, status="completed", event_data={"name": "Ada"})

@@ -34,7 +34,7 @@ def test_a_script_passes_if_all_expectations_are_met(home: Home) -> None:
     """Outcomes, texts of messages and the end are compared with the simulation."""
     (result,) = run_scripts(home, create_flow(home, STEPS, data={"scripts": [CLICKS]}))
     assert (result.name, result.passed, result.expected, result.failures) == ("Who clicks leaves", True, 4, [])
-    assert result.end.startswith("Left Tue 4 Mar 2031")
+    assert result.end.startswith("Exited Tue, 4 Mar 2031")
 
 
 def test_a_failed_script_reports_each_unmet_expectation(home: Home) -> None:
@@ -43,12 +43,12 @@ def test_a_failed_script_reports_each_unmet_expectation(home: Home) -> None:
     failed, passed = run_scripts(home, flow)
     assert passed.passed and not failed.passed
     assert [failure.partition(":")[0] for failure in failed.failures] == [
-        "step 3 should be left with yes", "step 5 should not be reached", "it should end exited",
+        "step 3 should have the outcome yes", "step 5 should not be reached", "should end as exited",
     ]  # fmt: skip
     assert "found: never" in failed.failures[0]
     update_flow(home, flow, steps=[{**EMAIL_STEP, "id": 1, "subject": "Good day"}, {"duration": 60}])
     (_, edited) = run_scripts(home, flow)
-    assert not edited.passed and edited.failures[0].startswith("the subject of step 1 should have “welcome alex”")
+    assert not edited.passed and edited.failures[0].startswith("the subject of step 1 should contain “welcome alex”")
     assert "step 3 was not reached" in edited.failures
 
 

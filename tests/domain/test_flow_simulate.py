@@ -48,7 +48,7 @@ def test_a_timeline_has_each_step_with_its_time(home: Home) -> None:
     assert "Hi" in (message.html or "") and "unsubscribe" in (message.text or "").lower()
     assert step_entry(result, 2).until == step_entry(result, 3).at == "2031-03-06T09:00:00.000Z"
     assert (result.end.status, result.end.at) == ("completed", "2031-03-06T09:00:00.000Z")
-    assert "Thu 6 Mar 2031" in result.text and "“Welcome Ann” goes to ann@example.org" in result.text
+    assert "Thu, 6 Mar 2031" in result.text and "Email “Welcome Ann”: sent to ann@example.org" in result.text
 
 
 def test_a_branch_explains_its_filters(home: Home) -> None:
@@ -61,7 +61,7 @@ def test_a_branch_explains_its_filters(home: Home) -> None:
     flow = create_flow(home, [{"filters": [plan, group], "yes": [{"type": "exit"}], "no": [{"duration": 60}]}])
     no = step_entry(simulate(home, flow, contact_id=ann.id, event={"total": 3}), 1)
     assert no.outcome == "no" and no.says == (
-        "Branch: No, because this is not somebody whose plan is “pro” (found: “free”)"
+        "Branch: No, because the contact does not match: plan is “pro” (found: “free”)"
     )
     assert [(item.holds, item.decided, item.actual) for item in no.filters] == [
         (False, True, "free"),
@@ -88,11 +88,11 @@ def test_an_assumed_click_decides_a_branch(home: Home) -> None:
     click_entry = next(entry for entry in result.timeline if entry.told == "assumed")
     assert (
         click_entry.at == "2031-03-04T10:00:00.000Z"
-        and "click in “Welcome Alex” on https://example.com/a" in click_entry.says
+        and "clicks https://example.com/a in “Welcome Alex”" in click_entry.says
     )
     branch = step_entry(result, 4)
     assert branch.outcome == "yes" and branch.filters[0].actual == {"count": 1, "last_at": click_entry.at}
-    assert branch.filters[0].found == "once, last Tue 4 Mar 2031, 10:00"
+    assert branch.filters[0].found == "once, last Tue, 4 Mar 2031, 10:00"
     branch_without_click = step_entry(simulate(home, flow), 4)
     assert (
         branch_without_click.outcome == "no"
@@ -108,7 +108,7 @@ def test_an_assumed_goal_event_ends_the_simulation(home: Home) -> None:
     result = simulate(home, flow, events=script)
     assert (result.end.status, result.end.reason, result.end.at) == ("completed", "goal", "2031-03-04T09:00:00.000Z")
     assert [entry.told for entry in result.timeline] == ["enter", "step", "assumed", "goal"]
-    assert result.notes == ["product_view would come after the end, Wed 5 Mar 2031, 09:00"]
+    assert result.notes == ["product_view would happen after the end, Wed, 5 Mar 2031, 09:00"]
 
 
 def test_an_assumed_opt_out_or_bounce_skips_messages(home: Home) -> None:
@@ -126,7 +126,7 @@ def test_drafts_and_unsaved_steps_can_be_simulated(home: Home) -> None:
     """A draft is simulated with notes on what is missing; steps in the request replace the stored ones."""
     flow = create_flow(home, [{"subject": "Only a subject"}, {"duration": 60}])
     result = simulate(home, flow)
-    assert result.version is None and any("could not go live" in note for note in result.notes)
+    assert result.version is None and any("cannot go live yet" in note for note in result.notes)
     other = simulate(home, flow, steps=[{"subject": "New", "body": "<p>Words</p>"}, {"type": "exit"}])
     assert [(entry.path, entry.type) for entry in other.timeline[1:]] == [("steps[0]", "email"), ("steps[1]", "exit")]
     assert other.timeline[1].message is not None and other.timeline[1].message.subject == "New"
@@ -150,9 +150,7 @@ def test_notes_say_why_the_trigger_would_not_start(home: Home) -> None:
     where = {"where": [{"name": "event.total", "predicate": "gt", "value": 10}], "frequency": "once"}
     flow = create_flow(home, [{"duration": 60}], {"event": "cart_add", "data": where})
     result = simulate(home, flow, contact_id=ann.id, event={"total": 3})
-    assert (
-        "cart_add would not let them in" in result.notes[0] and "whose total is over 10 (found: 3)" in result.notes[0]
-    )
+    assert "cart_add would not start this flow" in result.notes[0] and "total is over 10 (found: 3)" in result.notes[0]
     assert result.timeline[0].filters[0].holds is False and result.end.status == "completed"
     assert simulate(home, flow, contact_id=ann.id, event={"total": 30}).notes == []
     update_flow(home, flow, status="active")
@@ -177,7 +175,7 @@ def test_list_changes_and_other_flows(home: Home) -> None:
     result = simulate(home, flow)
     assert step_entry(result, 2).outcome == "yes" and step_entry(result, 2).filters[0].found == "“News”, “Old”"
     assert [entry.says for entry in result.timeline if entry.told == "starts"] == [
-        "list_add would start the flow “Second” too"
+        "list_add would also start the flow “Second”"
     ]
     assert result.notes == [] and rows("SELECT contacts_count FROM contact_list ORDER BY id") == [(0,), (0,)]
 
@@ -313,7 +311,7 @@ def test_quiet_hours_hold_a_simulated_message(home: Home) -> None:
     result = simulate(home, flow)
     held_entry, sent_entry = step_entry(result, 1), result.timeline[-1]
     assert held_entry.message is not None and held_entry.message.leaves_at == "2031-03-03T12:00:00.000Z"
-    assert "held until Mon 3 Mar 2031, 12:00" in held_entry.says and result.end.at == "2031-03-03T09:00:00.000Z"
+    assert "held until Mon, 3 Mar 2031, 12:00" in held_entry.says and result.end.at == "2031-03-03T09:00:00.000Z"
     assert sent_entry.told == "message" and sent_entry.at == "2031-03-03T12:00:00.000Z"
     assert sent_entry.message is not None and sent_entry.message.subject == "Welcome Alex" and sent_entry.message.html
 
@@ -346,8 +344,8 @@ def test_each_flow_starter_can_be_simulated(home: Home) -> None:
 def test_a_flow_without_steps_or_trigger_can_be_simulated(home: Home) -> None:
     """The contact enters by hand and completes the flow at once."""
     result = simulate(home, create_flow(home, [], {"event": "manual"}))
-    assert result.timeline[0].says == "Enters the flow by hand" and result.end.status == "completed"
-    assert result.notes and "could not go live" in result.notes[0]
+    assert result.timeline[0].says == "Enters the flow manually" and result.end.status == "completed"
+    assert result.notes and "cannot go live yet" in result.notes[0]
 
 
 def test_a_slow_simulation_is_ended_early(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +356,7 @@ def test_a_slow_simulation_is_ended_early(home: Home, monkeypatch: pytest.Monkey
     result = simulate(home, flow)
     assert result.end.status == "live" and "ended early" in result.notes[-1]
     assert [script_result.failures for script_result in simulation_bulk.run_scripts(flow)] == [
-        ["not played: the others took too long"]
+        ["not run: the other tests took too long"]
     ] * 2
 
 
@@ -403,7 +401,7 @@ def test_an_unverified_sender_is_noted(home: Home) -> None:
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
     flow = create_flow(home, [EMAIL, {"duration": 60}])
     result = simulate(home, flow, events=[{"event": "email_delivered", "step": 1, "after": 9}])
-    assert any("not verified as yours" in note for note in result.notes if note.startswith("Step 1: it would wait"))
+    assert any("is no longer verified" in note for note in result.notes if note.startswith("Step 1: it would wait"))
     assumed_texts = [entry.says for entry in result.timeline if entry.told == "assumed"]
     assert assumed_texts == ["Assumed: “Welcome Alex” is delivered"] and result.end.status == "completed"
 

@@ -37,7 +37,7 @@ def test_a_simulation_shows_sms_text_and_segments(home: Home) -> None:
     assert (first.html, first.subject, first.sender, first.to) == (None, None, "Campanero", "+12025550150")
     assert (second.text, second.segments) == ("Ж" * 100, 2)
     assert "“Hi Ann, the rye is ready Reply STOP to end”" in result.text
-    assert "SMS of 2 parts goes to +12025550150" in result.text
+    assert "SMS (2 parts): sent to +12025550150" in result.text
     assert rows("SELECT count(*) FROM message") == [(0,)]
 
 

@@ -96,7 +96,7 @@ def test_a_mirror_list_cannot_be_a_list_add_trigger(home: Home) -> None:
 
 def test_list_missing_of_a_trigger(home: Home) -> None:
     """A trigger lacks an event, segment, or date path, or has reserved keywords."""
-    assert triggers.list_missing(TriggerSpec()) == [("event", "names no event that starts it: `manual` is none")]
+    assert triggers.list_missing(TriggerSpec()) == [("event", "names no event that starts the flow: `manual` is none")]
     assert [key for key, _ in triggers.list_missing(TriggerSpec("segment_exit"))] == ["segment_id"]
     assert [key for key, _ in triggers.list_missing(TriggerSpec("date_reached"))] == ["data.path"]
     assert triggers.list_missing(TriggerSpec("date_reached", data={"path": "birthday"})) == []

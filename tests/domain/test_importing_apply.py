@@ -238,7 +238,7 @@ def test_invalid_applications_are_rejected(home: Home) -> None:
     assert error_info.value.reason == "invalid_transition"
     other = create_checked_import(home)
     Path(store.import_directory(other.id) / "upload").unlink()
-    with pytest.raises(Invalid, match="hand it in again"):
+    with pytest.raises(Invalid, match="upload it again"):
         apply_import(home, other.id)
     assert Contact.select().count() == 2
 

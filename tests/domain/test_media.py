@@ -44,7 +44,7 @@ def test_a_file_that_is_not_a_picture_is_rejected(home: Home, tmp_path: Path) ->
     path.write_bytes(hostile_files()["svg"])
     with pytest.raises(Invalid) as error_info:
         media.prepare_upload(path)
-    assert error_info.value.fields == {"file": ["is an SVG, which mail programs do not show: export it as a PNG"]}
+    assert error_info.value.fields == {"file": ["is an SVG, which email apps do not show: export it as a PNG"]}
 
 
 def test_pages_of_media_are_newest_first(home: Home, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_missing_values_block_only_if_the_account_wants_it(home: Home) -> None:
     result = preflight.run_preflight(home.account_id, without_default.id)
 
     assert [blocker.message for blocker in result.blockers] == [
-        "contact.first_name is empty for 1 person and has no default"
+        "contact.first_name is empty for 1 contact and has no fallback"
     ]
     assert preflight.run_preflight(home.account_id, with_default.id).ok
     with pytest.raises(Invalid):

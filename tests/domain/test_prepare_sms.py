@@ -224,9 +224,9 @@ def test_a_monthly_opt_out_hint(home: Home) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("{{ contact.data.essay }}", "it says nothing"),
-        ("{{ data.code }}" * 540, "it is too long (maximum is 1600 characters)"),
-        ("{{ data.code }}" * 520, "it takes 11 parts (maximum is 10)"),
+        ("{{ contact.data.essay }}", "the text is empty"),
+        ("{{ data.code }}" * 540, "the text is too long (maximum is 1600 characters)"),
+        ("{{ data.code }}" * 520, "the text takes 11 parts (maximum is 10)"),
     ],
 )
 def test_an_sms_that_cannot_be_sent_raises(home: Home, body: str, reason: str) -> None:

@@ -199,7 +199,7 @@ def test_mail_of_a_failed_domain_is_not_sent(home: Home) -> None:
     claim = queue_single_message(home)
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
     transactions.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms() - 1,))
-    with pytest.raises(SenderRejected, match=r"bakery\.example is not verified as yours any more"):
+    with pytest.raises(SenderRejected, match=r"bakery\.example is no longer verified"):
         MessagePreparer().prepare(claim._replace(provider="relay"))
     assert MessagePreparer().prepare(claim)
     transactions.write(run, "UPDATE sending_domain SET status = 'verified'")

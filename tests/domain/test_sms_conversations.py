@@ -206,5 +206,5 @@ def test_a_simulation_handles_stop(home: Home, ann: int) -> None:
     flow = create_flow(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
     result = simulate(home, flow, contact_id=ann, events=[{"event": "message", "after": 60, "data": {"body": "Stop!"}}])
     assert [step_entry(result, step).message.status for step in (1, 3)] == ["sent", "skipped"]  # type: ignore[union-attr]  # both steps are those of messages
-    assert "they write “Stop!”" in result.text
+    assert "replies by SMS: “Stop!”" in result.text
     assert (Incoming.select().count(), home.channel(ANN).subscribed) == (0, True)

@@ -113,7 +113,7 @@ def test_a_message_not_found_is_held_or_sent_again(in_doubt: str, home: Home) ->
             assert fetch_state(number)[:4] == ("queued", 2, 2, lookup_count)
             settle_lookup(number)
     assert fetch_state(number)[0] == "uncertain" and retries.load_payload(number) == BODY
-    assert "asked three times" in scalar("SELECT error_text FROM message WHERE id = ?", (number,))
+    assert "after three checks" in scalar("SELECT error_text FROM message WHERE id = ?", (number,))
 
 
 @pytest.mark.parametrize("in_doubt", ["hold", "resend"])

@@ -77,7 +77,7 @@ def test_an_http_gateway_needs_no_sender(home: Home) -> None:
     assert senders.find_sms_problems(account, "http") == [] and senders.resolve_sms(account, BOSTON) == ""
     assert senders.find_sms_fault(account, BOSTON, "http") is None
     [(code, message)] = senders.find_sms_advice(account, {"US", "DE"}, None, True)
-    assert code == "sms_sender_missing" and "has to know its own" in message
+    assert code == "sms_sender_missing" and "has to use its own" in message
     named = update_account(home, sms_from="Acme")
     assert "US needs a number" in (senders.find_sms_fault(named, BOSTON, "http") or "")
 

@@ -126,12 +126,12 @@ def test_links_are_found_in_linear_time(home: Home, sign: str) -> None:
 
 def test_find_problem_of_a_rendered_sms(home: Home) -> None:
     """An empty text, more than 10 segments and more than 1,600 characters are problems; a filter error raises."""
-    assert render("{{ nothing }} ", nothing=None).find_problem() == "it says nothing"
-    assert render("{{ nothing }} ", HINT, nothing=None).find_problem() == "it says nothing"
+    assert render("{{ nothing }} ", nothing=None).find_problem() == "the text is empty"
+    assert render("{{ nothing }} ", HINT, nothing=None).find_problem() == "the text is empty"
     assert render("{{ all }}", all="a" * 1530).find_problem() is None
-    assert render("{{ all }}", all="a" * 1531).find_problem() == "it takes 11 parts (maximum is 10)"
-    assert render("{{ all }}", all="a" * 1601).find_problem() == "it is too long (maximum is 1600 characters)"
-    assert render("{{ all }}", all="Ж" * 671).find_problem() == "it takes 11 parts (maximum is 10)"
+    assert render("{{ all }}", all="a" * 1531).find_problem() == "the text takes 11 parts (maximum is 10)"
+    assert render("{{ all }}", all="a" * 1601).find_problem() == "the text is too long (maximum is 1600 characters)"
+    assert render("{{ all }}", all="Ж" * 671).find_problem() == "the text takes 11 parts (maximum is 10)"
     with pytest.raises(MergeError):
         render("{{ a | money }}", a="x")
 

@@ -125,7 +125,7 @@ def test_a_failing_provider_leaves_few_uncertain(kiosk: Bakery) -> None:
     path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 60))
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
     waiting = api.get(path).expect(200)["waiting"]
-    assert waiting["reason"] == "unreachable" and "provider of SMS" in waiting["text"]
+    assert waiting["reason"] == "unreachable" and "SMS provider" in waiting["text"]
     api.wait("/delivery/status", lambda row: row["sms"]["open"], 20)
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
     sms.clear_rules()

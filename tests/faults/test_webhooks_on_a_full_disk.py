@@ -19,7 +19,7 @@ def test_a_full_disk_repeats_few_deliveries(fresh_server: FreshServer, tmp_path:
             server = fresh_server(data=path / "data", env=ALLOWED)
             api = server.client(validate=False)
             api.post("/webhooks", {"url": receiver.url, "events": ["thing_seen"]}).expect(201)
-            receiver.respond_with(seconds=0.2)
+            receiver.respond_with(seconds=0.5)
             event = {"event": "thing_seen", "contact_email": "ann@example.org", "create_contact": True}
             for _ in range(40):
                 api.post("/events", event).expect(201)

@@ -66,7 +66,7 @@ def test_a_sound_installation_passes(fresh_server: FreshServer, smtp_server: Smt
             "ledger",
         } <= set(checks)
     assert "runs as process" in running["service"][1] and stopped["service"][1] == "not running"
-    assert "1 campaign balances" in running["ledger"][1]
+    assert "recipient totals add up for 1 campaign" in running["ledger"][1]
 
 
 def _make_key_readable(server: Server) -> None:

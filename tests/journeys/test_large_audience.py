@@ -150,8 +150,8 @@ def test_the_report_shows_the_progress_of_the_audience(large_server: StartLarge)
     wait_until(server.client(), path, lambda campaign: not campaign["freezing"])
     after = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text
 
-    assert re.search(r"writing down who gets it, <b>[\d\u202f,]+</b> of 120.000 people", shown)
-    assert 'hx-trigger="every' in shown and "writing down" not in after
+    assert re.search(r"Building the recipient list: <b>[\d,]+</b> of 120,000 contacts", shown)
+    assert 'hx-trigger="every' in shown and "Building the recipient list" not in after
 
 
 def test_a_pause_while_the_audience_is_fixed(large_server: StartLarge, smtp_server: SmtpServer) -> None:

@@ -260,9 +260,7 @@ def test_quiet_hours_of_all_recipients(bakery: Bakery) -> None:
         return bool(row["waiting"] and row["waiting"]["reason"] == "quiet_hours")
 
     waiting_row = api.wait(f"/campaigns/{campaign_id}", is_resting, 30)
-    assert (
-        "quiet hours where 3 people live, next at" in waiting_row["waiting"]["text"] and waiting_row["waiting"]["until"]
-    )
+    assert "quiet hours for 3 contacts, next at" in waiting_row["waiting"]["text"] and waiting_row["waiting"]["until"]
     assert {row["status"] for row in bakery.rows(campaign_id).values()} == {"held"}
     bakery.clock.advance(3600 + 180)
     completed = bakery.wait_for_phase(campaign_id, "completed")

@@ -56,7 +56,7 @@ def test_waiting_for_an_hourly_limit(
     assert status["rate"] == {"per_second": 0, "per_hour": 5, "last_minute": 5, "last_hour": 5}
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto(f"/campaigns/{campaign['id']}")
-    expect(page.locator("#waiting")).to_contain_text("Slowed: waiting for your limit of 5 an hour, next at")
+    expect(page.locator("#waiting")).to_contain_text("Throttled: limit of 5 an hour, next at")
     api.patch("/account", {"sending_stopped": True, "stop_reason": "prices"}).expect(200)
     # The polling part of the page updates itself
     expect(page.locator("#waiting")).to_contain_text("Waiting: sending is stopped: prices")
@@ -88,11 +88,11 @@ def test_the_order_of_waiting_reasons(fresh_server: FreshServer, smtp_server: Sm
     assert seconds_until(waiting["until"]) > 86_400 and ", " in waiting["text"]
     assert 0 < seconds_until(wait_for_reason(api, held_campaign, "held")["until"]) <= 30
     api.post(f"/campaigns/{live['id']}/pause").expect(200)
-    assert wait_for_reason(api, live, "paused") == {"reason": "paused", "text": "paused by a person", "until": None}
+    assert wait_for_reason(api, live, "paused") == {"reason": "paused", "text": "paused by a user", "until": None}
     (server.data / "STOP").touch()
     assert "STOP" in wait_for_reason(api, live, "stop_file")["text"]
     api.patch("/account", {"sending_stopped": True}).expect(200)
-    assert wait_for_reason(api, scheduled, "sending_stopped")["text"] == "sending is stopped by a person"
+    assert wait_for_reason(api, scheduled, "sending_stopped")["text"] == "sending is stopped by a user"
     status = api.get("/delivery/status").expect(200)
     assert [obstacle["code"] for obstacle in status["obstacles"]] == ["sending_stopped", "stop_file"]
     assert (status["open"], status["sending_stopped"], status["stop_file"]) == (False, True, True)
@@ -132,7 +132,7 @@ def test_waiting_for_a_group_and_for_retries(fresh_server: FreshServer, smtp_ser
     waiting = wait_for_reason(api, throttled_campaign, "group")
     status = api.get("/delivery/status").expect(200)
 
-    assert waiting["text"].startswith("mail to google waits until ") and waiting["text"].endswith(
+    assert waiting["text"].startswith("email to google waits until ") and waiting["text"].endswith(
         "4.7.0 too much from you"
     )
     assert 50 <= seconds_until(waiting["until"]) <= 60

@@ -128,7 +128,14 @@ class Problems:
 
 
 def new_page(
-    browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, dark: bool = False, motion: bool = False
+    browser: Browser,
+    base_url: str,
+    problems: Problems,
+    *,
+    width: int = 1280,
+    dark: bool = False,
+    motion: bool = False,
+    locale: str | None = None,
 ) -> Page:
     """Open a page in a new context, with relative URLs resolved against `base_url`.
 
@@ -141,6 +148,7 @@ def new_page(
         color_scheme="dark" if dark else "light",
         reduced_motion="no-preference" if motion or sampling.is_full else "reduce",
         ignore_https_errors=base_url.startswith("https://"),
+        locale=locale,
     )
     context.set_default_timeout(30_000)
     if not sampling.is_full:

@@ -110,7 +110,7 @@ class Facts:
         return {
             "runs": sorted(runs, key=repr),
             "mails": sorted(mails, key=repr),
-            "events": sorted(past.items()),
+            "events": sorted(past.items(), key=repr),
             "lists": sorted(row[0] for row in lists),
         }
 

@@ -178,7 +178,7 @@ def outline(contact: Contact, names: Iterable[str]) -> dict[str, Any]:
     return {
         "runs": sorted(runs, key=repr),
         "mails": sorted(mails, key=repr),
-        "events": sorted((key, number) for key, number in past.items() if key[0] in names),
+        "events": sorted(((key, number) for key, number in past.items() if key[0] in names), key=repr),
         "lists": sorted(contact.lists),
         "data": contact.data,
     }

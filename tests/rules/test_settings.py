@@ -239,7 +239,7 @@ def test_check_masks_secrets() -> None:
 def test_test_variables_need_loopback(base_url: str, listen: str, allowed: bool, tmp_path: Path) -> None:
     """Test clock and test hosts are rejected unless all links lead to this machine."""
     options = {"base_url": base_url, "listen": listen}
-    environment = {name: str(tmp_path / "file") for name in ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")}
+    environment = {name: str(tmp_path / "file") for name in config.TEST_VARIABLES}
     assert config.load(options, {}).config.listen == listen
     if allowed:
         assert config.load(options, environment).warnings == []

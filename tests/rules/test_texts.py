@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
+from appliance.audience.filters import fields
+from appliance.audience.filters.predicates import PHRASES, PREDICATES, PREDICATES_BY_TYPE
 from tests.kit.server import ROOT
+from ui.widgets import filter_builder
 
 PRODUCT = ("appliance", "ui")
 MAX_FUNCTION_LINES = 60
@@ -206,3 +209,20 @@ def test_files_named_in_documents_exist() -> None:
     named = [(path, name) for path in documents for name in pattern.findall(path.read_text())]
     assert [f"{relative_name(path)}: {name}" for path, name in named if not (ROOT / name).exists()] == []
     assert len(named) > 80
+
+
+# The predicates of lists, segments, flows and campaigns have phrases of their own (segments/explain.py).
+_PHRASES_OF_IDS = {"not {}", "one of {}", "none of {}", "any", "none"}
+
+
+def test_filter_fields_and_predicates_have_labels() -> None:
+    """The filter builder has a label for each field and each predicate, and for each value of a field with choices."""
+    assert all(field.label[0].isupper() and "_" not in field.label for field in fields.FIELDS)
+    assert len({field.label for field in fields.FIELDS}) == len(fields.FIELDS)
+    phrases = {phrase for predicate in PREDICATES for phrase in (predicate.phrase, predicate.opposite_phrase)}
+    shown = {phrase for phrase in phrases if phrase and phrase[0].isalpha() and phrase not in _PHRASES_OF_IDS}
+    assert shown <= PHRASES
+    for type_, predicates in PREDICATES_BY_TYPE.items():
+        assert all(filter_builder._predicate_label(type_, key) for key in predicates)
+    for field in fields.FIELDS:
+        assert all(filter_builder._choice_label(choice)[0].isupper() for choice in field.choices)

@@ -19,11 +19,11 @@ _NOUN = re.compile(r"^/v1/my/(\w+)/\{id\}")
 # texts. Every other rule must be in the document.
 UNSAYABLE = (
     "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
-    "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
+    "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is turned off",
     "must name either contacts or a segment", "is not allowed for this template: use `email`",
-    "is for email", "is for sms", "must not be your own user", "would leave the account without an owner",
-    "has no e-mail address",
-    "has no phone number", "does not happen to mail", "does not happen to an SMS",
+    "is for the other channel", "must not be your own user", "would leave the account without an owner",
+    "has no email address",
+    "has no phone number", "does not happen to an email", "does not happen to an SMS",
     "only a manual suppression may expire", "only a START from the number lifts this",
     "cannot be changed: make another template", "must match the Idempotency-Key header",
 )  # fmt: skip

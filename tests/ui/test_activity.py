@@ -38,20 +38,20 @@ def test_activity_filters(browser_page: Page) -> None:
     rows.first.get_by_text("Details").click()
     expect(rows.first).to_contain_text("<b>x</b>")
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_label("With tests").check()
+    page.get_by_label("Include test events").check()
     expect(rows.first).to_contain_text("Table booked")
-    page.get_by_label("Kind of event").select_option("order_paid")
+    page.get_by_label("Event type").select_option("order_paid")
     expect(rows).to_have_count(1)
     expect(page).to_have_url(re.compile("event=order_paid.*tests=yes"))
-    page.get_by_label("Kind of event").select_option("")
-    page.get_by_role("searchbox", name="Person").fill("kurz")
-    page.get_by_role("searchbox", name="Person").press("Enter")
+    page.get_by_label("Event type").select_option("")
+    page.get_by_role("searchbox", name="Contact").fill("kurz")
+    page.get_by_role("searchbox", name="Contact").press("Enter")
     page.locator(".which").get_by_role("link", name="Anna Kurz1").click()
-    expect(page.get_by_role("link", name="Everybody, not only Anna Kurz1")).to_be_visible()
+    expect(page.get_by_role("link", name="Remove the filter: Anna Kurz1")).to_be_visible()
     expect(rows.filter(has_not_text="Anna Kurz1")).to_have_count(0)
     page.get_by_label("From", exact=True).fill("2020-01-01")
     page.get_by_label("to", exact=True).fill("2020-01-02")
-    expect(page.get_by_text("None of these yet")).to_be_visible()
+    expect(page.get_by_text("No matching events")).to_be_visible()
     expect(page.get_by_role("link", name="Export")).to_have_attribute(
         "href", re.compile("contact_id=1&created_after=2020-01-01&created_before=2020-01-03")
     )
@@ -64,15 +64,15 @@ def test_an_export_has_the_filters_of_the_page(browser_page: Page) -> None:
     page.get_by_role("link", name="Export").click()
     expect(page.locator(".stat")).to_contain_text("1 event")
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_role("link", name="Without the filter Order paid").click()
+    page.get_by_role("link", name="Remove the filter: Order paid").click()
     expect(page.locator(".stat")).not_to_contain_text("1 event")
     page.go_back()
-    page.get_by_label("JSON lines").check()
+    page.get_by_label("JSON Lines").check()
     with page.expect_download() as coming:
         page.get_by_role("button", name="Download").click()
     [line] = Path(coming.value.path()).read_text().splitlines()
     assert json.loads(line)["event"] == "order_paid" and coming.value.suggested_filename == "events.jsonl"
-    expect(page.locator("#progress")).to_contain_text("1 event in the file")
+    expect(page.locator("#progress")).to_contain_text("The file is complete: 1 event.")
     assert page.locator("#progress").get_attribute("hx-trigger") is None
 
 
@@ -81,12 +81,12 @@ def test_a_contact_export_has_the_filters_of_the_table(browser_page: Page) -> No
     page = browser_page
     rules = json.dumps([{"name": "contact_last_name", "predicate": "eq", "value": "Kurz2"}])
     page.goto("/contacts?" + urlencode({"show": "subscribed", "filters": rules}))
-    page.get_by_role("link", name="Export these").click()
+    page.get_by_role("link", name="Export these contacts").click()
     expect(page.locator(".stat")).to_contain_text("1 contact")
     chips = page.get_by_role("group", name="Filters")
     expect(chips).to_contain_text("Subscribed")
     expect(chips).to_contain_text("Kurz2")
-    page.get_by_label("JSON lines").check()
+    page.get_by_label("JSON Lines").check()
     with page.expect_download() as coming:
         page.get_by_role("button", name="Download").click()
     [line] = Path(coming.value.path()).read_text().splitlines()
@@ -116,12 +116,12 @@ def test_a_contact_export_without_javascript(browser: Browser, server: Server) -
     context.close()
 
 
-def test_the_answers_page_says_where_email_replies_go(browser_page: Page, api: Client) -> None:
-    """Answers are SMS; replies to emails go to the reply address, and a simulated one is linked."""
+def test_the_replies_page_says_where_email_replies_go(browser_page: Page, api: Client) -> None:
+    """The page has replies by SMS; those to emails go to the reply address, and a simulated one is linked."""
     page = browser_page
     api.patch("/account", {"email_reply_to": "laden@bakery.example"}).expect(200)
     page.goto("/activity/answers")
-    note = page.locator(".banner", has_text="Replies to emails")
+    note = page.locator(".banner", has_text="Email replies")
     expect(note).to_contain_text("laden@bakery.example")
     expect(note).not_to_contain_text("simulated")
     expect(page.get_by_text("No SMS replies yet")).to_be_visible()
@@ -129,7 +129,7 @@ def test_the_answers_page_says_where_email_replies_go(browser_page: Page, api: C
     captured = api.wait("/capture", bool, message_id=sent["id"])[0]["id"]
     api.post(f"/capture/{captured}/simulate", {"action": "reply"}).expect(200)
     page.reload()
-    note.get_by_role("link", name="1 simulated reply").click()
+    note.get_by_role("link", name="View 1 simulated email reply").click()
     expect(page.locator("#rows")).to_contain_text("Replied")
 
 
@@ -149,6 +149,6 @@ def test_home_marks_clicks_by_machines(browser_page: Page, server: Server, api: 
     for path in ("/activity", "/"):
         browser_page.goto(path)
         row = browser_page.locator(".timeline li", has_text="Clicked a link").first
-        expect(row).to_contain_text("by a machine")
+        expect(row).to_contain_text("automated")
     stat = browser_page.locator("dl.stat", has_text="Messages sent")
-    expect(stat).to_contain_text("campaigns, flows, confirmations and single messages")
+    expect(stat).to_contain_text("campaigns, flows, confirmation emails and transactional messages")

@@ -55,18 +55,18 @@ def test_an_owner_approves_an_editors_campaign(api: Client, visitors: dict[str, 
     """An editor cannot send before approval; the owner sees the request, rejects with a note, then approves."""
     campaign, editor, owner = draft(api, list_id), visitors["editor"], visitors["owner"]
     review = editor.send("GET", campaign_path(campaign, "send")).text
-    assert "Ask for approval" in review and "Send to 1 person" not in review
+    assert "Request approval" in review and "Send to 1 contact" not in review
     assert send_campaign(editor, campaign) == 422
     for visitor in (editor, visitors["author"]):
         assert all(visitor.send("POST", campaign_path(campaign, verb)).status == 403 for verb in ("approve", "reject"))
     assert editor.send("POST", campaign_path(campaign, "ask")).status == 303
-    assert "Waits for approval" in owner.send("GET", "/").text
+    assert "Awaiting approval" in owner.send("GET", "/").text
     page = owner.send("GET", "/campaigns?phase=asked").text
-    assert f'/campaigns/{campaign["id"]}"' in page and re.search(r"Waits for approval\W", page)
-    assert "Ask for approval" not in editor.send("GET", campaign_path(campaign, "send")).text
-    assert "asked for approval" in owner.send("GET", campaign_path(campaign)).text
+    assert f'/campaigns/{campaign["id"]}"' in page and re.search(r"Awaiting approval\W", page)
+    assert "Request approval" not in editor.send("GET", campaign_path(campaign, "send")).text
+    assert "requested approval" in owner.send("GET", campaign_path(campaign)).text
     assert owner.send("POST", campaign_path(campaign, "reject"), {"note": "Shorter <b>"}).status == 303
-    assert "Somebody rejected it: Shorter &lt;b&gt;" in editor.send("GET", campaign_path(campaign)).text
+    assert "Rejected: Shorter &lt;b&gt;" in editor.send("GET", campaign_path(campaign)).text
     editor.send("POST", campaign_path(campaign, "from"), {"subject": "Short"})
     editor.send("POST", campaign_path(campaign, "ask"))
     assert owner.send("POST", campaign_path(campaign, "approve")).status == 303
@@ -82,7 +82,8 @@ def test_approval_by_another_user(api: Client, visitors: dict[str, Visitor], lis
     owner.send("POST", campaign_path(campaign, "from"), {"subject": "Mine"})
     assert send_campaign(owner, campaign) == 422
     assert owner.send("POST", campaign_path(campaign, "approve")).status == 403
-    assert "somebody else has to" in owner.send("GET", campaign_path(campaign, "send")).text
+    review = owner.send("GET", campaign_path(campaign, "send")).text
+    assert "Someone other than the last editor must approve it" in review
     assert owner.send("POST", campaign_path(campaign, "ask")).status == 303
     admin.send("POST", campaign_path(campaign, "approve"))
     assert send_campaign(owner, campaign) == 303
@@ -98,13 +99,13 @@ def test_approval_of_flows(api: Client, visitors: dict[str, Visitor]) -> None:
     """An editor starts a flow only after approval; a rejection shows its note."""
     editor, owner = visitors["editor"], visitors["owner"]
     flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
-    assert "Ask for approval" in editor.send("GET", flow).text
+    assert "Request approval" in editor.send("GET", flow).text
     assert editor.send("POST", f"{flow}/activate").status == 422
     assert editor.send("POST", f"{flow}/approve").status == 403
     assert editor.send("POST", f"{flow}/ask").status == 303
     assert flow in owner.send("GET", "/").text
     owner.send("POST", f"{flow}/reject", {"note": "Not on Sundays"})
-    assert "Somebody rejected it: Not on Sundays" in editor.send("GET", flow).text
+    assert "Rejected: Not on Sundays" in editor.send("GET", flow).text
     owner.send("POST", f"{flow}/approve")
     # Its link leads to a reserved example domain, which counts as unfinished
     assert editor.send("POST", f"{flow}/activate", {"unfinished": "yes"}).status == 303
@@ -126,15 +127,15 @@ def test_approval_banner_and_dialogs(
     editor = sign_in(new_page(browser, server.url, browser_problems), "editor@example.org", PASSWORD)
     editor.goto(campaign_path(campaign))
     editor.get_by_role("link", name="Review and send").click()
-    ask_button = editor.get_by_role("dialog").get_by_role("button", name="Ask for approval")
+    ask_button = editor.get_by_role("dialog").get_by_role("button", name="Request approval")
     expect(ask_button).to_be_visible()
     assert find_violations_in_light_and_dark(editor) == []
     ask_button.click()
-    expect(editor.locator(".banner")).to_contain_text("An owner or admin decides")
+    expect(editor.locator(".banner")).to_contain_text("An owner or admin must approve it")
     owner = sign_in(new_page(browser, server.url, browser_problems, width=390))
     for path in (campaign_path(campaign), flow):
         owner.goto(path)
-        banner = owner.locator(".banner").filter(has_text="asked for approval")
+        banner = owner.locator(".banner").filter(has_text="requested approval")
         expect(banner.get_by_role("button", name="Approve")).to_be_in_viewport()
         assert find_violations_in_light_and_dark(owner) == []
         banner.get_by_role("button", name="Reject").click()
@@ -142,7 +143,7 @@ def test_approval_banner_and_dialogs(
         assert find_violations_in_light_and_dark(owner) == []
         owner.get_by_label("What should be changed").fill("Shorter.")
         owner.get_by_role("dialog").get_by_role("button", name="Reject").click()
-        expect(owner.locator(".banner.bad")).to_contain_text("rejected it: Shorter.")
+        expect(owner.locator(".banner.bad")).to_contain_text("Rejected: Shorter.")
         assert find_violations_in_light_and_dark(owner) == []
     editor.context.close()
     owner.context.close()

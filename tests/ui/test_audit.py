@@ -39,9 +39,9 @@ def audit_rows(owner: Visitor, **query: str) -> list[dict[str, str]]:
 def test_audit_entries(owner: Visitor) -> None:
     """Entries show the action, the actor and the address; deleted objects keep their name, and no secret is shown."""
     page = owner.send("GET", "/settings/audit").text
-    for text in ("Made an API key", "Counter", "Added a person to the team", "Deleted a form", "Spring", "127.0.0.1"):
+    for text in ("Created an API key", "Counter", "Added a team member", "Deleted a form", "Spring", "127.0.0.1"):
         assert text in page
-    assert "The command line" in page and "Key test" in page
+    assert "Command line" in page and "API key test" in page
     assert not SECRET.search(page) and PASSWORD not in page
 
 
@@ -56,7 +56,7 @@ def test_audit_filters(owner: Visitor) -> None:
     assert audit_rows(owner, action="form_add", **{"from": today, "to": today}) == created
     assert audit_rows(owner, action="form_add", to="1999-01-01") == []
     assert audit_rows(owner, action="form_add", to="never") == created
-    assert "None of these" in owner.send("GET", "/settings/audit?action=nothing").text
+    assert "No matching entries" in owner.send("GET", "/settings/audit?action=nothing").text
 
 
 def test_audit_exports_are_audited_and_safe(owner: Visitor) -> None:
@@ -82,15 +82,15 @@ def test_the_audit_page_with_and_without_javascript(browser: Browser, server: Se
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems))
     page.goto("/settings/audit")
-    page.get_by_label("What", exact=True).select_option("form_delete")
+    page.get_by_label("Action", exact=True).select_option("form_delete")
     expect(page.locator("#rows tbody tr")).to_have_count(2)
     expect(page).to_have_url(re.compile("action=form_delete"))
     assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    page.get_by_role("link", name="form 1").first.click()
+    page.get_by_role("link", name="Form 1").first.click()
     expect(page.locator("#rows tbody tr")).to_have_count(2)
     page.context.close()
     assert not problems.found
     plain = owner.send("GET", "/settings/audit?action=form_add&from=&to=").text
-    assert plain.count("Made a form</span>") == 2 and "<noscript>" in plain
+    assert plain.count("Created a form</span>") == 2 and "<noscript>" in plain

@@ -36,10 +36,10 @@ def test_bulk_actions_of_segments(api: Client, paper: ScriptlessBrowser) -> None
     assert len(api.get("/segments").expect(200)) == 3
     deleted_page = paper.post("/segments/acts", act="delete", ids=[first_id, second_id, used_id], expected="2-0")
     assert notice_text(deleted_page).startswith(
-        "2 segments are deleted."
-    ) and "Kept, as it is in use: Celle." in notice_text(deleted_page)
+        "2 segments deleted."
+    ) and "Not deleted because in use: Celle." in notice_text(deleted_page)
     assert [row["name"] for row in api.get("/segments").expect(200)] == ["Celle"]
-    assert "2 segments are back." in notice_text(paper.undo(deleted_page))
+    assert "2 segments restored." in notice_text(paper.undo(deleted_page))
     assert sorted(row["name"] for row in api.get("/segments").expect(200)) == ["Aachen", "Berlin", "Celle"]
     paper.post("/segments/acts", **{"act": "duplicate", "all": "yes", "state.show": "unused"})
     assert "Aachen, copy" in rows(paper.get("/segments"))
@@ -65,15 +65,15 @@ def test_bulk_actions_of_flows(api: Client, paper: ScriptlessBrowser) -> None:
     assert rows(paper.get("/flows?sort=name")) == ["Live", "Resting", "Sketch"]
     assert rows(paper.get("/flows?status=paused")) == ["Resting"]
     page = paper.post("/flows/acts", **{"act": "archive", "all": "yes"})
-    assert notice_text(page).startswith("3 flows are archived. Nobody enters any more.")
-    assert "3 flows are back." in notice_text(paper.undo(page))
+    assert notice_text(page).startswith("3 flows are archived. No more contacts can enter.")
+    assert "3 flows restored." in notice_text(paper.undo(page))
     statuses = {row["name"]: row["status"] for row in api.get("/flows").expect(200)}
     assert statuses == {"Live": "active", "Resting": "paused", "Sketch": "draft"}
     page = paper.post(f"/flows/{live}/archive", inside="stay")
-    assert notice_text(page).startswith("Live is archived.") and "Live is back." in notice_text(paper.undo(page))
+    assert notice_text(page).startswith("Live is archived.") and "Live restored." in notice_text(paper.undo(page))
     assert api.get(f"/flows/{live}").expect(200)["status"] == "active"
     paper.post("/flows/acts?only=" + str(live), act="duplicate")
-    copy = api.get("/flows", search="Live, copy").expect(200)[0]
+    copy = api.get("/flows", search="Live (copy)").expect(200)[0]
     assert (copy["status"], copy["trigger"]["event"], copy["steps"][0]["subject"]) == ("draft", "order_paid", "Hi")
     api.patch(f"/templates/{copy['templates'][0]['id']}", {"subject": "Other"}).expect(200)
     assert api.get(f"/flows/{live}").expect(200)["steps"][0]["subject"] == "Hi"
@@ -81,7 +81,7 @@ def test_bulk_actions_of_flows(api: Client, paper: ScriptlessBrowser) -> None:
     assert "Delete 2 flows?" in confirmation and api.get(f"/flows/{draft}").status == 200
     assert (
         notice_text(paper.post("/flows/acts", act="delete", ids=[draft, copy["id"]], expected="2"))
-        == "2 flows are deleted."
+        == "2 flows deleted."
     )
 
 
@@ -91,7 +91,7 @@ def test_archiving_a_flow_with_contacts(api: Client, paper: ScriptlessBrowser) -
     contact_id = api.post("/contacts", {"email": "in@example.org"}).expect(201)["id"]
     api.post("/events", {"event": "order_paid", "contact_id": contact_id}).expect(201)
     api.wait(f"/flows/{flow_id}", lambda row: row["stats"]["active"] == 1)
-    assert "1 person is inside" in paper.post("/flows/acts", act="archive", ids=[flow_id])
+    assert "1 contact in the flow" in paper.post("/flows/acts", act="archive", ids=[flow_id])
     page = paper.post("/flows/acts", act="archive", ids=[flow_id], expected="1", inside="out")
     assert notice_text(page).startswith("Full is archived.") and "Undo" not in notice_text(page)
 
@@ -105,14 +105,14 @@ def test_bulk_actions_of_templates(api: Client, paper: ScriptlessBrowser) -> Non
     assert rows(page) == ["Short", "Spring", "Summer", "Winter"]
     assert 'SMS <span class="n">1</span>' in page and 'Email <span class="n">3</span>' in page
     page = paper.post("/templates/acts", **{"act": "archive", "all": "yes", "state.search": "er"})
-    assert notice_text(page).startswith("2 templates are archived.")
+    assert notice_text(page).startswith("2 templates archived.")
     assert sorted(rows(paper.get("/templates?show=away"))) == ["Summer", "Winter"]
-    assert "2 templates are back." in notice_text(paper.undo(page))
+    assert "2 templates restored." in notice_text(paper.undo(page))
     ids = {row["name"]: row["id"] for row in api.get("/templates", standalone=True).expect(200)}
     confirmation = paper.post("/templates/acts", act="delete", ids=[ids["Spring"], ids["Short"]])
     assert "Delete 2 templates?" in confirmation
     deleted_page = paper.post("/templates/acts", act="delete", ids=[ids["Spring"], ids["Short"]], expected="2")
-    assert notice_text(deleted_page).startswith("2 templates are deleted.")
+    assert notice_text(deleted_page).startswith("2 templates deleted.")
     assert rows(paper.get("/templates?sort=name")) == ["Summer", "Winter"]
     paper.post("/templates/acts?only=" + str(ids["Winter"]), act="duplicate")
     assert "Winter (copy)" in rows(paper.get("/templates"))

@@ -121,7 +121,7 @@ def test_templates_without_rows(get: Callable[..., Any], api: Client) -> None:
     html_template_id = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ email }}</p>"}).expect(201)["id"]
     assert get_rows(get, html_template_id)["rows"] is None
     empty_rows = get_rows(get, make(api))
-    assert len(empty_rows["rows"]) == 1 and "Add a first section" in empty_rows["rows"][0][1]
+    assert len(empty_rows["rows"]) == 1 and "This email is empty. Add a section." in empty_rows["rows"][0][1]
 
 
 def test_the_merge_tag_picker(get: Callable[..., Any], api: Client) -> None:
@@ -129,7 +129,7 @@ def test_the_merge_tag_picker(get: Callable[..., Any], api: Client) -> None:
     for number in range(4):
         api.post("/contacts", {"email": f"p{number}@example.net", "data": {"pet": {"name": "Rex"}} if number else {}})
     page = get("/templates/merge").text
-    assert 'data-tag="{{ contact.data.pet.name }}"' in page and "Rex" in page and "% have no" in page
+    assert 'data-tag="{{ contact.data.pet.name }}"' in page and "Rex" in page and "% of contacts have no value" in page
     assert "unsubscribe_url" in page
     sms_template_id = api.post("/templates", {"name": "N", "channel": "sms", "body": "Hi"}).expect(201)["id"]
     assert 'data-name="unsubscribe_url"' not in get(f"/templates/merge?t={sms_template_id}").text
@@ -146,8 +146,8 @@ def test_the_size_of_an_email(server: Server, api: Client) -> None:
         headers = {"Cookie": cookie, "HX-Request": "true"}
         sizes.append(api.request("GET", f"/templates/{template_id}/size", headers=headers).text)
     assert re.search(r"> · \d+ KB<", sizes[0])
-    assert 'class="warn"' in sizes[1] and "KB: Gmail shows 102" in sizes[1]
-    assert 'class="bad"' in sizes[2] and "KB: Gmail will cut it off" in sizes[2]
+    assert 'class="warn"' in sizes[1] and "KB: close to Gmail’s limit of 102 KB" in sizes[1]
+    assert 'class="bad"' in sizes[2] and "KB: Gmail will clip this email" in sizes[2]
 
 
 def test_the_canvas_shows_typed_text_at_once(browser_page: Page, api: Client) -> None:

@@ -186,11 +186,11 @@ def test_preview_modes(browser_page: Page, api: Client) -> None:
     expect(frame.locator("html[style*='color-scheme: dark']")).to_be_attached()
     dark = frame.locator("body").evaluate(background)
     assert dark != light
-    page.get_by_role("button", name="Forced").click()
+    page.get_by_role("button", name="Inverted").click()
     expect(frame.locator("html[data-forced]")).to_be_attached()
     assert frame.locator("body").evaluate(background) == light
     page.get_by_role("button", name="Desktop").click()
-    expect(page.get_by_role("button", name="Forced")).to_be_hidden()
+    expect(page.get_by_role("button", name="Inverted")).to_be_hidden()
     page.emulate_media(color_scheme="light")
 
 
@@ -199,13 +199,13 @@ def test_preview_as_a_contact(browser_page: Page, api: Client) -> None:
     page = browser_page
     frame = open_editor(page, make(api, TEXT))
     expect(frame.get_by_text("Hello Anna, how are you?")).to_be_visible()
-    page.get_by_role("button", name=re.compile("As Anna")).click()
-    page.get_by_label("Find a person").fill("lind")
+    page.get_by_role("button", name=re.compile("Preview as Sample contact")).click()
+    page.get_by_label("Search contacts").fill("lind")
     page.locator("#as-people").get_by_role("button", name=re.compile("Mara Lind")).click()
     expect(frame.get_by_text("Hello Mara, how are you?")).to_be_visible()
-    page.get_by_role("button", name=re.compile("As Mara Lind")).click()
-    page.get_by_label("Find a person").fill("")
-    page.get_by_role("button", name=re.compile("Without a first name")).click()
+    page.get_by_role("button", name=re.compile("Preview as Mara Lind")).click()
+    page.get_by_label("Search contacts").fill("")
+    page.get_by_role("button", name=re.compile("Contact without a first name")).click()
     expect(frame.get_by_text("Hello , how are you?")).to_be_visible()
 
 
@@ -218,22 +218,22 @@ def test_merge_tags_and_fallbacks(browser_page: Page, api: Client) -> None:
     field.click()
     page.keyboard.press("End")
     page.keyboard.type(", {{")
-    search = page.get_by_label("Find a merge tag")
+    search = page.get_by_label("Search merge tags")
     expect(search).to_be_focused()
     assert axe.find_violations_in_light_and_dark(page) == []
     search.fill("last name")
     search.press("Enter")
     chip = field.locator(".merge")
     expect(chip).to_have_text("Last name")
-    expect(page.get_by_text(re.compile("last name. Add a fallback"))).to_be_visible()
+    expect(page.get_by_text(re.compile("have no value. Add a fallback|has a value. Add a fallback"))).to_be_visible()
     chip.click()
-    page.get_by_label("For people without it").fill("friend")
+    page.get_by_role("textbox", name="Fallback").fill("friend")
     page.keyboard.press("Enter")
     expect(chip).to_have_text("Last name ▸ friend")
     expect(page.get_by_text("Add a fallback")).to_be_hidden()
     page.keyboard.press("End")
     page.keyboard.type(" {{ nothing.known }}!")
-    expect(page.get_by_text("Nobody knows this tag")).to_be_visible()
+    expect(page.get_by_text("This merge tag is unknown")).to_be_visible()
     text = wait_for_property(page, api, template_id, "text", re.compile("!$"))
     assert text == 'First, {{ last_name | default: "friend" }} {{ nothing.known }}!'
 
@@ -261,7 +261,7 @@ def test_pasted_html_is_sanitized(browser_page: Page, api: Client) -> None:
     )
     field.evaluate(PASTE, html)
     page.keyboard.press("Control+End")
-    page.get_by_role("button", name="Insert a merge tag").last.click()
+    page.get_by_role("button", name="Insert merge tag").last.click()
     page.get_by_role("button", name=re.compile("Unsubscribe link")).click()
     content = wait_for_property(page, api, template_id, "content", re.compile("unsubscribe_url"))
     assert content.startswith(
@@ -276,22 +276,22 @@ def test_choosing_a_picture(browser_page: Page, api: Client) -> None:
     page = browser_page
     template_id = make(api, {"id": "p", "type": "image", "props": {}})
     frame = open_editor(page, template_id)
-    page.locator("#list").get_by_text(re.compile("Picture|Image")).first.click()
-    page.get_by_role("button", name="Choose…").first.click()
+    page.locator("#list").get_by_text("Image").first.click()
+    page.get_by_role("button", name="Select image").first.click()
     file_input = page.locator("#pictures-file")
     file_input.set_input_files({"name": "logo.svg", "mimeType": "image/svg+xml", "buffer": b"<svg xmlns='x'></svg>"})
-    expect(page.locator("#media-one")).to_contain_text("SVG, which mail programs do not show")
+    expect(page.locator("#media-one")).to_contain_text("SVG, which email apps do not show")
     expect(page.get_by_text("Uploading")).to_be_hidden()
     file_input.set_input_files(
         {"name": "hills.png", "mimeType": "image/png", "buffer": encode_image(photo(1700, 40), "PNG")}
     )
-    expect(page.get_by_text("This picture is 1700 × 40")).to_be_visible()
-    page.get_by_role("button", name="Make it smaller").click()
+    expect(page.get_by_text("This image is 1700 × 40")).to_be_visible()
+    page.get_by_role("button", name="Reduce size").click()
     expect(page.locator("#media-one")).to_contain_text("1440 × ")
     page.locator("#media-alt").fill("Hills in the morning")
     save_screenshot(page, "pictures-drawer")
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_role("button", name="Use this picture").click()
+    page.get_by_role("button", name="Use image").click()
     expect(frame.get_by_role("img", name="Hills in the morning")).to_be_visible()
     expect(page.locator(".right .picfield img").first).to_be_visible()
     assert "/m/" in wait_for_property(page, api, template_id, "src", re.compile("/m/"))
@@ -304,8 +304,8 @@ def test_the_words_of_a_picture_are_kept(browser_page: Page, api: Client, way: s
     page = browser_page
     template = make(api, {"id": "p", "type": "image", "props": {}})
     frame = open_editor(page, template)
-    page.locator("#list").get_by_text(re.compile("Picture|Image")).first.click()
-    page.get_by_role("button", name="Choose…").first.click()
+    page.locator("#list").get_by_text("Image").first.click()
+    page.get_by_role("button", name="Select image").first.click()
     picture = {"name": "mill.png", "mimeType": "image/png", "buffer": encode_image(photo(300, 40), "PNG")}
     page.locator("#pictures-file").set_input_files(picture)
     page.locator("#media-alt").fill("The mill")

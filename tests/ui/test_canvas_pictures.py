@@ -76,7 +76,7 @@ def test_a_picture_without_alt_text_is_listed_by_its_file_name(page: Page, api: 
     }
     page.route("https://example.com/**", lambda route: route.fulfill(path=picture))
     open_editor(page, api, *({"id": key, "type": "image", "props": {"src": src}} for key, src in sources.items()))
-    for key, name in {"up": "hills.png", "far": "coast.jpg", "odd": "Picture"}.items():
+    for key, name in {"up": "hills.png", "far": "coast.jpg", "odd": "Image"}.items():
         expect(page.locator(f"#o-{key} .d")).to_have_text(name)
     page.unroute_all(behavior="wait")
 
@@ -88,7 +88,7 @@ def test_an_empty_picture_opens_the_drawer(page: Page, api: Client) -> None:
     template_id, frame = open_editor(
         page, api, {"id": "p", "type": "image", "props": {}}, {"id": "c", "type": "columns", "props": columns}, gallery
     )
-    areas = frame.get_by_text("Drop an image here or choose one")
+    areas = frame.get_by_text("Drop an image here or select one")
     expect(areas).to_have_count(3)
     for index in range(3):
         box = areas.nth(index).locator("xpath=..").bounding_box()
@@ -126,13 +126,13 @@ def test_dropping_a_file_on_a_picture(page: Page, api: Client, picture: Path) ->
     drop_file(page, picture, frame.get_by_text("Drop an image here"))
     expect(page.locator("#media-alt")).to_be_visible()
     page.locator("#media-alt").fill("Hills")
-    page.get_by_role("button", name="Use this picture").click()
+    page.get_by_role("button", name="Use image").click()
     expect(frame.get_by_role("img", name="Hills")).to_be_visible()
     wait_until_saved(page)
     props = get_design(api, template_id)["sections"][1]["props"]
     assert "/m/" in props["src"] and props["alt"] == "Hills"
     # The alt text of the drawer is also in the field, so that typing there extends it
-    field = page.get_by_role("textbox", name="Words for those who do not see it")
+    field = page.get_by_role("textbox", name="Alt text")
     expect(field).to_have_text("Hills")
     drop_file(page, picture, frame.get_by_role("img", name="Hills"))
     expect(page.locator("#pictures")).to_be_visible()
@@ -163,14 +163,14 @@ def test_dropping_a_file_between_sections(page: Page, api: Client, picture: Path
     template_id, frame = open_editor(page, api, text("a"), text("b"))
     drop_file(page, picture, frame.get_by_text(WORDS).nth(1), 2)
     expect(page.locator("#media-alt")).to_be_visible()
-    page.get_by_role("button", name="Use this picture").click()
+    page.get_by_role("button", name="Use image").click()
     wait_until_saved(page)
     kinds = [section["type"] for section in get_design(api, template_id)["sections"]]
     assert kinds == ["text", "image", "text"]
     pdf = tmp_path / "paper.pdf"
     pdf.write_bytes(b"%PDF-1.4")
     drop_file(page, pdf, frame.get_by_text(WORDS).first, 2)
-    expect(page.locator("#saved")).to_have_text("Only images can be dropped here")
+    expect(page.locator("#saved")).to_have_text("Only images can be dropped here.")
     drop_file(page, picture, page.locator("#o-"))
     page.wait_for_timeout(200)
     assert page.url.endswith(f"/templates/{template_id}/edit") or f"/templates/{template_id}/edit?" in page.url

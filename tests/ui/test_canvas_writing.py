@@ -161,9 +161,9 @@ def test_ctrl_a_right_after_the_first_click(browser_page: Page, api: Client, sec
 def test_a_click_under_a_text_writes_in_it(browser_page: Page, api: Client) -> None:
     """Writing begins also by a click at the lower edge of a text: nothing there takes it, and no section is added."""
     page = browser_page
-    template = make(api, {"id": "t", "type": "text", "props": {"content": "<p>Write something here.</p>"}})
+    template = make(api, {"id": "t", "type": "text", "props": {"content": "<p>Add your text here.</p>"}})
     frame = open_canvas(page, template)
-    box = frame.get_by_text("Write something here.").bounding_box()
+    box = frame.get_by_text("Add your text here.").bounding_box()
     assert box is not None
     middle = box["x"] + box["width"] / 2
     page.mouse.move(middle, box["y"] + 4, steps=4)

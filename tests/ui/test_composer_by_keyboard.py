@@ -54,7 +54,7 @@ def test_composing_by_keyboard(page: Page, api: Client, smtp: SmtpServer, clock:
 
     tab_to("#list-picks input")
     page.keyboard.press("Space")
-    expect(page.locator(".sums .total")).to_have_text("=8 people")
+    expect(page.locator(".sums .total")).to_have_text("=8 contacts")
     tab_to("#card-from summary")
     page.keyboard.press("Enter")
     tab_to("#card-from .ed")
@@ -68,13 +68,13 @@ def test_composing_by_keyboard(page: Page, api: Client, smtp: SmtpServer, clock:
     expect(page.locator("#card-content summary")).to_contain_text("2 sections")
     tab_to(".acts a[href$='/test']")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog").get_by_role("button", name="Send test")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Send test email")).to_be_visible()
     tab_to("dialog button.primary")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("A test is on its way")).to_be_visible()
+    expect(page.get_by_text("Sending a test to")).to_be_visible()
     tab_to(".acts a[href$='/send']")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Send to 8 people?")).to_be_focused()
+    expect(page.get_by_role("heading", name="Send to 8 contacts?")).to_be_focused()
     tab_to("dialog button.primary")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
@@ -94,9 +94,9 @@ def test_users_who_may_not_send(browser: Browser, server: Server, api: Client) -
         page = sign_in(new_page(browser, server.url, problems), f"{role}@example.org")
         page.goto(f"/campaigns/{campaign_id}?open=to")
         assert page.get_by_label("Workshop").is_enabled() == may_write
-        assert (page.get_by_role("link", name="Send test").count() == 1) == may_write
+        assert (page.get_by_role("link", name="Send test email").count() == 1) == may_write
         page.get_by_role("link", name="Review", exact=True).click()
-        expect(page.get_by_role("dialog")).to_contain_text("Someone with permission to send has to send it")
+        expect(page.get_by_role("dialog")).to_contain_text("Ask a team member with permission to send")
         expect(page.get_by_role("dialog").get_by_role("button")).to_have_count(0)
         page.context.close()
         assert not problems.found
@@ -111,11 +111,11 @@ def test_composing_without_javascript(browser: Browser, server: Server, api: Cli
     page.get_by_label("Workshop").check()
     page.locator("#card-to").get_by_role("button", name="Save").click()
     expect(page.locator("#card-to .sums")).to_contain_text("12 in Newsletter, Workshop")
-    page.get_by_role("link", name="Send test").click()
+    page.get_by_role("link", name="Send test email").click()
     page.get_by_label("To", exact=True).fill("plain@bakery.example")
-    page.get_by_role("button", name="Send test").click()
-    expect(page.get_by_text("A test is on its way to plain@bakery.example.")).to_be_visible()
+    page.get_by_role("button", name="Send test email").click()
+    expect(page.get_by_text("Sending a test to plain@bakery.example.")).to_be_visible()
     page.get_by_role("link", name="Review and send").click()
-    page.get_by_role("button", name="Send to 11 people").click()
+    page.get_by_role("button", name="Send to 11 contacts").click()
     assert api.get(f"/campaigns/{campaign_id}").json["phase"] == "holding"
     context.close()

@@ -25,14 +25,14 @@ def test_consent_and_its_evidence(browser_page: Page, anna: int) -> None:
     page = browser_page
     page.goto(f"/contacts/{anna}")
     card = page.locator("#consent")
-    expect(card).to_contain_text("Agreed to receive messages today")
-    expect(card).to_contain_text("over the API")
-    card.get_by_text("All that is on record").click()
+    expect(card).to_contain_text("Subscribed · today")
+    expect(card).to_contain_text("through the API")
+    card.get_by_text("Consent history").click()
     expect(card.locator("q")).to_have_text("Signed at the market")
     card.get_by_role("button", name="Unsubscribe anna@example.com").click()
-    expect(page.locator("#consent")).to_contain_text("Unsubscribed today")
-    expect(page.locator("#consent")).to_contain_text("by owner, on a page here")
-    page.get_by_role("navigation", name="Kind of what happened").get_by_role("link", name="Consent").click()
+    expect(page.locator("#consent")).to_contain_text("Unsubscribed · today")
+    expect(page.locator("#consent")).to_contain_text("by owner · in Campanero")
+    page.get_by_role("navigation", name="Filter activity").get_by_role("link", name="Consent").click()
     expect(page.locator("#happened .timeline")).not_to_contain_text("Added")
     expect(page.locator("#happened .timeline")).to_contain_text("Unsubscribed")
     assert axe.find_violations_in_light_and_dark(page) == []
@@ -44,13 +44,13 @@ def test_lists_and_tags(browser_page: Page, api: Client, anna: int) -> None:
     page.goto(f"/contacts/{anna}")
     page.get_by_label("New tag").fill("regular")
     page.get_by_label("New tag").press("Enter")
-    expect(page.locator(".toast")).to_contain_text("1 person tagged regular.")
-    page.get_by_role("button", name="Take off the tag regular").click()
+    expect(page.locator(".toast")).to_contain_text("Tag regular added to 1 contact.")
+    page.get_by_role("button", name="Remove the tag regular").click()
     expect(page.get_by_text("No tags.")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".held")).to_contain_text("regular")
     page.locator(".adds").first.get_by_role("button", name="Add").click()
-    expect(page.get_by_role("button", name="Take out of Workshop")).to_be_visible()
+    expect(page.get_by_role("button", name="Remove from Workshop")).to_be_visible()
     assert api.get(f"/contacts/{anna}").json["list_ids"] == [1]
 
 
@@ -67,13 +67,13 @@ def test_custom_data_keeps_its_types(browser_page: Page, api: Client, anna: int)
     page.get_by_label("Value of vip").select_option("no")
     page.get_by_role("button", name="Save").last.click()
     expect(page.get_by_label("Value of visits")).to_be_focused()
-    expect(page.locator("#data .err")).to_contain_text("Write a number")
+    expect(page.locator("#data .err")).to_contain_text("Enter a number")
     page.get_by_label("Value of visits").fill("15.5")
     keys = page.locator("#data input[name=data_key]")
     row_count = keys.count()
-    page.get_by_role("button", name="Take out sizes").click()
+    page.get_by_role("button", name="Remove sizes").click()
     expect(keys).to_have_count(row_count - 1)
-    page.get_by_role("button", name="Add a value").click()
+    page.get_by_role("button", name="Add field").click()
     expect(keys).to_have_count(row_count)
     page.locator("#data input[name=data_key]").last.fill("shoe")
     page.locator("#data [name=data_value]").last.fill("42")
@@ -97,7 +97,7 @@ def test_numbers_with_a_decimal_comma(browser_page: Page, api: Client) -> None:
     page.get_by_label("Value of english").fill("1.234")
     page.get_by_label("Value of unclear").fill("1,234")
     page.get_by_role("button", name="Save").last.click()
-    expect(page.locator("#data .err")).to_have_text("Write a number, like 1250, 89.90 or 89,90.")
+    expect(page.locator("#data .err")).to_have_text("Enter a number, like 1250, 89.90 or 89,90.")
     page.get_by_label("Value of unclear").fill("1234")
     page.get_by_role("button", name="Save").last.click()
     expect(page.locator(".toast")).to_contain_text("Saved.")
@@ -111,11 +111,11 @@ def test_data_keeps_the_headings_of_its_file(browser_page: Page, api: Client) ->
     wait_for_import(api, upload(api, "E-Mail;Kd.-Nr.;umsatz\r\nheading@example.org;1000;5\r\n"))
     (person,) = api.get("/contacts", search="heading@example.org").json
     page.goto(f"/contacts/{person['id']}")
-    expect(page.get_by_role("region", name="Data").locator("dt")).to_have_text(["Kd.-Nr.", "Umsatz"])
+    expect(page.get_by_role("region", name="Custom fields").locator("dt")).to_have_text(["Kd.-Nr.", "Umsatz"])
     save_screenshot(page, "person-headings")
     page.goto("/segments/new")
     page.locator(".find").first.click()
-    page.get_by_role("combobox", name="Search what to choose").fill("kd_nr")
+    page.get_by_role("combobox", name="Search options").fill("kd_nr")
     page.keyboard.press("Enter")
     expect(page.locator(".find").first).to_have_text("Kd.-Nr.")
 
@@ -126,7 +126,7 @@ def test_a_phone_number_of_the_chosen_country(browser_page: Page, api: Client) -
     page.goto("/contacts/new")
     page.get_by_label("First name").fill("Greta")
     page.get_by_label("Phone").fill("0171 5556677")
-    expect(page.get_by_text("as it is dialled in the country chosen under Country")).to_be_visible()
+    expect(page.get_by_text("a local number of the selected country")).to_be_visible()
     page.get_by_role("button", name="Add contact").click()
     expect(page.locator("#f-phone-err")).to_be_visible()
     page.get_by_label("Country").select_option("DE")
@@ -143,8 +143,8 @@ def test_merging_contacts(browser_page: Page, api: Client, anna: int) -> None:
     other_id = api.post("/contacts", other).expect(201)["id"]
     page.goto(f"/contacts/{anna}")
     page.get_by_role("link", name="ak@example.net").click()
-    page.get_by_role("button", name="Merge into one person").click()
-    expect(page.locator(".toast")).to_contain_text("Anna Kurz is one person now.")
+    page.get_by_role("button", name="Merge contacts").click()
+    expect(page.locator(".toast")).to_contain_text("Contacts merged into Anna Kurz.")
     assert api.get(f"/contacts/{other_id}").status == 404
     merged = api.get(f"/contacts/{anna}").json
     assert {channel["value"]: channel["subscribed"] for channel in merged["channels"]} == {
@@ -158,9 +158,9 @@ def test_a_taken_address_names_its_owner(browser_page: Page, api: Client, anna: 
     browser_page.get_by_label("Email").fill("ANNA@example.com")
     browser_page.get_by_label("Phone").fill("+44")
     browser_page.get_by_role("button", name="Save").last.click()
-    expect(browser_page.locator("#f-phone-err")).to_contain_text("Write the number with its country")
-    expect(browser_page.locator("#f-email-err")).to_contain_text("This address already belongs to Anna Kurz.")
-    browser_page.locator("#f-email-err").get_by_role("link", name="Open").click()
+    expect(browser_page.locator("#f-phone-err")).to_contain_text("Enter the number with its country code")
+    expect(browser_page.locator("#f-email-err")).to_contain_text("This email address already belongs to Anna Kurz.")
+    browser_page.locator("#f-email-err").get_by_role("link", name="View contact").click()
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Anna Kurz")
 
 
@@ -168,23 +168,23 @@ def test_adding_a_contact_with_consent(browser_page: Page, api: Client) -> None:
     """Without the checkbox a new contact is unsubscribed; with it, evidence is required."""
     page = browser_page
     page.goto("/contacts/new")
-    checkbox = page.get_by_label("They agreed to receive messages")
+    checkbox = page.get_by_label("This contact agreed to receive messages")
     expect(checkbox).not_to_be_checked()
     page.get_by_label("Email").fill("quiet@example.net")
     page.get_by_role("button", name="Add contact").click()
-    expect(page.locator(".toast")).to_contain_text("quiet@example.net was added, not subscribed: campaigns skip them.")
+    expect(page.locator(".toast")).to_contain_text("quiet@example.net was added but is not subscribed")
     (quiet,) = api.get("/contacts", search="quiet@example.net").json
     assert not quiet["subscribed_email"]
     page.goto("/contacts/new")
     page.get_by_label("Email").fill("loud@example.net")
     checkbox.check()
     page.get_by_role("button", name="Add contact").click()
-    expect(page.get_by_text("Say how they agreed. It is kept as evidence of consent.")).to_be_visible()
+    expect(page.get_by_text("Enter how the contact agreed. It is stored as proof of consent.")).to_be_visible()
     expect(checkbox).to_be_checked()
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_label("How they agreed").fill("Signed at the market")
+    page.get_by_label("Proof of consent").fill("Signed at the market")
     page.get_by_role("button", name="Add contact").click()
-    expect(page.locator(".toast")).to_contain_text("loud@example.net was added, subscribed.")
+    expect(page.locator(".toast")).to_contain_text("loud@example.net was added and subscribed.")
     (loud,) = api.get("/contacts", search="loud@example.net").json
     consents = api.get(f"/contacts/{loud['id']}/consents").json
     assert loud["subscribed_email"]

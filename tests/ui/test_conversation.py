@@ -36,12 +36,12 @@ def test_replying_in_a_conversation(browser_page: Page, api: Client) -> None:
     page.goto(f"/contacts/{contact_id}/conversation")
     expect(page.locator(".bubble:not(.mine)")).to_contain_text("Is there <b>parking</b>?")
     page.get_by_role("button", name="Send SMS").click()
-    expect(page.get_by_text("Write what you want to say.")).to_be_visible()
-    page.get_by_label("Answer").fill("Yes, {{ behind }} the house.")
+    expect(page.get_by_text("Enter a message.")).to_be_visible()
+    page.get_by_label("Reply").fill("Yes, {{ behind }} the house.")
     page.get_by_role("button", name="Send SMS").click()
     assert axe.find_violations_in_light_and_dark(page) == []
     expect(page.locator(".bubble.mine").last).to_contain_text("Yes, {{ behind }} the house.")
-    expect(page.get_by_label("Answer")).to_have_value("")
+    expect(page.get_by_label("Reply")).to_have_value("")
     [row] = api.wait("/capture", bool, search="the house")
     assert row["to"] == "+14155550101"
 
@@ -52,9 +52,9 @@ def test_deciding_about_an_unclear_reply(browser_page: Page, api: Client) -> Non
     contact_id, captured = contact_with_sms(api, "+14155550102")
     receive_reply(api, captured, "I told your colleague to stop this already")
     page.goto(f"/contacts/{contact_id}/conversation")
-    page.get_by_role("button", name="Send no more SMS").click()
-    expect(page.get_by_text("They answered STOP")).to_be_visible()
-    expect(page.get_by_label("Answer")).to_have_count(0)
+    page.get_by_role("button", name="Unsubscribe from SMS").click()
+    expect(page.get_by_text("This contact replied STOP")).to_be_visible()
+    expect(page.get_by_label("Reply")).to_have_count(0)
     assert api.get("/suppressions", address="+14155550102").expect(200)[0]["reason"] == "stop_keyword"
 
 
@@ -65,7 +65,7 @@ def test_conversations_without_javascript_and_for_viewers(browser: Browser, serv
     context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto(f"/contacts/{contact_id}/conversation")
-    page.get_by_label("Answer").fill("Without a script")
+    page.get_by_label("Reply").fill("Without a script")
     page.get_by_role("button", name="Send SMS").click()
     assert conversation(api, contact_id)[0]["body"] == "Without a script"
     context.clear_cookies()
@@ -83,13 +83,13 @@ def test_the_list_of_replies(browser_page: Page, api: Client) -> None:
     receive_reply(api, captured, "Lovely <i>thanks</i>")
     receive_reply(api, captured, "I told your colleague to stop this already")
     page.goto("/activity")
-    page.get_by_role("link", name="Answers 1 to look at").click()
+    page.get_by_role("link", name="SMS replies 1 to review").click()
     row = page.get_by_role("listitem").filter(has_text="I told your colleague")
     expect(row).to_be_visible()
     assert axe.find_violations_in_light_and_dark(page) == []
-    row.get_by_role("button", name="It means something else").click()
-    expect(page.get_by_text("Nothing to look at")).to_be_visible()
-    page.get_by_role("link", name="Show all answers").click()
+    row.get_by_role("button", name="Not an opt-out").click()
+    expect(page.get_by_text("Nothing to review")).to_be_visible()
+    page.get_by_role("link", name="Show all replies").click()
     expect(page.get_by_text("Lovely <i>thanks</i>")).to_be_visible()
     assert api.get("/suppressions", address="+14155550104").expect(200) == []
 
@@ -99,18 +99,18 @@ def test_the_sms_counter(browser_page: Page, api: Client) -> None:
     page = browser_page
     contact_id, _ = contact_with_sms(api, "+14155550105")
     page.goto(f"/contacts/{contact_id}/conversation")
-    box, meter = page.get_by_label("Answer"), page.locator("#sms-meter")
+    box, meter = page.get_by_label("Reply"), page.locator("#sms-meter")
     expect(meter).to_contain_text("0 characters · 0 parts")
     box.press_sequentially("{{ x }} " + "a" * 153)
     expect(meter).to_contain_text("161 characters · 2 parts")
-    expect(meter).to_contain_text("short alphabet (GSM-7)")
+    expect(meter).to_contain_text("Standard characters (GSM-7)")
     box.fill("Crêpes → now")
     expect(meter).to_contain_text("12 characters · 1 part")
-    expect(meter).to_contain_text("long alphabet (UCS-2)")
+    expect(meter).to_contain_text("Unicode characters (UCS-2)")
     expect(meter).to_contain_text("“ê”")
     expect(box).to_be_focused()
     assert axe.find_violations_in_light_and_dark(page) == []
     page.goto(f"/contacts/{contact_id}")
-    page.get_by_label("Answer").fill("Two words")
+    page.get_by_label("Reply").fill("Two words")
     expect(page.locator("#sms-meter")).to_contain_text("9 characters · 1 part")
     assert len(conversation(api, contact_id)) == 1

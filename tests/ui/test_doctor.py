@@ -32,7 +32,7 @@ def test_running_the_checks(browser_page: Page, server: Server) -> None:
     warnings = levels.count("warn")
     header = browser_page.locator("#findings header")
     expect(header).to_contain_text(f"{warnings} warning" if warnings else "No problems found")
-    expect(header.locator(".pill")).to_have_text("Needs attention" if warnings else "Works")
+    expect(header.locator(".pill")).to_have_text("Needs attention" if warnings else "OK")
     marks = browser_page.locator("#findings li svg[aria-label]").evaluate_all(
         "all => all.map(one => one.getAttribute('aria-label')).filter(one => one !== 'Copy')"
     )
@@ -41,7 +41,7 @@ def test_running_the_checks(browser_page: Page, server: Server) -> None:
         expect(line.locator("svg").first).to_have_attribute("aria-label", "Advice")
     expect(browser_page.locator("#findings")).to_contain_text("database version")
     expect(browser_page.locator("#findings")).not_to_contain_text("schema")
-    assert marks == sorted(marks, key=["Problem", "Warning", "Advice", "ok"].index)
+    assert marks == sorted(marks, key=["Problem", "Warning", "Advice", "OK"].index)
 
 
 def test_access_to_the_health_page(fresh_server: FreshServer) -> None:
@@ -82,9 +82,9 @@ def test_slow_checks_do_not_delay_other_pages(fresh_server: FreshServer, dns: Dn
 @pytest.mark.parametrize(
     ("levels", "pill", "heading"),
     [
-        (["ok"], "Works", "No problems found"),
+        (["ok"], "OK", "No problems found"),
         (["ok", *["warn"] * 8], "Needs attention", "8 warnings"),
-        (["ok", "warn", "fail"], "Does not work", "1 problem, 1 warning"),
+        (["ok", "warn", "fail"], "Action required", "1 problem, 1 warning"),
     ],
 )
 def test_the_heading_of_the_findings(levels: list[str], pill: str, heading: str) -> None:

@@ -52,25 +52,25 @@ CASES = {
                      row["country_code"]),
     ),
     "brand": Case(
-        "/brand", "Save", "Company", "Field", "Company",
+        "/brand", "Save", "Company name", "Industry", "Company name",
         lambda api: _two(api.get("/brand").expect(200), "company_name", "industry"),
     ),
     "settings": Case(
-        "/settings", "Save", "Name people see", "Answers go to", "Name people see",
+        "/settings", "Save", "From name", "Reply-to address", "From name",
         lambda api: _two(api.get("/account").expect(200), "email_from_name", "email_reply_to"),
     ),
     "consent": Case(
-        "/settings/consent", "Save", "Words that say how to stop", "At most so many campaigns",
-        "Words that say how to stop",
+        "/settings/consent", "Save", "Opt-out text", "Maximum messages per contact",
+        "Opt-out text",
         lambda api: ((row := api.get("/account").expect(200))["sms_opt_out_hint"],
                      str((row["frequency_cap"] or {}).get("messages"))),
     ),
 }  # fmt: skip
 # Values of the field that only the first tab changes
 WORDS = {
-    "At most so many campaigns": ("5", "6"),
+    "Maximum messages per contact": ("5", "6"),
     "Country": ("FR", "DE"),
-    "Answers go to": ("a@bakery.example", "b@bakery.example"),
+    "Reply-to address": ("a@bakery.example", "b@bakery.example"),
 }
 
 
@@ -138,9 +138,9 @@ def test_changes_of_different_fields_are_merged(tabs: tuple[Page, Page], things:
     for page in tabs:
         page.goto(f"/contacts/{things['contact']}/edit")
     first.get_by_label("News").check()
-    first.get_by_role("button", name="Add a value").click()
-    first.get_by_role("group", name="New").get_by_label("Name", exact=True).fill("size")
-    first.get_by_label("Value of the new name").fill("42")
+    first.get_by_role("button", name="Add field").click()
+    first.get_by_role("group", name="New field").get_by_label("Name", exact=True).fill("size")
+    first.get_by_label("Value of the new field").fill("42")
     first.get_by_role("button", name="Save", exact=True).last.click()
     expect(first.locator(".toast")).to_contain_text("Saved")
     second.get_by_label("Value of city").fill("Wells")

@@ -40,9 +40,9 @@ def test_a_conflict_of_rules(browser_page: Page, api: Client, flow: dict[str, An
     }  # fmt: skip
     api.patch(path, theirs).expect(200)
     _value(page).fill("SE")
-    page.get_by_role("button", name="Save rules" if where == "split" else "Save conditions").click()
+    page.get_by_role("button", name="Save conditions").click()
     alert = page.get_by_role("alert")
-    expect(alert).to_contain_text("Somebody else saved this meanwhile")
+    expect(alert).to_contain_text("Someone else saved changes while you were editing")
     expect(alert).to_contain_text("FR")
     expect(alert).to_contain_text("SE")
     assert stored_rules() == _FR
@@ -63,7 +63,7 @@ def test_a_conflict_of_a_step_with_autosave(browser_page: Page, api: Client, flo
     api.patch(path, {"steps": [{**wait, "duration": 7 * 86_400}, split]}).expect(200)
     days.fill("5")
     alert = page.get_by_role("alert")
-    expect(alert).to_contain_text("How long: theirs 1 week, yours 5 days")
+    expect(alert).to_contain_text("Duration: theirs 7 days, yours 5 days")
     expect(page.locator("#saved-text")).to_contain_text("Not saved")
     save_screenshot(page, "flow_step_both")
     alert.get_by_role("button", name="Keep mine").click()

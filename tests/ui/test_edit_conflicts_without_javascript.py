@@ -39,7 +39,7 @@ def _flow(api: Client, things: dict[str, int]) -> Any:
 
 CASES = {
     "webhook": Case(
-        "/settings/webhooks/{webhook}/edit", "/settings/webhooks/{webhook}", "What it hears of",
+        "/settings/webhooks/{webhook}/edit", "/settings/webhooks/{webhook}", "Events",
         {"url": "https://example.com/hook", "which": "some", "events": ["contact_add"], "own": ""},
         {"own": "order_paid"}, {"events": ["contact_delete"]}, "theirs contact_add, order_paid , yours contact_delete",
         lambda api, things: ", ".join(api.get(f"/webhooks/{things['webhook']}").expect(200)["events"]),
@@ -64,7 +64,7 @@ CASES = {
         )[0],
     ),
     "look": Case(
-        "/welcome/brand", "/welcome/brand", "Brand", {"brand_color": "", "text_color": ""},
+        "/welcome/brand", "/welcome/brand", "Brand colour", {"brand_color": "", "text_color": ""},
         {"brand_color": "#112233"}, {"brand_color": "#445566"}, "theirs #112233 , yours #445566",
         lambda api, _: api.get("/brand").expect(200)["brand_color"],
     ),
@@ -74,16 +74,16 @@ CASES = {
         lambda api, things: api.get(f"/campaigns/{things['campaign']}").json["name"],
     ),
     "step of a flow": Case(
-        "/flows/{flow}?step={wait}", "/flows/{flow}/steps/{wait}", "How long",
+        "/flows/{flow}?step={wait}", "/flows/{flow}/steps/{wait}", "Duration",
         {"duration": "1", "duration_unit": "86400"}, {"duration": "2"}, {"duration": "3"},
         "theirs 2 days , yours 3 days",
         lambda api, things: f"{_flow(api, things)['steps'][0]['duration'] // 86_400} days",
     ),
     "start of a flow": Case(
-        "/flows/{flow}", "/flows/{flow}/trigger", "Start",
+        "/flows/{flow}", "/flows/{flow}/trigger", "Trigger",
         {"event": "tag_add", "event_name": "", "contact_list_id": "", "often": "", "tag": "", "gap": "30", "goal": ""},
-        {"tag": "new"}, {"tag": "old"}, "theirs Gets a tag, new , yours Gets a tag, old",
-        lambda api, things: f"Gets a tag, {_flow(api, things)['trigger']['data']['tag']}",
+        {"tag": "new"}, {"tag": "old"}, "theirs Tag added, new , yours Tag added, old",
+        lambda api, things: f"Tag added, {_flow(api, things)['trigger']['data']['tag']}",
     ),
 }  # fmt: skip
 # Fields that only the first user changes, and how they are read
@@ -147,7 +147,7 @@ def test_an_edit_conflict_asks_the_second_user(name: str, choice: str, api: Clie
     conflict = paper.submit(path, **{**case.was, **case.second}, seen=former_state)
     assert conflict.status == 409
     text = visible_text(conflict.text)
-    assert "Somebody else saved this meanwhile. What you typed is kept, and not saved yet." in text
+    assert "Someone else saved changes while you were editing. Your changes are still here, but not saved yet." in text
     assert f"{case.label} : {case.asks}" in text
     assert case.reads(api, things) == theirs
     # The returned form has the values that only the first user changed

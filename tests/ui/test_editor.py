@@ -33,14 +33,14 @@ def test_typed_text_is_saved_and_shown(editor_page: Page, api: Client) -> None:
     expect(editor_page.locator("#o-press")).to_contain_text("Read it all")
     expect(editor_page.frame_locator("#canvas").get_by_text("Read it all")).to_be_visible()
     editor_page.get_by_role("textbox", name="Link").fill("no link")
-    expect(editor_page.locator("#inspector .err")).to_have_text("Start the link with https://")
+    expect(editor_page.locator("#inspector .err")).to_have_text("The link must start with https://")
     expect(editor_page.get_by_role("textbox", name="Link")).to_have_attribute("aria-invalid", "true")
     expect(editor_page.get_by_role("textbox", name="Link")).to_have_value("no link")
     editor_page.get_by_role("textbox", name="Link").fill("https://example.org/all")
     wait_until_saved(editor_page)
     expect(editor_page.locator("#inspector .err")).to_have_count(0)
     editor_page.get_by_text("Outline", exact=True).click()
-    editor_page.get_by_label("Name of this template").fill("A better name")
+    editor_page.get_by_label("Template name").fill("A better name")
     wait_until_saved(editor_page)
     save_screenshot(editor_page, "editor-light")
     expected = copy.deepcopy(DESIGN)
@@ -91,7 +91,7 @@ def test_editing_sections_by_keyboard(editor_page: Page, api: Client) -> None:
     expect(editor_page.locator("#list li")).to_have_count(6)
     editor_page.keyboard.press("Delete")
     wait_until_saved(editor_page)
-    expect(editor_page.locator(".toast")).to_contain_text("Button is removed.")
+    expect(editor_page.locator(".toast")).to_contain_text("Button removed.")
     expect(editor_page.locator("#list li")).to_have_count(5)
     editor_page.locator(".toast").get_by_role("button", name="Undo").click()
     wait_until_saved(editor_page)
@@ -150,7 +150,7 @@ def test_columns_and_list_entries(editor_page: Page, api: Client) -> None:
     editor_page.locator("#inspector .entry").first.get_by_role("button", name=re.compile("^Move .* down")).click()
     wait_until_saved(editor_page)
     items = get_design(api, template_id)["sections"][1]["props"]["items"]
-    assert [each.get("title") for each in items] == ["Second", "First", "Third", None]
+    assert [each.get("title") for each in items] == ["Second item", "First item", "Third item", None]
     save_screenshot(editor_page, "editor-columns")
 
 
@@ -163,23 +163,23 @@ def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
     wait_until_saved(editor_page)
     assert get_design(api, template_id)["theme"]["brand_color"] == "#3d6b35"
     expect(editor_page.locator("#contrasts li")).to_have_count(5)
-    editor_page.get_by_label("Buttons", exact=True).select_option(label="Pill")
+    editor_page.get_by_label("Button shape", exact=True).select_option(label="Pill")
     wait_until_saved(editor_page)
     expect(editor_page.frame_locator("#canvas").get_by_role("link", name="Press")).to_have_css("border-radius", "40px")
-    editor_page.get_by_role("button", name="Use brand").click()
+    editor_page.get_by_role("button", name="Reset to brand").click()
     wait_until_saved(editor_page)
     assert get_design(api, template_id)["theme"] == {}
     editor_page.get_by_label("Subject").fill("A subject of nine words that all phones can show")
     wait_until_saved(editor_page)
     expect(editor_page.locator("#inboxrow")).to_contain_text("A subject of nine words")
     expect(editor_page.locator("[data-count]").first).to_have_text("48")
-    editor_page.get_by_label("Address people see").fill("nobody")
-    expect(editor_page.locator("#inspector .err")).to_have_text("Write an address like name@example.com.")
+    editor_page.get_by_label("From address").fill("nobody")
+    expect(editor_page.locator("#inspector .err")).to_have_text("Enter an email address like name@example.com.")
     editor_page.get_by_role("button", name="More").click()
     editor_page.get_by_role("link", name="History").click()
     drawer = editor_page.locator("#drawer")
     expect(drawer.locator("li").first).to_contain_text("Subject changed")
-    expect(drawer.locator("li").nth(1)).to_contain_text("Theme: as the brand")
+    expect(drawer.locator("li").nth(1)).to_contain_text("Theme reset to the brand")
     save_screenshot(editor_page, "editor-history")
     drawer.get_by_role("button", name="Restore").nth(1).click()
     wait_until_saved(editor_page)
@@ -189,10 +189,10 @@ def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
     editor_page.get_by_role("button", name="Send test").first.click()
     editor_page.locator("#f-emails").fill("not an address")
     editor_page.locator("#send-test .primary").click()
-    expect(editor_page.locator("#send-test .err")).to_contain_text("are no addresses")
+    expect(editor_page.locator("#send-test .err")).to_contain_text("are not valid addresses")
     editor_page.locator("#f-emails").fill("good@example.org")
     editor_page.locator("#send-test .primary").click()
-    expect(editor_page.locator(".toast")).to_contain_text("A test is on its way to good@example.org.")
+    expect(editor_page.locator(".toast")).to_contain_text("Sending a test to good@example.org.")
     assert [message["to"] for message in api.get("/messages", source_type="test").expect(200)] == ["good@example.org"]
 
 
@@ -224,7 +224,7 @@ def test_the_editor_on_a_phone(width: int, browser: Browser, server: Server, api
     save_screenshot(page, f"editor-{width}-fields")
     page.get_by_label("Text", exact=True).fill("From a phone")
     wait_until_saved(page)
-    page.get_by_role("navigation", name="Parts of the editor").get_by_role("button", name="Preview").click()
+    page.get_by_role("navigation", name="Editor panels").get_by_role("button", name="Preview").click()
     expect(page.frame_locator("#canvas").locator("h1")).to_have_text("From a phone")
     save_screenshot(page, f"editor-{width}-preview")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

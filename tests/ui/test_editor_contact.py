@@ -20,7 +20,7 @@ GREETING = "Good day {{ contact.first_name | default: 'friend' }}"
 def find_person(page: Page, words: str) -> None:
     """Choose the first contact that the search of the preview finds, by keyboard alone."""
     page.locator("[popovertarget=as-menu]").click()
-    expect(page.get_by_label("Find a person")).to_be_focused()
+    expect(page.get_by_label("Search contacts")).to_be_focused()
     page.keyboard.type(words)
     page.keyboard.press("Enter")
 
@@ -29,7 +29,7 @@ def send_test(page: Page, smtp: SmtpServer, address: str) -> str:
     """Send a test from the editor to an address and return what arrived."""
     page.locator("#f-emails").fill(address)
     page.locator("#send-test .primary").click()
-    expect(page.locator(".toast")).to_contain_text(f"A test is on its way to {address}.")
+    expect(page.locator(".toast")).to_contain_text(f"Sending a test to {address}.")
     smtp.wait_until(lambda: any(message.to == address for message in smtp.messages), "the test")
     return next(message.text() or "" for message in smtp.messages if message.to == address)
 
@@ -42,8 +42,8 @@ def test_enter_takes_the_first_person_found(page: Page, api: Client) -> None:
     expect(frame.get_by_role("heading", name="Good day Ann7")).to_be_visible()
     expect(page.locator("#as-menu")).to_be_hidden()
     page.locator("[popovertarget=as-menu]").click()
-    expect(page.get_by_label("Find a person")).to_have_value("")
-    expect(page.locator("#as-people").get_by_text("Somebody invented")).to_be_visible()
+    expect(page.get_by_label("Search contacts")).to_have_value("")
+    expect(page.locator("#as-people").get_by_text("Sample contact")).to_be_visible()
     page.keyboard.type("ann6")
     expect(page.locator("#as-people button")).to_have_count(1)
     page.keyboard.press("Enter")
@@ -54,7 +54,7 @@ def test_a_test_shows_the_contact_of_the_preview(page: Page, api: Client, smtp: 
     """A test has the data of the previewed contact, which its dialog names; another choice shows the fallbacks."""
     frame = open_editor(page, make(api, heading("a", GREETING)))
     page.get_by_role("button", name="Send test").first.click()
-    expect(page.get_by_label("The recipient, or the fallbacks")).to_be_checked()
+    expect(page.get_by_label("The test recipient, or merge tag fallbacks")).to_be_checked()
     expect(page.locator("[data-test-as]")).to_be_hidden()
     assert "Good day friend" in send_test(page, smtp, "before@bakery.example")
     find_person(page, "ann7")
@@ -64,7 +64,7 @@ def test_a_test_shows_the_contact_of_the_preview(page: Page, api: Client, smtp: 
     save_screenshot(page, "editor-send-test")
     assert "Good day Ann7" in send_test(page, smtp, "with@bakery.example")
     page.get_by_role("button", name="Send test").first.click()
-    page.get_by_label("The recipient, or the fallbacks").check()
+    page.get_by_label("The test recipient, or merge tag fallbacks").check()
     assert "Good day friend" in send_test(page, smtp, "without@bakery.example")
 
 
@@ -75,10 +75,10 @@ def test_the_caret_is_behind_a_changed_merge_tag(page: Page, api: Client) -> Non
     field.click()
     page.keyboard.press("Home")
     page.keyboard.type("{{")
-    page.get_by_label("Find a merge tag").fill("first name")
+    page.get_by_label("Search merge tags").fill("first name")
     page.keyboard.press("Enter")
     field.locator(".merge").click()
-    page.get_by_label("For people without it").fill("you")
+    page.get_by_role("textbox", name="Fallback").fill("you")
     page.keyboard.press("Enter")
     page.keyboard.type(" and all: ")
     expect(field).to_have_text(re.compile("First name ▸ you\u200b? and all: \u200b?Fresh bread"))
@@ -109,7 +109,7 @@ def test_the_composer_shows_when_the_editor_saved(page: Page, api: Client, clock
 def test_the_sample_follows_a_colour_without_its_sign(page: Page) -> None:
     """The sample email of the brand shows a colour that was typed without #, and the picker has it too."""
     page.goto("/brand")
-    field = page.get_by_label("Brand", exact=True)
+    field = page.get_by_label("Brand colour", exact=True)
     field.fill("8a4b10")
     page.keyboard.press("Tab")
     expect(page.locator("#f-brand-color-well")).to_have_value("#8a4b10")

@@ -121,7 +121,7 @@ def check_editor_works(email: Email) -> None:
     expect(page.locator("#o-first")).to_contain_text("!")
     wait_until_saved(page)
     page.get_by_role("tab", name="Add").click()
-    page.get_by_role("button", name="Space", exact=True).click()
+    page.get_by_role("button", name="Spacer", exact=True).click()
     expect(page.locator("#list li[data-kind=spacer]")).to_have_count(before.count("spacer") + 1)
     wait_until_saved(page)
 
@@ -400,10 +400,10 @@ def test_clicking_a_tile_adds_a_section(page: Page, api: Client) -> None:
     assert email.types()[:3] == ["heading", "divider", "button"]
     expect(page.locator("#inspect-title")).to_contain_text("Button")
     expect(page.locator("#say")).to_have_text("Button added after Divider")
-    page.get_by_role("button", name="Space", exact=True).focus()
+    page.get_by_role("button", name="Spacer", exact=True).focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#say")).to_have_text("Space added after Button")
-    expect(page.get_by_role("button", name="Space", exact=True)).to_be_focused()
+    expect(page.locator("#say")).to_have_text("Spacer added after Button")
+    expect(page.get_by_role("button", name="Spacer", exact=True)).to_be_focused()
     page.locator("#undo").click()
     wait_until_saved(page)
     assert email.types()[:4] == ["heading", "divider", "button", "heading"]
@@ -420,7 +420,7 @@ def test_adding_a_section_on_a_phone(browser: Browser, server: Server, api: Clie
     page.get_by_role("button", name="Button", exact=True).click()
     expect(page.locator("#inspect-title")).to_contain_text("Button")
     expect(page.locator("#inspect-title")).to_be_visible()
-    page.get_by_role("navigation", name="Parts of the editor").get_by_role("button", name="Sections").click()
+    page.get_by_role("navigation", name="Editor panels").get_by_role("button", name="Sections").click()
     expect(page.locator("#palette")).to_be_visible()
     page.context.close()
     assert not problems.found

@@ -75,7 +75,7 @@ def test_two_users_edit_at_once(browser: Browser, server: Server, editor_page: P
     other.goto(f"/templates/{template_id}/edit?s=press")
     other.get_by_label("Text", exact=True).fill("Bea again")
     wait_until_saved(other)
-    expect(other.locator("#state")).to_contain_text("also here")
+    expect(other.locator("#state")).to_contain_text("also editing")
     editor_page.get_by_label("Text", exact=True).fill("Mine again")
     expect(editor_page.locator(".clash")).to_contain_text("changed this at")
     expect(editor_page.locator(".clash")).to_contain_text("Bea again")
@@ -108,7 +108,7 @@ def test_saving_is_retried_after_being_offline(editor_page: Page, api: Client) -
     editor_page.wait_for_load_state("networkidle")
     editor_page.context.set_offline(True)
     editor_page.get_by_label("Text", exact=True).fill("Written on a train")
-    expect(editor_page.locator("#saved")).to_have_text("Not saved: offline, trying again")
+    expect(editor_page.locator("#saved")).to_have_text("Not saved: you are offline. Retrying…")
     editor_page.context.set_offline(False)
     wait_until_saved(editor_page)
     assert get_section_props(api, template_id, "title")["text"] == "Written on a train"
@@ -140,7 +140,8 @@ def test_editing_a_removed_section(editor_page: Page, api: Client) -> None:
     remaining = [section_row for section_row in DESIGN["sections"] if section_row["id"] != "press"]
     api.patch(f"/templates/{template_id}", {"design": {"sections": remaining}}).expect(200)
     editor_page.get_by_role("textbox", name="Link").fill("https://example.org/too-late")
-    expect(editor_page.locator("#told")).to_have_text("Somebody removed that section. The history has it still.")
+    text = "Another user removed this section. You can restore it from the history."
+    expect(editor_page.locator("#told")).to_have_text(text)
     expect_order(editor_page, "title", "odd", "words", "foot")
     request = {"name": "By hand", "template_attributes": {"subject": "S", "body": "<p>Before</p>"}}
     campaign = api.post("/campaigns", request).expect(201)["id"]
@@ -159,16 +160,16 @@ def test_conditions_of_a_section(editor_page: Page, api: Client) -> None:
     design["sections"][3]["props"]["show_if"] = [rule]
     template_id = create_template(api, design=design)
     editor_page.goto(f"/templates/{template_id}/edit?s=title")
-    expect(editor_page.get_by_role("link", name="Choose who")).to_be_visible()
+    expect(editor_page.get_by_role("link", name="Set conditions")).to_be_visible()
     editor_page.locator("#o-press").click()
-    editor_page.get_by_role("link", name="Change the rules").click()
+    editor_page.get_by_role("link", name="Edit conditions").click()
     editor_page.locator("input[name$='.value']").fill("Ana")
     editor_page.get_by_role("button", name="Save").click()
-    expect(editor_page.locator("#inspector")).to_contain_text("first name is “Ana”")
+    expect(editor_page.locator("#inspector")).to_contain_text("First name is “Ana”")
     assert get_section_props(api, template_id, "press")["show_if"] == [rule | {"value": "Ana"}]
-    editor_page.get_by_role("button", name="Everybody").click()
+    editor_page.get_by_role("button", name="Show to all").click()
     wait_until_saved(editor_page)
-    expect(editor_page.locator("#inspector")).to_contain_text("Everybody who gets this email.")
+    expect(editor_page.locator("#inspector")).to_contain_text("All recipients of this email.")
     assert "show_if" not in get_section_props(api, template_id, "press")
 
 
@@ -180,7 +181,7 @@ def test_a_viewer_cannot_edit(browser: Browser, server: Server, api: Client) -> 
     page = sign_in(new_page(browser, server.url, problems, width=1360), "viewer@example.org")
     page.goto(f"/templates/{template_id}/edit?s=press")
     expect(page.frame_locator("#canvas").get_by_text("Press")).to_be_visible()
-    expect(page.locator("#inspector .banner")).to_contain_text("You may look at this email, not change it.")
+    expect(page.locator("#inspector .banner")).to_contain_text("Your role can view this email, but not change it.")
     for name in ("Remove", "Undo", "Send test", "Duplicate", "Add"):
         expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
     expect(page.locator("[name='props.href']")).to_be_disabled()

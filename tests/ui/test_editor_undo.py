@@ -42,7 +42,7 @@ def from_starter(page: Page, api: Client) -> tuple[str, int]:
     page.locator(
         "button[name=starter][value=newsletter], form:has([name=starter][value=newsletter]) button"
     ).first.click()
-    expect(page.locator(".toast")).to_contain_text("It has its own copy now.")
+    expect(page.locator(".toast")).to_contain_text("Template applied.")
     return editor_of_campaign(api, number)
 
 
@@ -113,7 +113,7 @@ def test_undoing_the_choice_of_a_starter(page: Page, api: Client) -> None:
     """The toast after choosing a starter restores the empty content."""
     _, template_id = from_starter(page, api)
     page.locator(".toast").get_by_role("button", name="Undo").click()
-    expect(page.locator(".toast")).to_contain_text("The content from before is back.")
+    expect(page.locator(".toast")).to_contain_text("Previous content restored.")
     assert not get_design(api, template_id).get("sections")
 
 
@@ -124,7 +124,7 @@ def test_undo_stops_at_the_design_that_replaced_other_content(page: Page, api: C
     page.locator(
         "button[name=starter][value=newsletter], form:has([name=starter][value=newsletter]) button"
     ).first.click()
-    expect(page.locator(".toast")).to_contain_text("It has its own copy now.")
+    expect(page.locator(".toast")).to_contain_text("Template applied.")
     where, one = editor_of_campaign(api, number)
     begun = get_design(api, one)
     page.goto(where)
@@ -247,7 +247,7 @@ def test_the_undo_toast_disappears_after_another_edit(page: Page, api: Client) -
     template_id, _ = open_editor(page, api)
     page.locator("#o-words").click()
     page.locator("#act-remove").click()
-    expect(page.locator(".toast")).to_contain_text("Text is removed.")
+    expect(page.locator(".toast")).to_contain_text("Text removed.")
     page.locator("#o-press").click()
     page.get_by_label("Text", exact=True).fill("Read it all")
     wait_until_saved(page)

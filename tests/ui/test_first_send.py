@@ -52,12 +52,12 @@ def test_setting_up(page: Page, first_run: Server) -> None:
     page.get_by_role("button", name="Continue").click()
     expect(page).to_have_url(re.compile("/welcome$"))
     page.get_by_label("Postal address").fill("4 Mill Lane, Leeds LS1 4DT")
-    page.get_by_role("button", name="Save and go on").click()
+    page.get_by_role("button", name="Save and continue").click()
     for screen in ("mail", "domain", "brand"):
         expect(page).to_have_url(re.compile(f"/welcome/{screen}$"))
-        page.get_by_role("link", name="Later").click()
+        page.get_by_role("link", name="Skip for now").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
-    expect(page.get_by_text("2 of 4 done")).to_be_visible()
+    expect(page.get_by_text("2 of 4 steps done")).to_be_visible()
 
 
 def test_the_set_up_link_works_once(page: Page, first_run: Server) -> None:
@@ -71,25 +71,25 @@ def test_the_set_up_link_works_once(page: Page, first_run: Server) -> None:
 def test_adding_contacts_to_a_new_list(page: Page) -> None:
     """The first list is created with the first contact, and two more are added to it."""
     expect(page.get_by_role("link", name="Import", exact=True)).to_have_attribute("href", "/contacts/imports/new")
-    page.get_by_role("link", name="Add one").click()
+    page.get_by_role("link", name="Add contact").click()
     for name, address in PEOPLE:
         if name == "Mara":
             page.get_by_label("Email").fill("mara@example")
             page.get_by_label("Name of your first list").fill("Newsletter")
-            expect(page.locator("#f-email-err")).to_have_text("Write an address like name@example.com.")
+            expect(page.locator("#f-email-err")).to_have_text("Enter an email address like name@example.com.")
         else:
             page.goto("/contacts/new?list=1")
         page.get_by_label("First name").fill(name)
         page.get_by_label("Email").fill(address)
-        page.get_by_label("They agreed to receive messages").check()
-        page.get_by_label("How they agreed").fill("Signed at the market")
+        page.get_by_label("This contact agreed to receive messages").check()
+        page.get_by_label("Proof of consent").fill("Signed at the market")
         page.get_by_label("Email").press("Tab")
         expect(page.locator(".err")).to_have_count(0)
         page.get_by_role("button", name="Add contact").click()
         expect(page.get_by_role("heading", level=1)).to_have_text(name)
-        expect(page.get_by_text("Subscribed", exact=True)).to_be_visible()
+        expect(page.locator("#consent").get_by_text("Subscribed", exact=True)).to_be_visible()
     page.goto("/lists/1")
-    expect(page.locator(".lead")).to_have_text("3 people, 3 of them may get email")
+    expect(page.locator(".lead")).to_have_text("3 contacts · 3 can receive email")
 
 
 def test_search_while_typing(page: Page) -> None:
@@ -101,29 +101,29 @@ def test_search_while_typing(page: Page) -> None:
     expect(page).to_have_url(re.compile(r"/contacts\?search=jon$"))
     expect(page.get_by_label("Search contacts")).to_be_focused()
     page.get_by_label("Search contacts").fill("nobody like this")
-    expect(page.get_by_text("No contact matches")).to_be_visible()
+    expect(page.get_by_text("No results for “nobody like this”")).to_be_visible()
 
 
 def test_composing_and_sending(page: Page) -> None:
     """Each card saves itself, and the send button names the number of recipients."""
     page.goto("/campaigns")
     page.get_by_role("link", name="New email").first.click()
-    page.get_by_label("Name").fill("October letter")
-    page.get_by_role("button", name="Start writing").click()
-    page.get_by_label("Newsletter").check()
-    expect(page.locator(".sums .total")).to_have_text("=3 people")
+    page.get_by_label("Name").fill("October newsletter")
+    page.get_by_role("button", name="Create campaign").click()
+    page.get_by_role("checkbox", name="Newsletter").check()
+    expect(page.locator(".sums .total")).to_have_text("=3 contacts")
     page.locator("#card-from summary").click()
     page.get_by_label("Subject").fill("Three things for {{ first_name }}")
     expect(page.locator("#side .mailrow")).to_contain_text("Three things for")
     page.locator("#card-content summary").click()
-    page.get_by_label("HTML of the email").fill("<h1>Hello {{ first_name }}</h1><p style='color:#0f617d'>News.</p>")
+    page.get_by_label("Email HTML").fill("<h1>Hello {{ first_name }}</h1><p style='color:#0f617d'>News.</p>")
     expect(page.frame_locator("#card-content iframe").locator("h1")).to_have_text("Hello Mara")
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Send to 3 people?")
+    expect(dialog).to_contain_text("Send to 3 contacts?")
     expect(dialog).to_contain_text("Mara, Jonas, Ines")
-    dialog.get_by_role("button", name="Send to 3 people").click()
-    expect(page.get_by_text("Going out in")).to_be_visible()
+    dialog.get_by_role("button", name="Send to 3 contacts").click()
+    expect(page.get_by_text("Sending to 3 contacts starts in")).to_be_visible()
 
 
 def test_undoing_the_send(page: Page) -> None:
@@ -137,14 +137,14 @@ def test_undoing_the_send(page: Page) -> None:
 def test_following_a_send(page: Page, clock: TestClock) -> None:
     """The report updates itself until the campaign is completed, and then stops polling."""
     page.goto("/campaigns/1/send")
-    page.get_by_role("button", name="Send to 3 people").click()
+    page.get_by_role("button", name="Send to 3 contacts").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
     clock.advance(20)  # the time in which a send can be undone
     expect(page.get_by_text("Sent to 3 contacts")).to_be_visible(timeout=60_000)
-    expect(page.locator("#report .pill", has_text="Done")).to_be_visible()
-    expect(page.get_by_text("3 = 3 people")).to_be_visible()
+    expect(page.locator("#report .pill", has_text="Sent")).to_be_visible()
+    expect(page.locator("#live dl", has_text="Sent").locator("dd")).to_have_text("3 100%")
     expect(page.get_by_text("No results yet")).to_have_count(0, timeout=3_000)  # before the next poll
-    expect(page.get_by_role("link", name="View in inbox")).to_be_visible()
+    expect(page.get_by_role("link", name="View in test inbox")).to_be_visible()
     requested_urls: list[str] = []
     page.on("request", lambda request: requested_urls.append(request.url))
     page.wait_for_timeout(1500)
@@ -172,17 +172,19 @@ def test_personalised_messages_in_the_inbox(page: Page) -> None:
     expect(page.get_by_role("rowheader", name="List-Unsubscribe-Post")).to_be_visible()
     page.get_by_role("link", name="Source").click()
     expect(page.locator("#mail pre")).to_contain_text("Message-ID:")
-    page.get_by_role("link", name="Text", exact=True).click()
+    page.get_by_role("link", name="Plain text").click()
     expect(page.locator("#mail pre")).to_contain_text("Unsubscribe: http")
 
 
 def test_home_and_activity_after_the_send(page: Page) -> None:
     """The start page shows the campaign instead of the checklist, and the activity lists its events."""
     page.goto("/")
-    expect(page.get_by_text("Ready to send in four steps")).to_have_count(0)
-    expect(page.locator("section", has=page.get_by_role("heading", name="Last sent"))).to_contain_text("October letter")
+    expect(page.get_by_role("heading", name="Getting started")).to_have_count(0)
+    expect(page.locator("section", has=page.get_by_role("heading", name="Recently sent"))).to_contain_text(
+        "October newsletter"
+    )
     page.goto("/activity")
-    page.get_by_label("Kind of event").select_option("email_sent")
+    page.get_by_label("Event type").select_option("email_sent")
     expect(page.locator("#rows [role=status]")).to_have_text("3 events")
     expect(page.locator("#rows")).to_contain_text("Mara")
 
@@ -197,7 +199,7 @@ def test_signing_out_and_in(page: Page) -> None:
     page.get_by_label("Email").fill("ana@example.com")
     page.get_by_label("Password").fill("not this one, no")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("do not belong together")
+    expect(page.get_by_role("alert")).to_contain_text("The email address or the password is wrong")
     expect(page.get_by_label("Email")).to_have_value("ana@example.com")
     page.get_by_label("Password").fill("a few words in a row")
     page.get_by_role("button", name="Sign in").click()

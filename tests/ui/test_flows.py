@@ -80,7 +80,7 @@ def expect_order(page: Page, titles: list[str]) -> None:
 def test_building_a_flow_by_keyboard(page: Page, api: Client) -> None:
     """Steps are added, edited, moved, removed and restored without a mouse, and saved by themselves."""
     page.goto("/flows/new")
-    page.get_by_role("button", name="Begin blank").press("Enter")
+    page.get_by_role("button", name="Start blank").press("Enter")
     page.wait_for_url(re.compile(r"/flows/\d+$"))
     page.locator(".plus").first.press("Enter")
     page.get_by_role("button", name="Email", exact=True).press("Enter")
@@ -90,7 +90,7 @@ def test_building_a_flow_by_keyboard(page: Page, api: Client) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.get_by_role("textbox", name="How long").fill("5")
+    page.get_by_role("textbox", name="Duration").fill("5")
     expect(card(page, "Wait 5 days")).to_be_visible()
     card(page, "Wait 5 days").press("Alt+ArrowUp")
     expect(page.locator("#said")).to_have_text("Wait 5 days: 1 of 2")
@@ -116,9 +116,9 @@ def test_blockers_link_to_their_step(page: Page) -> None:
     page.get_by_role("button", name="Start…").click()
     dialog = page.get_by_role("dialog", name="Not ready yet")
     expect(dialog.get_by_role("link", name="First letter: write the message.")).to_be_visible()
-    dialog.get_by_role("link", name="Choose what starts it.").click()
-    page.get_by_label("Somebody enters when they").select_option("order_paid")
-    expect(page.locator("#tree .node .n").first).to_contain_text("Pays an order")
+    dialog.get_by_role("link", name="Select a trigger.").click()
+    page.get_by_role("combobox", name="Trigger", exact=True).select_option("order_paid")
+    expect(page.locator("#tree .node .n").first).to_contain_text("Placed an order (paid)")
     expect(page.locator("#saved")).to_contain_text("Saved")
 
 
@@ -185,7 +185,7 @@ def test_starters_count_emails_and_steps_of_all_branches(page: Page) -> None:
     page.goto("/flows/new")
     card = page.locator(".tile", has=page.get_by_role("heading", name="Welcome"))
     expect(card).to_contain_text("3 emails, 5 steps")
-    card.get_by_role("button", name="Begin with this").click()
+    card.get_by_role("button", name="Use this flow").click()
     expect(page.locator("#tree li[data-step]")).to_have_count(5)
     expect(page.locator("#tree .s", has_text="Email")).to_have_count(3)
 
@@ -195,7 +195,7 @@ def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:
     page.goto(f"/flows/{live}")
     met = page.locator("#met")
     expect(met.get_by_role("listitem")).to_have_count(4)
-    expect(met.get_by_role("listitem").filter(has_text="P0")).to_contain_text("It is about")
+    expect(met.get_by_role("listitem").filter(has_text="P0")).to_contain_text("The trigger is only for the list")
 
 
 def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> None:
@@ -217,38 +217,38 @@ def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> N
     page.get_by_role("link", name="What if: clicked a link").click()
     expect(result).to_contain_text("Branch: Yes")
     expect(page.locator(".node.off .n")).to_have_text("Wait 1 day")
-    page.get_by_text("Open the email").first.click()
+    page.get_by_text("Open email").first.click()
     expect(page.frame_locator(".mailed iframe").first.get_by_role("heading")).to_have_text("Hello")
     page.get_by_role("radio", name="P1").check()
-    page.get_by_role("button", name="Try").click()
+    page.get_by_role("button", name="Run simulation").click()
     expect(page.locator(".card h2").first).to_contain_text("P1")
     page.goto(f"/flows/{live}/crowd")
-    expect(page.locator(".stat", has_text="Met the start")).to_contain_text("3")
+    expect(page.locator(".stat", has_text="Met the trigger")).to_contain_text("3")
     assert all_rows() == before
 
 
 def test_saving_a_simulation_as_a_test(page: Page, live: int) -> None:
     """A saved simulation is run with the current flow and passes; it can be deleted."""
     page.goto(f"/flows/{live}/try?do=3.email_clicked")
-    page.get_by_role("textbox", name="Name", exact=True).fill("Clicks at once")
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("textbox", name="Name", exact=True).fill("Clicks right away")
+    page.get_by_role("button", name="Save test").click()
     tests = page.get_by_role("region", name="Tests")
-    expect(tests).to_contain_text("1 of 1 pass")
-    tests.get_by_role("button", name="Forget Clicks at once").click()
-    expect(page.locator(".toast")).to_contain_text("is gone")
+    expect(tests).to_contain_text("1 of 1 passed")
+    tests.get_by_role("button", name="Delete test Clicks right away").click()
+    expect(page.locator(".toast")).to_contain_text("Test “Clicks right away” deleted.")
 
 
 def test_publishing_changes_of_a_live_flow(page: Page, api: Client, live: int) -> None:
     """Changes apply after publishing only; waiting contacts take the new wait time if wanted."""
     page.goto(f"/flows/{live}?step=2")
-    page.get_by_role("textbox", name="How long").fill("2")
+    page.get_by_role("textbox", name="Duration").fill("2")
     banner = page.locator("#banner")
     expect(banner).to_contain_text("Unpublished changes: 1 step changed")
     assert api.get(f"/flows/{live}").expect(200)["steps"][1]["duration"] == 3 * 86_400
     page.get_by_role("link", name="Publish…").click()
     dialog = page.locator("#dialog")
-    expect(dialog).to_contain_text("3 people are waiting in “Wait 2 days” (was 3 days)")
-    dialog.get_by_text("Use the new time").click()
+    expect(dialog).to_contain_text("3 contacts are waiting in “Wait 2 days” (was 3 days)")
+    dialog.get_by_text("Use the new duration").click()
     dialog.get_by_role("button", name="Publish 1 change").click()
     expect(page.locator(".toast")).to_contain_text("Published")
     expect(banner).not_to_contain_text("Unpublished")
@@ -262,17 +262,17 @@ def test_moving_contacts_in_a_flow(page: Page, api: Client, live: int) -> None:
     """A count links to its contacts; one skips the wait, another is removed."""
     page.goto(f"/flows/{live}")
     page.locator(".node", has_text="Wait 2 days").locator(".c").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Who waits in “Wait 2 days”")
-    page.get_by_label("Choose P3").check()
-    page.get_by_role("button", name="Move on now").click()
-    expect(page.locator(".toast")).to_contain_text("1 person moved on")
-    page.get_by_label("Choose P2").check()
-    page.get_by_role("button", name="Take out of the flow…").click()
-    page.get_by_role("button", name="Take them out").click()
-    expect(page.locator(".toast")).to_contain_text("1 person taken out")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Contacts waiting in “Wait 2 days”")
+    page.get_by_label("Select P3").check()
+    page.get_by_role("button", name="Skip the wait").click()
+    expect(page.locator(".toast")).to_contain_text("Wait skipped for 1 contact.")
+    page.get_by_label("Select P2").check()
+    page.get_by_role("button", name="Remove from flow…").click()
+    page.get_by_role("button", name="Remove contacts").click()
+    expect(page.locator(".toast")).to_contain_text("1 contact removed from the flow.")
     api.wait(f"/flows/{live}/runs", lambda rows: len(rows) == 1, step=2, outcome="waiting")
     page.get_by_role("link", name="P1").click()
-    expect(page.locator(".told")).to_contain_text("waits here")
+    expect(page.locator(".told")).to_contain_text("waiting until")
 
 
 def test_flow_pages_are_accessible(page: Page, live: int) -> None:
@@ -297,7 +297,7 @@ def test_building_a_flow_without_javascript(browser: Browser, server: Server, ap
     page.goto(f"/flows/{flow}")
     page.get_by_role("link", name="Add a step after Wait 1 minute").click()
     page.get_by_role("button", name="Record event").click()
-    page.get_by_label("Event", exact=True).fill("Became reader")
+    page.get_by_label("Event name", exact=True).fill("Became reader")
     page.get_by_role("button", name="Add step").click()
     expect_order(page, ["Wait 1 minute", "Record “became_reader”"])
     page.get_by_role("button", name="Move up").click()
@@ -324,11 +324,11 @@ def test_an_email_of_a_flow_begins_from_a_starter(page: Page, api: Client) -> No
     page.goto(f"/flows/{flow_id}")
     page.locator(".plus").first.click()
     page.get_by_role("button", name="Email", exact=True).click()
-    page.get_by_role("link", name="Choose a template").click()
-    expect(page.locator("#dialog")).to_contain_text("The flow gets a copy of its own.")
+    page.get_by_role("link", name="Select a template").click()
+    expect(page.locator("#dialog")).to_contain_text("The flow gets its own copy of the template.")
     save_screenshot(page, "flow-starters")
     page.locator("#dialog").get_by_role("button", name="Newsletter", exact=True).click()
-    expect(page.locator(".toast")).to_contain_text("It has its own copy now.")
+    expect(page.locator(".toast")).to_contain_text("Template copied into this step.")
     expect(page).to_have_url(re.compile(rf"/flows/{flow_id}\?step=\d+$"))
     page.get_by_role("link", name="Edit content").click()
     expect(page.locator("#list li[data-kind=heading]").first).to_be_visible()

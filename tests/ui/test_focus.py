@@ -100,7 +100,7 @@ def bulk(page: Page, ids: Ids, tag: str = "vip") -> Locator:
     page.locator("#tag-name").focus()
     page.keyboard.type(tag)
     page.keyboard.press("Enter")
-    expect(page.locator(".toast")).to_contain_text(f"tagged {tag}")
+    expect(page.locator(".toast")).to_contain_text(f"Tag {tag} added to 1 contact.")
     return page.locator("#rows :focus")
 
 
@@ -108,7 +108,7 @@ def undo_bulk(page: Page, ids: Ids) -> Locator:
     """After undo by the toast the focus is within the page."""
     expect(bulk(page, ids, "guest").first).to_be_focused()
     _press(page.locator(".toast").get_by_role("button", name="Undo"))
-    expect(page.locator(".toast")).to_contain_text("taken off")
+    expect(page.locator(".toast")).to_contain_text("Tag guest removed from 1 contact.")
     return page.locator("main :focus")
 
 
@@ -126,7 +126,7 @@ def question(page: Page, ids: Ids) -> Locator:
 def drawer(page: Page, ids: Ids) -> Locator:
     """A dialog that a link opens returns the focus to the link."""
     page.goto(f"/campaigns/{ids['campaign']}")
-    opener = page.get_by_role("link", name="Send test")
+    opener = page.get_by_role("link", name="Send test email")
     _press(opener)
     expect(page.locator("#dialog :focus")).to_have_count(1)
     page.keyboard.press("Escape")
@@ -179,7 +179,7 @@ def remove_section(page: Page, ids: Ids, section: str = "one") -> Locator:
     """After a section is removed the focus is within the editor."""
     _edit(page, ids, section)
     _press(page.locator("#inspector").get_by_role("button", name="Remove"))
-    expect(page.locator(".toast")).to_contain_text("is removed")
+    expect(page.locator(".toast")).to_contain_text("removed.")
     _settled(page)
     return page.locator("#editor :focus")
 

@@ -20,17 +20,17 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
     page = browser_page
     server.client().post("/lists", {"name": "Letter"}).expect(201)
     page.goto("/forms")
-    page.get_by_role("link", name="New form").first.click()
+    page.get_by_role("link", name="Create form").first.click()
     page.get_by_role("button", name="Create form").click()
-    expect(page.get_by_text("Give the form a name")).to_be_visible()
+    expect(page.get_by_text("Enter a name")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("Weekly letter")
-    page.get_by_label("Other questions").fill("City")
-    page.get_by_label("What people agree to").fill("A letter every week")
-    page.get_by_label("Pages whose scripts").fill("shop.example")
+    page.get_by_label("Custom fields").fill("City")
+    page.get_by_label("Consent text").fill("A letter every week")
+    page.get_by_label("Allowed origins").fill("shop.example")
     page.get_by_text("Letter").last.click()
     page.get_by_role("button", name="Create form").click()
     expect(page.get_by_text("without a path")).to_be_visible()
-    page.get_by_label("Pages whose scripts").fill("https://shop.example")
+    page.get_by_label("Allowed origins").fill("https://shop.example")
     page.get_by_role("button", name="Create form").click()
     expect(page.get_by_role("heading", name="Weekly letter")).to_be_visible()
     save_screenshot(page, "forms-show")
@@ -112,15 +112,15 @@ def test_erasing_a_contact_on_request(server: Server, browser_page: Page) -> Non
     match = re.search(r"/p/[\w-]+", api.get(f"/messages/{message_id}").expect(200)["html"])
     assert match is not None
     browser_page.goto(f"/contacts/{contact_id}")
-    expect(browser_page.get_by_role("button", name="Erase now")).to_have_count(0)
+    expect(browser_page.get_by_role("button", name="Delete now")).to_have_count(0)
     api.post("/suppressions", {"address": "forget@example.org", "reason": "hard_bounce"}).expect(201)
     browser_page.goto(match[0])
     browser_page.get_by_role("button", name="Delete my data").click()
     expect(browser_page.get_by_role("heading", name="Your request is noted")).to_be_visible()
     browser_page.goto(f"/contacts/{contact_id}")
-    browser_page.get_by_role("button", name="Erase now").click()
-    browser_page.get_by_role("button", name="Erase", exact=True).click()
-    expect(browser_page.get_by_text("Zoe is erased.")).to_be_visible()
+    browser_page.get_by_role("button", name="Delete now").click()
+    browser_page.get_by_role("button", name="Delete permanently", exact=True).click()
+    expect(browser_page.get_by_text("Zoe was permanently deleted.")).to_be_visible()
     assert find_contact(server, "forget@example.org") is None
 
 
@@ -134,7 +134,7 @@ def test_the_qr_code_of_a_form(server: Server, browser_page: Page) -> None:
     expect(image).to_be_visible()
     assert svg_modules(image.locator("path").get_attribute("d") or "", len(expected_modules)) == expected_modules
     assert find_violations_in_light_and_dark(page) == []
-    expect(page.get_by_text("Don't print it yet")).to_be_visible()  # its URL is local
+    expect(page.get_by_text("Don’t print it yet")).to_be_visible()  # its URL is local
     for label, signature in (("Download SVG", b"<?xml"), ("Download PNG", b"\x89PNG")):
         with page.expect_download() as download:
             page.get_by_role("link", name=label).click()

@@ -15,7 +15,7 @@ DESIGN = {"sections": [{"type": "heading", "props": {"text": "Hello {{ contact.f
 
 def open_card_menu(page: Page, name: str) -> object:
     """Open the menu of a template's card and return it."""
-    page.get_by_role("button", name=f"More for {name}").click()
+    page.get_by_role("button", name=f"More actions for {name}").click()
     return page.locator(".menu:popover-open")
 
 
@@ -24,10 +24,10 @@ def test_an_empty_gallery_offers_starters(browser_page: Page, api: Client, tmp_p
     page = browser_page
     page.goto("/templates")
     expect(page.locator(".tile iframe")).to_have_count(6)
-    expect(page.get_by_role("button", name="Begin empty")).to_be_visible()
+    expect(page.get_by_role("button", name="Start blank")).to_be_visible()
     save_screenshot(page, "templates-none")
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_role("button", name="Begin empty").click()
+    page.get_by_role("button", name="Start blank").click()
     page.wait_for_url("**/edit")
     template = api.get("/templates").expect(200)[0]
     assert [section["type"] for section in template["design"]["sections"]] == ["footer"]
@@ -39,7 +39,7 @@ def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     template_id = api.post("/templates", {"name": "Winter", "design": DESIGN}).expect(201)["id"]
     page.goto("/templates")
     open_card_menu(page, "Winter").get_by_role("button", name="Archive").click()
-    expect(page.locator(".toast")).to_contain_text("Winter is archived")
+    expect(page.locator(".toast")).to_contain_text("Winter archived")
     expect(page.get_by_role("link", name="Winter")).to_have_count(0)
     assert template_id not in [row["id"] for row in api.get("/templates").expect(200)]
     page.get_by_role("button", name="Undo").click()
@@ -48,8 +48,8 @@ def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     page.get_by_role("link", name="Archived 1").click()
     expect(page.get_by_role("link", name="Winter")).to_be_visible()
     assert axe.find_violations_in_light_and_dark(page) == []
-    open_card_menu(page, "Winter").get_by_role("button", name="Bring back").click()
-    expect(page.locator(".toast")).to_contain_text("Winter is back")
+    open_card_menu(page, "Winter").get_by_role("button", name="Restore").click()
+    expect(page.locator(".toast")).to_contain_text("Winter restored")
     assert (
         api.get(f"/templates/{template_id}").expect(200)["design"]["sections"][0]["props"]
         == DESIGN["sections"][0]["props"]
@@ -65,12 +65,12 @@ def test_duplicating_and_deleting(browser_page: Page, api: Client) -> None:
     page.wait_for_url("**/edit")
     assert api.get("/templates", search="Autumn (copy)").expect(200)[0]["design"]["sections"]
     page.goto("/templates")
-    page.get_by_role("button", name="More for Autumn", exact=True).click()
+    page.get_by_role("button", name="More actions for Autumn", exact=True).click()
     page.locator(".menu:popover-open").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Delete Autumn?")).to_be_visible()
-    expect(page.get_by_role("link", name="Keep")).to_be_focused()
+    expect(page.get_by_role("link", name="Cancel")).to_be_focused()
     page.get_by_role("button", name="Delete template").click()
-    expect(page.locator(".toast")).to_contain_text("Autumn is deleted")
+    expect(page.locator(".toast")).to_contain_text("Autumn deleted")
     api.get(f"/templates/{template_id}").expect(404)
 
 
@@ -83,7 +83,7 @@ def test_importing_a_file(browser_page: Page, api: Client) -> None:
     ):  # fmt: skip
         page.goto("/templates/new")
         page.set_input_files("#f-file", {"name": name, "mimeType": "text/plain", "buffer": content.encode()})
-        page.get_by_role("button", name="Make a template of it").click()
+        page.get_by_role("button", name="Import template").click()
         page.wait_for_url("**/edit")
     templates = {row["name"]: row for row in api.get("/templates").expect(200)}
     assert templates["One"]["design"]["sections"][0]["type"] == "heading"
@@ -95,15 +95,15 @@ def test_invalid_files_are_rejected(browser_page: Page, browser_problems: Proble
     """Broken JSON, other JSON, binary and deeply nested files show an error at the field."""
     page = browser_page
     invalid_files = (
-        (b'{"sections": [', "is not JSON"), (b'{"a": 1}', "holds no design"), (b"[1]", "holds no design"),
+        (b'{"sections": [', "is not JSON"), (b'{"a": 1}', "has no design"), (b"[1]", "has no design"),
         (b"\xff\xd8\xff\xe0\x00\x10", "is not text"), (b" ", "is empty"),
-        (b'{"a":' * 300 + b"1" + b"}" * 300, "holds no design"),
+        (b'{"a":' * 300 + b"1" + b"}" * 300, "has no design"),
         (b'{"sections": [{"type": "button", "props": {"href": {}}}]}', "props.href is invalid"),
     )  # fmt: skip
     for content, message in invalid_files:
         page.goto("/templates/new")
         page.set_input_files("#f-file", {"name": "x.json", "mimeType": "application/json", "buffer": content})
-        page.get_by_role("button", name="Make a template of it").click()
+        page.get_by_role("button", name="Import template").click()
         expect(page.locator("#f-file-err")).to_contain_text(message)
     assert axe.find_violations_in_light_and_dark(page) == []
 

@@ -128,8 +128,8 @@ def test_too_large_forms_are_rejected(api: Client) -> None:
     request_headers = {"Cookie": _cookie(api).partition(";")[0], "Origin": api.url}
     for htmx_headers in ({}, {"HX-Request": "true", "HX-Target": "form#x"}):
         response = _post(api, "/lists", b"name=" + b"x" * 3_000_000, request_headers | htmx_headers)
-        assert response.status == 413 and "over 2.1 MB" in response.text
-        assert ("What you typed is still here." in response.text) is bool(htmx_headers)
+        assert response.status == 413 and "larger than 2.1 MB" in response.text
+        assert ("Your changes are still on this page." in response.text) is bool(htmx_headers)
 
 
 def test_the_redirect_after_sign_in_stays_on_the_site(api: Client) -> None:

@@ -33,10 +33,10 @@ def test_simulated_events_of_an_email(browser_page: Page, api: Client) -> None:
     """A simulated click and bounce change message and contact, and are confirmed on the page."""
     page = browser_page
     message, number = captured(api, "ann@example.org", transactional=False)
-    simulate(page, number, "They click a link")
-    expect(page.get_by_text("Clicked. What follows from it is done")).to_be_visible()
-    simulate(page, number, "They do not exist")
-    expect(page.get_by_text("there is no such recipient")).to_be_visible()
+    simulate(page, number, "Click a link")
+    expect(page.get_by_text("Click recorded.")).to_be_visible()
+    simulate(page, number, "Hard bounce")
+    expect(page.get_by_text("Hard bounce recorded: the address does not exist.")).to_be_visible()
     updated = api.get(f"/messages/{message['id']}").expect(200)
     assert updated["status"] == "bounced" and updated["clicked_at"] is not None
     assert api.get("/suppressions", address="ann@example.org").expect(200)[0]["reason"] == "hard_bounce"
@@ -46,7 +46,7 @@ def test_a_click_needs_a_tracked_link(browser_page: Page, api: Client) -> None:
     """In a message without tracked links the click button is disabled."""
     message, number = captured(api, "bob@example.org")
     browser_page.goto(f"/inbox/{number}")
-    expect(browser_page.get_by_role("button", name="They click a link")).to_be_disabled()
+    expect(browser_page.get_by_role("button", name="Click a link")).to_be_disabled()
     assert api.get(f"/messages/{message['id']}").expect(200)["clicked_at"] is None
 
 
@@ -63,17 +63,17 @@ def test_an_sms_in_the_inbox(browser_page: Page, api: Client) -> None:
     expect(page.get_by_role("heading", name=f"SMS to {number}")).to_be_visible()
     expect(page.locator(".bubble")).to_contain_text("Doors open at “8” <b>pm</b>")
     expect(page.get_by_text("1 part · 27 characters · UCS-2")).to_contain_text("U+201C LEFT DOUBLE QUOTATION MARK")
-    page.get_by_label("Answer as they would").fill("Thanks <i>!</i>")
-    page.get_by_role("button", name="Send the answer").click()
+    page.get_by_label("Reply as the recipient").fill("Thanks <i>!</i>")
+    page.get_by_role("button", name="Send reply").click()
     expect(page.locator(".bubble.mine")).to_contain_text("Thanks <i>!</i>")
-    simulate(page, row["id"], "It arrives")
-    expect(page.get_by_text("Delivered. What follows from it is done")).to_be_visible()
-    simulate(page, row["id"], "They write STOP")
+    simulate(page, row["id"], "Deliver")
+    expect(page.get_by_text("Delivery recorded.")).to_be_visible()
+    simulate(page, row["id"], "Reply STOP")
     expect(page.locator(".bubble.mine")).to_have_count(2)
     assert api.get(f"/messages/{message['id']}").expect(200)["status"] == "delivered"
     assert api.get("/suppressions", address=number).expect(200)[0]["reason"] == "stop_keyword"
     page.goto(f"/contacts/{message['contact_id']}")
-    expect(page.locator(".timeline")).to_contain_text("Wrote an SMSThanks <i>!</i>")
+    expect(page.locator(".timeline")).to_contain_text("Replied by SMSThanks <i>!</i>")
 
 
 def test_choosing_the_clicked_link(browser_page: Page, api: Client) -> None:
@@ -82,10 +82,10 @@ def test_choosing_the_clicked_link(browser_page: Page, api: Client) -> None:
     body = "<p><a href='https://example.com/one'>One</a> <a href='https://example.com/two'>Two</a></p>"
     message, number = captured(api, "eve@example.org", transactional=False, body=body)
     page.goto(f"/inbox/{number}")
-    page.get_by_role("button", name="They click a link").click()
+    page.get_by_role("button", name="Click a link").click()
     page.get_by_role("button", name="example.com/two").click()
-    expect(page.locator(".plays .said")).to_contain_text("Clicked.")
-    page.get_by_role("link", name="What happened").click()
+    expect(page.locator(".plays .said")).to_contain_text("Click recorded.")
+    page.get_by_role("navigation", name="View").get_by_role("link", name="Activity").click()
     expect(page.locator(".timeline")).to_contain_text("https://example.com/two")
     assert axe.find_violations_in_light_and_dark(page) == []
     [event] = api.get("/events", event="email_clicked", contact_id=message["contact_id"]).expect(200)
@@ -134,10 +134,10 @@ def test_emptying_the_inbox(browser_page: Page, api: Client, server: Server) -> 
     server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
     author = Visitor(server, "author@example.org")
     shown = author.send("GET", f"/inbox/{number}").text
-    assert "They open it" in shown and "/inbox/clear" not in shown
+    assert "Open email</button>" in shown and "/inbox/clear" not in shown
     page = browser_page
     page.goto("/inbox")
-    page.get_by_role("button", name="Empty", exact=True).click()
-    page.get_by_role("button", name="Empty the inbox").click()
-    expect(page.locator(".toast").last).to_contain_text("The inbox is empty.")
+    page.get_by_role("button", name="Empty inbox").click()
+    page.get_by_role("dialog").get_by_role("button", name="Empty inbox").click()
+    expect(page.locator(".toast").last).to_contain_text("Test inbox emptied.")
     expect(page.get_by_role("heading", name="No messages yet")).to_be_visible()

@@ -41,7 +41,7 @@ def test_jumping_by_keyboard(page: Page) -> None:
     expect(box).to_be_hidden()
     page.keyboard.press("Control+k")
     page.keyboard.type("anna")
-    expect(box.get_by_role("status")).to_have_text("2 places")
+    expect(box.get_by_role("status")).to_have_text("2 results")
     assert page.locator("#x").count() == 0
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
@@ -62,13 +62,13 @@ def test_the_jump_box_during_page_load(page: Page) -> None:
 def test_a_search_without_results(page: Page) -> None:
     """The box says that nothing was found, and offers to add an address as a contact."""
     page.goto("/jump?q=%3Ci%3Enobody")
-    expect(page.get_by_text("Nothing is called “<i>nobody”.")).to_be_visible()
+    expect(page.get_by_text("No results for “<i>nobody”.")).to_be_visible()
     page.goto("/jump?q=team")
     expect(page.get_by_role("link", name="Settings: Team")).to_have_attribute("href", "/settings/team")
     page.goto("/jump?q=letter")
-    expect(page.locator("main").get_by_role("link", name="Without a name")).to_have_count(0)
+    expect(page.locator("main").get_by_role("link", name="Untitled")).to_have_count(0)
     page.goto("/jump?q=nobody@example.org")
-    page.get_by_role("link", name="add nobody@example.org").click()
+    page.get_by_role("link", name="Add nobody@example.org").click()
     expect(page.get_by_label("Email")).to_have_value("nobody@example.org")
 
 
@@ -101,7 +101,7 @@ def test_enter_opens_the_result_of_the_typed_words(page: Page) -> None:
     expect(page.get_by_role("dialog", name="Jump to").get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
     page.keyboard.type("add contact")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1, name="Add a contact")).to_be_visible()
+    expect(page.get_by_role("heading", level=1, name="Add contact")).to_be_visible()
 
 
 def test_enter_without_results_keeps_the_box(page: Page) -> None:
@@ -109,7 +109,7 @@ def test_enter_without_results_keeps_the_box(page: Page) -> None:
     page.keyboard.press("Control+k")
     box = page.get_by_role("dialog", name="Jump to")
     page.keyboard.type("zzz")
-    expect(box.get_by_text("Nothing is called “zzz”.")).to_be_visible()
+    expect(box.get_by_text("No results for “zzz”.")).to_be_visible()
     page.keyboard.press("Enter")
     page.keyboard.type("c")
     expect(box.get_by_role("searchbox")).to_have_value("zzzc")
@@ -155,10 +155,10 @@ def test_single_key_shortcuts(page: Page) -> None:
     expect(page.get_by_role("heading", level=1, name="Campaigns")).to_be_visible()
     page.goto("/")
     page.keyboard.press("?")
-    page.get_by_role("button", name="Switch single keys off").click()
+    page.get_by_role("button", name="Turn off single-key shortcuts").click()
     expect(page.locator("body[data-keys=off]")).to_be_attached()
     wait_until_scripts_listen(page)
     page.keyboard.press("?")
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog", name="Jump to")).to_be_visible()
-    expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()

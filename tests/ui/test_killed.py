@@ -86,7 +86,7 @@ def test_kills_while_saving_settings_during_a_send(server: Server, smtp_server: 
         server.start()
         row = api.get(resource).expect(200)
         assert tuple(row[name] for name in names) in (old, new)
-        if page.get_by_role("alert").filter(has_text="No answer from the server").count():
+        if page.get_by_role("alert").filter(has_text="No response from the server").count():
             _save(page)
             row = api.get(resource).expect(200)
             assert tuple(row[name] for name in names) == new
@@ -124,9 +124,9 @@ def test_typed_text_survives_a_kill(server: Server, page: Page) -> None:
     subject.fill("Between")
     first.fill("Between")
     save.click()
-    expect(page.locator("#saved")).to_have_text("Not saved: offline, trying again")
-    expect(composer.locator("#saved-text")).to_contain_text("Not saved: no answer from the server, trying again")
-    expect(form.get_by_role("alert")).to_contain_text("No answer from the server")
+    expect(page.locator("#saved")).to_have_text("Not saved: you are offline. Retrying…")
+    expect(composer.locator("#saved-text")).to_contain_text("Not saved: no response from the server. Retrying…")
+    expect(form.get_by_role("alert")).to_contain_text("No response from the server")
     server.start()
     api.wait(template, lambda row: "Between" in str(row["design"]))
     api.wait(campaign, lambda row: row["template"]["subject"] == "Between")
@@ -146,7 +146,7 @@ def test_undo_of_a_bulk_action_survives_a_kill(server: Server, page: Page) -> No
     api: Client = server.client()
     create_list(api, 620)
     page.goto("/contacts?limit=25")
-    page.get_by_label("Choose every row of this page").check()
+    page.get_by_label("Select all rows on this page").check()
     page.get_by_label("All 620").check()
     page.get_by_role("button", name="Tag", exact=True).click()
     page.get_by_label("Tag", exact=True).fill("vip")
@@ -155,12 +155,12 @@ def test_undo_of_a_bulk_action_survives_a_kill(server: Server, page: Page) -> No
     server.kill()
     server.start()
     page.goto("/activity")
-    page.get_by_role("link", name="Done with many").click()
-    row = page.get_by_role("listitem").filter(has_text="620 people tagged vip.")
+    page.get_by_role("link", name="Bulk actions").click()
+    row = page.get_by_role("listitem").filter(has_text="Tag vip added to 620 contacts.")
     expect(row).to_be_visible(timeout=30_000)
     assert len(api.all("/contacts", tag="vip")) == 620
     row.get_by_role("button", name="Undo").click()
     page.goto("/contacts/acts")
-    expect(page.get_by_text("Tag vip taken off 620 people.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Tag vip removed from 620 contacts.")).to_be_visible(timeout=30_000)
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
     assert api.all("/contacts", tag="vip") == []

@@ -13,8 +13,7 @@ PEOPLE, SHARE = 60_000, 0.94
 
 
 def _summary(people: int, may: int) -> re.Pattern[str]:
-    groups = (f"{number:,}".replace(",", ".") for number in (people, may))
-    return re.compile("^{} people, {} of them may get email$".format(*groups))
+    return re.compile(f"^{people:,} contacts · {may:,} can receive email$")
 
 
 def test_the_sendable_count_appears_by_itself(

@@ -45,11 +45,11 @@ def test_polling_ends_with_the_campaign(
     polls = record_htmx_requests(page)
     page.goto(f"/campaigns/{campaign}")
     expect(page.locator("#live[hx-trigger]")).to_be_visible()
-    expect(page.locator("#live .pill", has_text="Done")).to_be_visible(timeout=20_000)
+    expect(page.locator("#live .pill", has_text="Sent")).to_be_visible(timeout=20_000)
     expect(page.locator("#live, #figures").and_(page.locator("[hx-trigger]"))).to_have_count(0, timeout=15_000)
     expect(page.locator("#progress-title")).to_have_text("Sent to 32 contacts")
     expect(page.locator("#queue-state")).to_contain_text("Queue idle", timeout=2_000)  # without the poll's pause
-    expect(page.locator("#live [role=status]")).to_have_text("100 % done")
+    expect(page.locator("#live [role=status]")).to_have_text("100% done")
     before = len(polls)
     page.wait_for_timeout(1_500)  # longer than a poll waits
 
@@ -61,7 +61,7 @@ def test_polling_ends_with_the_campaign(
 def test_pausing_from_the_report(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """After a pause only messages in flight leave; after Continue each recipient gets the mail once."""
+    """After a pause only messages in flight leave; after Resume each recipient gets the mail once."""
     smtp_server.rules.delay("body", 0.3)
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
@@ -70,7 +70,7 @@ def test_pausing_from_the_report(
     page.goto(f"/campaigns/{campaign}")
     smtp_server.wait_for(2)
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
     message_count = len(smtp_server.messages)
     expect(page.locator("#live .banner", has_text="Paused by owner, today")).to_be_visible()
     # Polls until the messages in flight are settled
@@ -79,8 +79,8 @@ def test_pausing_from_the_report(
     stats = api.get(f"/campaigns/{campaign}").expect(200)["stats"]
     assert stats["pending"] + stats["accepted"] == 30 and stats["accepted"] == len(smtp_server.messages)
     smtp_server.rules.delay("body", 0)
-    page.get_by_role("button", name="Continue").click()
-    expect(page.locator("#live .pill", has_text="Done")).to_be_visible(timeout=20_000)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#live .pill", has_text="Sent")).to_be_visible(timeout=20_000)
 
     assert sorted(message.to for message in smtp_server.messages) == sorted(f"p{n}@example.com" for n in range(30))
     page.context.close()
@@ -106,7 +106,7 @@ def test_list_rows_are_polled_together(
     expect(page.locator("#happening[hx-trigger]")).to_have_count(0, timeout=15_000)
     completed = page.request.get(path, headers=headers).text()
 
-    assert "hx-trigger" not in completed and "Done" in completed
+    assert "hx-trigger" not in completed and "Sent" in completed
     page.context.close()
     assert not browser_problems.found
 
@@ -121,8 +121,8 @@ def test_a_slowed_campaign(
     campaign = start_campaign(server.client(), 6)
     smtp_server.wait_for(3)
     page.goto(f"/campaigns/{campaign}")
-    expect(page.locator("#waiting")).to_contain_text("Slowed: waiting for your limit of 3 an hour, next at")
-    expect(page.locator("#live .pill").first).to_have_text("Slowed")
+    expect(page.locator("#waiting")).to_contain_text("Throttled: limit of 3 an hour, next at")
+    expect(page.locator("#live .pill").first).to_have_text("Throttled")
     with page.expect_response(re.compile("/live$")):
         pass
     started = time.monotonic()

@@ -42,7 +42,7 @@ def enable_second_factor(visitor: Visitor) -> tuple[str, list[str]]:
     assert (
         visitor.send("POST", f"{PAGE}/otp", {"secret": key, "otp": otp_code(key), "password": PASSWORD}).status == 303
     )
-    match = re.search(r'aria-label="The recovery codes">([^<]*)<', visitor.send("GET", PAGE).text)
+    match = re.search(r'aria-label="Recovery codes">([^<]*)<', visitor.send("GET", PAGE).text)
     assert match
     return key, match[1].split()
 
@@ -125,7 +125,7 @@ def test_ending_sessions(server: Server) -> None:
     api = Client(server.url, login(server, email).expect(200)["token"])
     page = current.send("GET", PAGE).text
     session_ids = re.findall(rf"{PAGE}/sessions/(\d+)/end", page)
-    assert len(session_ids) == 3 and page.count("(here)") == 1 and "A program" in page
+    assert len(session_ids) == 3 and page.count("(this browser)") == 1 and "App (API token)" in page
     other_user = Visitor(server, EMAIL)
     assert other_user.send("POST", f"{PAGE}/sessions/{session_ids[0]}/end").status == 404
     assert current.send("POST", f"{PAGE}/sessions/{min(map(int, session_ids))}/end").status == 303

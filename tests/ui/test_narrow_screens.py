@@ -47,9 +47,9 @@ def test_the_bar_of_the_documentation(phone: Page) -> None:
 def test_an_api_key_with_a_long_name(phone: Page) -> None:
     """The revoke button does not overlap the name of the key."""
     phone.goto("/settings/keys")
-    phone.get_by_label("What uses it").fill(LONG_NAME)
-    phone.get_by_role("button", name="Make key").click()
-    phone.get_by_label("The key", exact=True).wait_for()
+    phone.get_by_label("Name", exact=True).fill(LONG_NAME)
+    phone.get_by_role("button", name="Create key").click()
+    phone.get_by_label("API key", exact=True).wait_for()
     row = phone.locator("tbody tr").filter(has_text=LONG_NAME)
     name, button = row.locator(".name").bounding_box(), row.get_by_role("button").bounding_box()
     assert name and button and name["x"] + name["width"] <= button["x"]
@@ -65,7 +65,7 @@ def test_the_preview_of_the_editor_on_a_phone(phone: Page, api: Client) -> None:
     done = phone.get_by_role("link", name="Done").bounding_box()
     assert done is not None
     assert PHONE["width"] - 12 <= done["x"] + done["width"] <= PHONE["width"] - 4
-    views = phone.get_by_role("group", name="Look at it as")
+    views = phone.get_by_role("group", name="Preview on")
     expect(views.get_by_role("button", name="Phone")).to_have_attribute("aria-pressed", "true")
     expect(views.get_by_role("button", name="Desktop")).to_be_hidden()
     save_screenshot(phone, "editor-preview-phone")

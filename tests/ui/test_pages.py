@@ -194,7 +194,7 @@ def test_a_rejected_form_keeps_its_values(page: Page) -> None:
     expect(page.get_by_label("First name")).to_have_value("Anna")
     expect(page.get_by_label("Workshop")).to_be_checked()
     described = field.get_attribute("aria-describedby") or ""
-    expect(page.locator(f"#{described.split()[-1]}")).to_contain_text("Write an address like")
+    expect(page.locator(f"#{described.split()[-1]}")).to_contain_text("Enter an email address like")
     field.fill("anna@example.com")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Anna")
@@ -203,17 +203,17 @@ def test_a_rejected_form_keeps_its_values(page: Page) -> None:
 def test_errors_in_the_composer(page: Page) -> None:
     """A card that cannot be saved shows why and keeps its values; the next valid value saves it."""
     page.goto("/campaigns/3?open=from")
-    page.get_by_label("Address people see").fill("nonsense")
-    expect(page.locator("#f-from-email-err")).to_contain_text("Write an address like")
+    page.get_by_label("From address").fill("nonsense")
+    expect(page.locator("#f-from-email-err")).to_contain_text("Enter an email address like")
     expect(page.locator("#saved")).to_contain_text("Not saved yet")
-    page.get_by_label("Address people see").fill("ana@example.com")
+    page.get_by_label("From address").fill("ana@example.com")
     expect(page.locator("#f-from-email-err")).to_have_count(0)
     expect(page.locator("#saved")).to_contain_text(re.compile(r"Saved \d\d:\d\d"))
     page.locator("#card-when summary").click()
-    page.get_by_text("Later", exact=True).click()
+    page.get_by_text("Schedule for later").click()
     page.get_by_label("Date").fill("2020-01-01")
     expect(page.locator("#f-day-err")).to_contain_text("in the future")
-    page.get_by_text("As soon as I send it").click()
+    page.get_by_text("Send immediately").click()
     expect(page.locator("#f-day-err")).to_have_count(0)
 
 
@@ -222,11 +222,11 @@ def test_a_changed_audience_needs_a_new_confirmation(page: Page, api: Client) ->
     page.goto("/campaigns/3")
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Send to 31 people?")
+    expect(dialog).to_contain_text("Send to 31 contacts?")
     api.post("/contacts", {"email": "new@example.com", "list_ids": [2]}).expect(201)
-    dialog.get_by_role("button", name="Send to 31 people").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("It is 32 people now")
-    expect(dialog.get_by_role("button", name="Send to 32 people")).to_be_visible()
+    dialog.get_by_role("button", name="Send to 31 contacts").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("It now has 32 contacts")
+    expect(dialog.get_by_role("button", name="Send to 32 contacts")).to_be_visible()
     assert api.get("/campaigns/3").expect(200)["status"] == "draft"
     dialog.get_by_role("link", name="Keep editing").click()
     expect(page.locator("#composer")).to_be_visible()
@@ -235,8 +235,8 @@ def test_a_changed_audience_needs_a_new_confirmation(page: Page, api: Client) ->
 def test_a_scheduled_campaign_goes_back_to_draft(page: Page) -> None:
     """A scheduled campaign can become a draft again."""
     page.goto("/campaigns/4")
-    expect(page.get_by_role("heading", name="Goes out")).to_contain_text("2099")
-    page.get_by_role("button", name="Back to draft").click()
+    expect(page.get_by_role("heading", name="Scheduled for")).to_contain_text("2099")
+    page.get_by_role("button", name="Unschedule").click()
     expect(page.locator("#composer")).to_be_visible()
 
 
@@ -249,16 +249,16 @@ def test_pages_without_javascript(no_js_page: Page) -> None:
     no_js_page.goto("/lists")
     no_js_page.get_by_role("link", name="New list").click()
     no_js_page.get_by_role("button", name="Create list").click()
-    assert no_js_page.locator("#f-name-err").inner_text() == "Give the list a name, for example Newsletter."
+    assert no_js_page.locator("#f-name-err").inner_text() == "Enter a name for the list, for example Newsletter."
     no_js_page.get_by_label("Name").fill("Waiting list")
     no_js_page.get_by_role("button", name="Create list").click()
-    no_js_page.get_by_role("link", name="Add people").first.click()
+    no_js_page.get_by_role("link", name="Add contacts").first.click()
     no_js_page.get_by_label("Person 59").check()
     no_js_page.get_by_label("Person 58").check()
-    no_js_page.get_by_role("button", name="Add chosen people").click()
+    no_js_page.get_by_role("button", name="Add selected contacts").click()
     assert no_js_page.locator("tbody tr").count() == 2
-    no_js_page.get_by_label("Choose Person 59").check()
-    no_js_page.get_by_role("button", name="Take out", exact=True).click()
+    no_js_page.get_by_label("Select Person 59").check()
+    no_js_page.get_by_role("button", name="Remove from list", exact=True).click()
     assert no_js_page.locator("tbody tr").count() == 1
     no_js_page.get_by_role("button", name="Undo").click()
     assert no_js_page.locator("tbody tr").count() == 2
@@ -273,7 +273,7 @@ def test_pages_without_javascript(no_js_page: Page) -> None:
     no_js_page.goto("/settings")
     no_js_page.get_by_label("Name", exact=True).fill("")
     no_js_page.get_by_role("button", name="Save").click()
-    assert no_js_page.locator("#f-name-err").inner_text() == "An account needs a name."
+    assert no_js_page.locator("#f-name-err").inner_text() == "Enter an account name."
 
 
 def test_the_theme_is_rendered_by_the_server(page: Page) -> None:
@@ -285,7 +285,7 @@ def test_the_theme_is_rendered_by_the_server(page: Page) -> None:
     assert 'data-theme="dark"' in page.request.get("/brand").text()
     expect(page.locator("body")).to_have_css("color-scheme", "dark")
     page.get_by_role("button", name=re.compile("owner@example.com")).click()
-    page.get_by_role("button", name="As the system").first.click()
+    page.get_by_role("button", name="System default").first.click()
     expect(page.locator("html[data-theme]")).to_have_count(0)
 
 

@@ -1,4 +1,4 @@
-"""Pausing, continuing and stopping a campaign from its report, and its problems."""
+"""Pausing, resuming and cancelling a campaign from its report, and its problems."""
 
 import re
 
@@ -14,7 +14,7 @@ PEOPLE = 120
 def test_pausing_continuing_and_stopping(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """The counts always add up to all recipients, and what was not sent at the stop is never sent."""
+    """The counts always add up to all recipients, and what is queued at the cancellation is never sent."""
     smtp_server.rules.delay("body", 0.4)
     smtp_server.rules.reject("rcpt", "p1@example.com", code=550, text="5.1.1 No such user here")
     server = fresh_server(relay=smtp_server.port)
@@ -30,27 +30,26 @@ def test_pausing_continuing_and_stopping(
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto(f"/campaigns/{campaign_id}")
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    page.get_by_role("link", name="Problems").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("navigation", name="Report").get_by_role("link", name="Problems").click()
     expect(page.locator("#problems")).to_contain_text("No such user here")
     page.get_by_role("link", name="Overview").click()
     page.wait_for_timeout(1500)
     message_count = len(smtp_server.messages)
     page.wait_for_timeout(1000)
     assert len(smtp_server.messages) == message_count < PEOPLE
-    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     smtp_server.wait_for(message_count + 2)
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_role("button", name="Stop for good").click()
-    expect(page.locator("#report .pill", has_text="Stopped")).to_be_visible()
+    page.get_by_role("button", name="Cancel campaign").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel campaign").click()
+    expect(page.locator("#report .pill", has_text="Cancelled")).to_be_visible()
     # Messages in flight are completed, and the page follows them
-    expect(page.locator("dl", has_text="Waiting").locator("dd")).to_contain_text("nobody", timeout=60_000)
+    expect(page.locator("dl", has_text="Queued").locator("dd")).to_have_text("0", timeout=60_000)
     stats = api.get(f"/campaigns/{campaign_id}").expect(200)["stats"]
     assert stats["pending"] == 0 and stats["cancelled"] > 0
-    totals_text = page.locator("footer", has_text="people").inner_text()
-    parts = [int(number) for number in re.findall(r"\d+", totals_text)]
-    assert sum(parts[:-1]) == parts[-1] == PEOPLE
+    counts = [int(re.findall(r"\d+", text)[0]) for text in page.locator("#live .stats dd").all_inner_texts()]
+    assert sum(counts) == PEOPLE
     assert stats["accepted"] == len(smtp_server.messages)
     page.context.close()
     assert not browser_problems.found

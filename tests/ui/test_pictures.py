@@ -36,9 +36,9 @@ def upload_by_form(page: Page, name: str, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as place:  # by its path, since a payload of megabytes takes seconds
         path = Path(place) / name
         path.write_bytes(content)
-        page.get_by_label("Add a picture").set_input_files(path)
+        page.get_by_label("Image file").set_input_files(path)
         with page.expect_response(lambda answer: answer.request.method == "POST"):
-            page.get_by_role("button", name="Upload").click()
+            page.get_by_role("button", name="Upload image").click()
 
 
 def add(api: Client, name: str = "bread.png") -> str:
@@ -64,30 +64,30 @@ def test_uploading_a_picture(empty_server: tuple[Server, Page]) -> None:
     """An uploaded picture has a public URL, a thumbnail in the list, and is found by search."""
     server, page = empty_server
     page.goto("/templates")
-    page.get_by_role("link", name="Pictures").click()
-    expect(page.locator("main")).to_contain_text("No pictures yet")
+    page.get_by_role("link", name="Images").click()
+    expect(page.locator("main")).to_contain_text("No images yet")
     save_screenshot(page, "pictures-empty")
     upload_by_form(page, "Bäckerei.png", PNG)
-    expect(page.locator(".toast")).to_contain_text("Uploaded. Copy its address")
+    expect(page.locator(".toast")).to_contain_text("Image uploaded.")
     expect(page.get_by_role("heading", level=1)).to_have_text("Bäckerei.png")
     expect(page.locator("main")).to_contain_text("640 × 400")
     assert natural_size(page, "main img") == [640, 400]
-    address = page.get_by_role("button", name="Copy address").get_attribute("data-copy") or ""
+    address = page.get_by_role("button", name="Copy URL").get_attribute("data-copy") or ""
     assert re.fullmatch(rf"{server.url}/m/\w{{32}}", address)
     assert server.client().request("GET", address.removeprefix(server.url)).headers["content-type"] == "image/png"
-    page.get_by_role("button", name="Copy address").click()
+    page.get_by_role("button", name="Copy URL").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     add(server.client(), "second.png")
-    page.get_by_role("link", name="Pictures").click()
+    page.get_by_role("link", name="Images").click()
     expect(page.locator(".tile .name")).to_have_text(["second.png", "Bäckerei.png"])
     assert natural_size(page, ".tile img") == [480, 300]
     thumbnail = page.request.get(page.locator(".tile img").last.get_attribute("src") or "")
     assert thumbnail.headers["content-type"] == "image/webp" and "immutable" in thumbnail.headers["cache-control"]
     assert len(thumbnail.body()) * 5 < len(PNG) and page.request.get("/templates/pictures/1/900").status == 404
-    page.get_by_label("Search pictures").fill("CKER")
+    page.get_by_label("Search images").fill("CKER")
     expect(page.locator(".tile .name")).to_have_text(["Bäckerei.png"])
-    page.get_by_label("Search pictures").fill("cake")
-    expect(page.locator("#rows")).to_contain_text("No picture matches “cake”")
+    page.get_by_label("Search images").fill("cake")
+    expect(page.locator("#rows")).to_contain_text("No images match “cake”")
     save_screenshot(page, "pictures-no-match")
     page.get_by_role("link", name="Clear search").click()
     expect(page.locator(".tile")).to_have_count(2)
@@ -97,13 +97,15 @@ def test_invalid_pictures_are_rejected(empty_server: tuple[Server, Page]) -> Non
     """Missing, invalid, SVG and too large files are errors at the field; nothing is stored."""
     _, page = empty_server
     page.goto("/templates/pictures")
-    page.get_by_role("button", name="Upload").click()
-    expect(page.locator("#f-file-err")).to_have_text("Choose a file with a picture in it.")
+    page.get_by_role("button", name="Upload image").click()
+    expect(page.locator("#f-file-err")).to_have_text("Select an image file.")
     expect(page.locator("#f-file")).to_be_focused()
     invalid_files = {
-        "This file is not a PNG, JPEG, GIF or WebP picture.": b"Dear Anna",
-        "This file is an SVG, which mail programs do not show: export it as a PNG.": hostile_files()["svg"],
-        "This file is larger than 5 MB: make the picture smaller.": PNG + b"\0" * (6 << 20),
+        "This file cannot be used: it is not a PNG, JPEG, GIF or WebP image.": b"Dear Anna",
+        "This file cannot be used: it is an SVG, which email apps do not show: export it as a PNG.": hostile_files()[
+            "svg"
+        ],
+        "This file is larger than 5 MB. Upload a smaller image.": PNG + b"\0" * (6 << 20),
     }
     for message, content in invalid_files.items():
         upload_by_form(page, "logo.png", content)
@@ -111,7 +113,7 @@ def test_invalid_pictures_are_rejected(empty_server: tuple[Server, Page]) -> Non
     upload_by_form(page, "logo.png", PNG + b"\0" * (40 << 20))
     expect(page.locator("#f-file-err")).to_contain_text("larger than 5 MB")
     save_screenshot(page, "pictures-refused")
-    expect(page.locator("main")).to_contain_text("No pictures yet")
+    expect(page.locator("main")).to_contain_text("No images yet")
     upload_by_form(page, "large.png", PNG + b"\0" * (4 << 20))
     expect(page.get_by_role("heading", level=1)).to_have_text("large.png")
 
@@ -120,13 +122,13 @@ def test_incomplete_uploads_store_nothing(empty_server: tuple[Server, Page]) -> 
     """An upload without a file or with a truncated body is rejected."""
     _, page = empty_server
     empty = page.request.post("/templates/pictures", form={"file": "x"}, headers={"Sec-Fetch-Site": "same-origin"})
-    assert empty.status == 422 and "Choose a file" in empty.text()
+    assert empty.status == 422 and "Select an image file" in empty.text()
     head = '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
     headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": "multipart/form-data; boundary=b"}
     broken = page.request.post("/templates/pictures", data=head.encode() + PNG, headers=headers)
-    assert broken.status == 422 and "The upload broke off: try again." in broken.text()
+    assert broken.status == 422 and "The upload was interrupted. Try again." in broken.text()
     page.goto("/templates/pictures")
-    expect(page.locator("main")).to_contain_text("No pictures yet")
+    expect(page.locator("main")).to_contain_text("No images yet")
 
 
 def test_usage_of_a_picture(browser_page: Page, api: Client) -> None:
@@ -134,7 +136,7 @@ def test_usage_of_a_picture(browser_page: Page, api: Client) -> None:
     url = add(api)
     path, image = newest_path(browser_page), f'<img src="{url}" alt="Bread">'
     browser_page.goto(path)
-    expect(browser_page.locator("main")).to_contain_text("Nothing yet. Put its address into the logo")
+    expect(browser_page.locator("main")).to_contain_text("Not used yet.")
     template = api.post("/templates", {"name": "Monthly", "body": image}).expect(201)["id"]
     campaign = api.post("/campaigns", {"name": "Spring", "template_attributes": {"body": image}}).expect(201)["id"]
     api.put("/brand", {"logo": url, "company_name": "Bakery"}).expect(200)
@@ -144,7 +146,7 @@ def test_usage_of_a_picture(browser_page: Page, api: Client) -> None:
     for name, href in (("Monthly", f"/templates/{template}/edit"), ("Spring", f"/campaigns/{campaign}"),
                        ("Bakery", "/brand")):  # fmt: skip
         expect(used.get_by_role("link", name=name)).to_have_attribute("href", href)
-    expect(used).to_contain_text("1 single message")
+    expect(used).to_contain_text("1 transactional message")
     expect(browser_page.get_by_role("button", name="Delete")).to_be_disabled()
     expect(browser_page.locator("#kept")).to_contain_text("cannot be deleted")
     save_screenshot(browser_page, "pictures-used")
@@ -157,8 +159,8 @@ def test_a_used_picture_is_not_deleted(browser_page: Page, server: Server, api: 
     browser_page.goto(path)
     browser_page.get_by_role("button", name="Delete").click()
     template = api.post("/templates", {"name": "Raced", "body": f'<img src="{url}">'}).expect(201)["id"]
-    browser_page.get_by_role("button", name="Delete picture").click()
-    expect(browser_page.get_by_role("alert")).to_contain_text("It is not deleted")
+    browser_page.get_by_role("button", name="Delete image").click()
+    expect(browser_page.get_by_role("alert")).to_contain_text("cannot be deleted")
     expect(browser_page.get_by_role("link", name="Raced")).to_be_visible()
     save_screenshot(browser_page, "pictures-kept")
     assert api.request("GET", url.removeprefix(server.url)).status == 200
@@ -166,8 +168,8 @@ def test_a_used_picture_is_not_deleted(browser_page: Page, server: Server, api: 
     browser_page.goto(path)
     browser_page.get_by_role("button", name="Delete").click()
     save_screenshot(browser_page, "pictures-ask")
-    browser_page.get_by_role("button", name="Delete picture").click()
-    expect(browser_page.locator(".toast")).to_contain_text("cake.png is deleted.")
+    browser_page.get_by_role("button", name="Delete image").click()
+    expect(browser_page.locator(".toast")).to_contain_text("cake.png deleted.")
     assert api.request("GET", url.removeprefix(server.url)).status == 404
     assert browser_page.request.get(path).status == 404
 
@@ -182,9 +184,9 @@ def test_roles_on_the_pictures_pages(role: str, empty_server: tuple[Server, Page
     page = sign_in(new_page(browser, server.url, problems), f"{role}@example.org")
     page.goto("/templates/pictures")
     may_write = role == "author"
-    expect(page.get_by_label("Add a picture")).to_have_count(int(may_write))
+    expect(page.get_by_label("Image file")).to_have_count(int(may_write))
     expect(page.locator(".empty")).to_contain_text(
-        "Add the first one above" if may_write else "Those who write the emails"
+        "Upload your logo" if may_write else "Your role cannot upload images."
     )
     url = add(server.client())
     path = newest_path(owner)
@@ -217,8 +219,8 @@ def test_pictures_without_javascript(browser: Browser, server: Server, api: Clie
     assert page.locator(".tile").count() == 24
     page.get_by_role("link", name="Next").click()
     assert "Bare.png" in page.locator("#rows").inner_text()
-    page.get_by_label("Search pictures").fill("bare")
-    page.get_by_label("Search pictures").press("Enter")
+    page.get_by_label("Search images").fill("bare")
+    page.get_by_label("Search images").press("Enter")
     assert page.locator(".tile").count() == 1
     context.close()
 

@@ -41,19 +41,19 @@ def test_sending_placeholders_needs_a_confirmation(page: Page, api: Client, smtp
     page.goto(f"/campaigns/{campaign_id}")
     side = page.locator("#side")
     expect(side).to_contain_text("3 unfinished")
-    expect(side).not_to_contain_text("ready to send")
+    expect(side).not_to_contain_text("Ready to send")
     for card in ("from", "content"):
         expect(page.locator(f"#card-{card} .mark-ok")).to_have_count(0)
-    expect(side.get_by_role("link", name="“It is easier said in a letter")).to_be_visible()
+    expect(side.get_by_role("link", name="“It’s easier to say in a short email")).to_be_visible()
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("heading", name="Not finished yet")).to_be_visible()
+    expect(dialog.get_by_role("heading", name="Unfinished content")).to_be_visible()
     assert axe.find_violations_in_light_and_dark(page) == []
-    dialog.get_by_role("button", name="Send to 8 people").click()
+    dialog.get_by_role("button", name="Send to 8 contacts").click()
     expect(dialog.locator("#f-unfinished-err")).to_have_text("Confirm that you want to send it as it is.")
     assert api.get(f"/campaigns/{campaign_id}").json["phase"] == "draft"
-    dialog.get_by_label("Send it with 3 things unfinished").check()
-    dialog.get_by_role("button", name="Send to 8 people").click()
+    dialog.get_by_label("Send with 3 unfinished items").check()
+    dialog.get_by_role("button", name="Send to 8 contacts").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     page.locator("#side").get_by_role("link", name="“Your name").click()
@@ -65,9 +65,9 @@ def test_a_finished_email_is_ready(page: Page, api: Client) -> None:
     """An email without placeholders is called ready, and sending has no checkbox."""
     campaign_id = draft(api, "Finished letter", preheader="Ours")
     page.goto(f"/campaigns/{campaign_id}")
-    expect(page.locator("#side")).to_contain_text("ready to send")
+    expect(page.locator("#side")).to_contain_text("Ready to send")
     page.get_by_role("link", name="Review and send").click()
-    expect(page.get_by_role("dialog")).to_contain_text("Send to 8 people?")
+    expect(page.get_by_role("dialog")).to_contain_text("Send to 8 contacts?")
     expect(page.locator("#f-unfinished")).to_have_count(0)
 
 
@@ -77,7 +77,7 @@ def test_a_test_send_names_placeholders(page: Page, api: Client) -> None:
     page.goto(f"/campaigns/{campaign_id}/test")
     page.get_by_label("To", exact=True).fill("me@example.org")
     page.get_by_role("button", name="Send test").click()
-    expect(page.locator(".toast")).to_contain_text("is still placeholder text. And 2 more things to finish.")
+    expect(page.locator(".toast")).to_contain_text("is still placeholder text. 2 more items are unfinished.")
 
 
 def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
@@ -89,17 +89,17 @@ def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Start…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("“A little something for you.” in the preview text is still placeholder text.")
-    dialog.get_by_role("button", name="Start the flow").click()
+    dialog.get_by_role("button", name="Start flow").click()
     expect(page.locator("#f-unfinished-err")).to_have_text("Confirm that you want to send it as it is.")
     assert api.get(f"/flows/{flow_id}").json["status"] == "draft"
-    page.get_by_label("Go live with 2 things unfinished").check()
-    page.get_by_role("button", name="Start the flow").click()
+    page.get_by_label("Start with 2 unfinished items").check()
+    page.get_by_role("button", name="Start flow").click()
     expect(page.locator("#state")).to_contain_text("Live")
     content = {"subject": "Ours", "preheader": "Ours", "body": "<p>Ours</p>"}
     other_id = api.post("/flows", request | {"name": "Finished flow", "steps": [content]}).expect(201)["id"]
     page.goto(f"/flows/{other_id}")
     page.get_by_role("button", name="Start…").click()
-    page.get_by_role("button", name="Start the flow").click()
+    page.get_by_role("button", name="Start flow").click()
     expect(page.locator("#state")).to_contain_text("Live")
 
 
@@ -121,10 +121,10 @@ def unfinished_design(picture: str) -> dict[str, Any]:
 
 # Of each finding: the words of its link in the checklist, the key of its section, and the field that gets the focus
 FINDINGS = (
-    ("A button leads nowhere", "press", "f-props-href"),
-    ("A button leads nowhere", "buy", "f-props-button-href"),
-    ("A picture has no words", "sight", "f-props-alt"),
-    ("A picture has no words", "views", "f-props-items-2-alt"),
+    ("A button has no link", "press", "f-props-href"),
+    ("A button has no link", "buy", "f-props-button-href"),
+    ("An image has no alt text", "sight", "f-props-alt"),
+    ("An image has no alt text", "views", "f-props-items-2-alt"),
     ("https://example.com/x in the section", "linked", "f-props-content"),
 )
 PATHS = {finding[1]: f"sections[{8 + index}]" for index, finding in enumerate(FINDINGS)}

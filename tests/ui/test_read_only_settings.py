@@ -29,7 +29,7 @@ def test_read_only_settings(author: Page, path: str) -> None:
     """Each field is disabled and looks so, there is no save button, and a banner says who may change it."""
     page = author
     page.goto(path)
-    expect(page.locator("main .banner.info")).to_contain_text("Owners and admins")
+    expect(page.locator("main .banner.info")).to_contain_text("owners and admins", ignore_case=True)
     assert page.locator("main :is(input, select, textarea):not([type=hidden])").count() > 2
     assert page.locator("main :is(input, select, textarea):not([type=hidden]):enabled").count() == 0
     assert page.get_by_role("button", name="Save").count() == 0

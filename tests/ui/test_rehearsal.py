@@ -20,7 +20,7 @@ def test_contacts_with_missing_values_are_named(browser_page: Page, server: Serv
     page.goto(f"{server.url}/campaigns/{campaign_id}")
     card = page.locator("#rehearsal")
 
-    expect(card).to_contain_text("First name is empty for 1 person", timeout=15_000)
+    expect(card).to_contain_text("First name is empty for 1 contact", timeout=15_000)
     page.goto(f"{server.url}/campaigns/{campaign_id}/rehearsal")
     page.locator("#rehearsal").get_by_role("link", name="nameless@example.org").click()
     expect(page).to_have_url(f"{server.url}/contacts/2")

@@ -90,7 +90,7 @@ def test_the_inbox_of_a_campaign_shows_its_messages_only(browser_page: Page, sen
     single = api.post("/messages", {"to": "single@example.org", "subject": "Receipt", "body": "<p>Thanks</p>"})
     api.wait("/capture", bool, message_id=single.expect(201)["id"])
     page.goto(f"/campaigns/{sent_campaign['id']}")
-    page.get_by_role("link", name="View in inbox").click()
+    page.get_by_role("link", name="View in test inbox").click()
     expect(page.locator("#rows li")).to_have_count(7)
     expect(page.locator("#rows")).not_to_contain_text("single@example.org")
     page.get_by_label("Search messages").fill("example.org")
@@ -121,12 +121,12 @@ def test_charts_have_a_table(browser_page: Page, sent_campaign: Any) -> None:
     """A chart has a summary and can be shown as a table."""
     browser_page.goto(f"/campaigns/{sent_campaign['id']}")
     card = browser_page.locator("section", has=browser_page.locator("#when-title"))
-    expect(card).to_contain_text("Most people clicked")
+    expect(card).to_contain_text("Half of the contacts who clicked")
     card.get_by_text("Show as table").click()
     cells = card.locator("tbody td").all_inner_texts()
 
     assert cells[1:] == ["1", "2"]
-    assert "1 clicked, 2 opened" in card.locator("svg title").first.inner_html()
+    assert "Clicks: 1. Opens: 2." in card.locator("svg title").first.inner_html()
 
 
 def test_exporting_the_contacts_of_a_report(browser_page: Page, sent_campaign: Any) -> None:
@@ -136,7 +136,7 @@ def test_exporting_the_contacts_of_a_report(browser_page: Page, sent_campaign: A
         browser_page.get_by_role("link", name="Export").click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8-sig"))))
 
-    assert download.value.suggested_filename == "campaign-1-people.csv"
+    assert download.value.suggested_filename == "campaign-1-recipients.csv"
     assert sorted(row["to"] for row in rows) == sorted([address_of("click"), address_of("open")])
     assert all(row["opened_at"] for row in rows)
 
@@ -189,7 +189,7 @@ def test_skipped_contacts_in_the_report(browser_page: Page, server: Server) -> N
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["phase"] == "completed", 60)
     browser_page.goto(f"/campaigns/{campaign_id}")
     expect(browser_page.locator("#progress-title")).to_have_text(
-        "Sent to 2 contacts. 3 skipped: 2 not subscribed, 1 on the do-not-send list (blocked by hand)"
+        "Sent to 2 contacts. 3 skipped: 2 not subscribed, 1 suppressed (added manually)"
     )
     browser_page.goto("/campaigns")
     row = browser_page.get_by_role("row").filter(has_text="In parts")
@@ -201,11 +201,11 @@ def test_rows_say_what_each_person_did(browser_page: Page, sent_campaign: Any, a
     page, here = browser_page, f"/campaigns/{sent_campaign['id']}"
     captured = {row["to"]: row["id"] for row in api.get("/capture", limit=100).expect(200)}
     page.goto(here)
-    expect(page.locator("#reading")).not_to_contain_text("Replied")
+    expect(page.locator("#reading")).not_to_contain_text("Replies")
     api.post(f"/capture/{captured[address_of('quiet')]}/simulate", {"action": "reply"}).expect(200)
     api.post(f"/capture/{captured[address_of('click')]}/simulate", {"action": "reply"}).expect(200)
     page.goto(here)
-    replied = page.locator("#reading dl", has_text="Replied")
+    replied = page.locator("#reading dl", has_text="Replies")
     expect(replied.locator("dd > a")).to_have_text("2")
     replied.locator("dd > a").click()
     expect(page.locator("#people tbody tr")).to_have_count(2)
@@ -241,7 +241,7 @@ def test_the_chart_begins_at_the_send_in_the_time_zone_of_the_account(
     page.goto(f"/campaigns/{campaign['id']}")
     card = page.locator("section", has=page.locator("#when-title"))
     expect(card.locator("p")).to_have_text(
-        "Most people clicked from today 07:59 on (1); half of all who clicked did so within 4 minutes."
+        "Peak: today 07:59 (1 click). Half of the contacts who clicked did so within 4 minutes."
     )
     expect(card.locator(".axis span").first).to_have_text("07:59")
     card.get_by_text("Show as table").click()

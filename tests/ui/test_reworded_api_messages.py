@@ -10,8 +10,8 @@ from ui import formats
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (senders._LACKS_SENDER, "SMS are from nobody: set a number or name in the account."),
-        (senders._PROVIDER_CHOOSES, "No sender is named: whatever carries the SMS has to know its own."),
+        (senders._LACKS_SENDER, "The SMS has no sender: set a number or name in the account."),
+        (senders._PROVIDER_CHOOSES, "No sender is set: the provider has to use its own."),
         (
             error_codes._LOGIN_HELP,
             "The provider rejected the login: check account and token in the settings for sending.",

@@ -13,8 +13,8 @@ from tests.kit.server import PASSWORD, Server
 FORMS = {
     "viewer": """
         /login /logout /forgot /reset/* /setup/* /segments/check /segments/rows /settings/keyboard /settings/theme
-        /settings/you /settings/you/otp /settings/you/otp/off /settings/you/password /settings/you/sessions/*/end
-        /settings/you/sessions/end""",
+        /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
+        /settings/you/sessions/*/end /settings/you/sessions/end""",
     "author": """
         /activity/answers/*/seen /campaigns /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
         /campaigns/*/duplicate /campaigns/*/from /campaigns/*/html /campaigns/*/list /campaigns/*/name

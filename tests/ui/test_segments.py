@@ -45,7 +45,7 @@ def choose_field(page: Page, rule: Locator, query: str) -> None:
     """Choose a field of a rule by typing, with the keyboard alone."""
     rule.locator(".find").first.focus()
     page.keyboard.press("Enter")
-    page.get_by_role("combobox", name="Search what to choose").fill(query)
+    page.get_by_role("combobox", name="Search options").fill(query)
     page.keyboard.press("Enter")
 
 
@@ -57,21 +57,21 @@ def total(page: Page) -> Locator:
 def test_building_a_segment(page: Page, api: Client) -> None:
     """Each change updates the sentence, the total and the count of each rule; the segment is saved."""
     page.goto("/segments/new")
-    expect(total(page)).to_have_text("40 of 40 people")
+    expect(total(page)).to_have_text("40 of 40 contacts")
     page.get_by_label("Name", exact=True).fill("Regulars in Berlin")
     first = page.locator("[data-rule]").first
     choose_field(page, first, "city")
     first.get_by_label("Value").fill("Berlin")
-    expect(page.locator(".said")).to_have_text("People whose city is “Berlin”.")
-    expect(total(page)).to_have_text("20 of 40 people, 50 %")
+    expect(page.locator(".said")).to_have_text("city is “Berlin”.")
+    expect(total(page)).to_have_text("20 of 40 contacts (50%)")
     expect(first.get_by_role("button", name="Berlin 20")).to_be_visible()
-    page.get_by_role("button", name="Add rule").click()
+    page.get_by_role("button", name="Add condition").click()
     second = page.locator("[data-rule]").nth(1)
     expect(second.locator(".find")).to_be_focused()
-    choose_field(page, second, "orders data")
-    second.get_by_label("How it is asked").select_option("gteq")
+    choose_field(page, second, "orders custom")
+    second.get_by_label("Comparison").select_option("gteq")
     second.get_by_label("Value").fill("20")
-    expect(total(page)).to_have_text("10 of 40 people, 25 %")
+    expect(total(page)).to_have_text("10 of 40 contacts (25%)")
     expect(first.locator(".tail")).to_contain_text("20")
     expect(second.locator(".tail")).to_contain_text("20")
     expect(page.locator("#sample tbody tr")).to_have_count(8)
@@ -119,23 +119,23 @@ def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     page.goto("/segments/new")
     rule = page.locator("[data-rule]").first
     choose_field(page, rule, "revenue")
-    rule.get_by_label("How it is asked").select_option("gt")
-    expect(rule.get_by_label("How the value is read")).to_have_value("text")
+    rule.get_by_label("Comparison").select_option("gt")
+    expect(rule.get_by_label("Value type")).to_have_value("text")
     rule.get_by_label("Value", exact=True).fill("100")
-    expect(page.locator(".said")).to_have_text("People whose revenue is over “100” (compared as text).")
-    expect(rule.locator(".mind")).to_contain_text("text is compared letter by letter")
+    expect(page.locator(".said")).to_have_text("revenue is over “100” (compared as text).")
+    expect(rule.locator(".mind")).to_contain_text("which sorts alphabetically")
     save_screenshot(page, "segments-compared-as-text")
     choose_field(page, rule, "mixed")
-    expect(rule.get_by_label("How it is asked")).to_have_value("eq")
-    rule.get_by_label("How it is asked").select_option("gt")
-    expect(rule.get_by_label("How the value is read")).to_have_value("number")
-    expect(rule.locator(".mind")).to_have_text("Some values of this field are text. This rule never matches them.")
+    expect(rule.get_by_label("Comparison")).to_have_value("eq")
+    rule.get_by_label("Comparison").select_option("gt")
+    expect(rule.get_by_label("Value type")).to_have_value("number")
+    expect(rule.locator(".mind")).to_have_text("Some values of this field are text. This condition never matches them.")
     choose_field(page, rule, "paid")
-    expect(rule.get_by_label("How it is asked")).to_have_value("eq")
-    rule.get_by_label("How it is asked").select_option("gt")
+    expect(rule.get_by_label("Comparison")).to_have_value("eq")
+    rule.get_by_label("Comparison").select_option("gt")
     rule.get_by_label("Value", exact=True).fill("100")
-    expect(page.locator(".said")).to_have_text("People whose paid is over 100.")
-    expect(rule.get_by_label("How the value is read")).to_have_count(0)
+    expect(page.locator(".said")).to_have_text("paid is over 100.")
+    expect(rule.get_by_label("Value type")).to_have_count(0)
     expect(rule.locator(".mind")).to_have_count(0)
 
 
@@ -144,13 +144,13 @@ def test_a_rule_of_another_type_is_corrected_with_one_click(shop_page: Page) -> 
     page = shop_page
     page.goto("/segments")
     page.get_by_role("link", name="Old rule", exact=True).click()
-    expect(total(page)).to_contain_text("0 of 5 people")
+    expect(total(page)).to_contain_text("0 of 5 contacts")
     warning = page.locator(".mind")
-    expect(warning).to_contain_text("This rule compares as text, but the field now holds numbers.")
+    expect(warning).to_contain_text("This condition compares as text, but the values of this field are numbers.")
     assert find_violations_in_light_and_dark(page) == []
     save_screenshot(page, "segments-other-type")
     warning.get_by_role("button", name="Compare as a number").click()
-    expect(total(page)).to_contain_text("2 of 5 people")
+    expect(total(page)).to_contain_text("2 of 5 contacts")
     expect(warning).to_have_count(0)
     expect(page.locator("#sample tbody")).to_contain_text("2010")
     expect(page.locator("#sample tbody")).not_to_contain_text("2010.0")
@@ -163,7 +163,9 @@ def test_the_composer_warns_of_a_rule_of_another_type(shop_page: Page) -> None:
     page.locator("main form button").first.click()
     page.wait_for_url("**/campaigns/*")
     page.locator("#f-segment").select_option("Old rule")
-    expect(page.get_by_text("This rule compares as text, but the field now holds numbers.")).to_be_visible()
+    expect(
+        page.get_by_text("This condition compares as text, but the values of this field are numbers.")
+    ).to_be_visible()
     save_screenshot(page, "composer-other-type")
 
 
@@ -176,14 +178,14 @@ def test_suggested_values_ignore_case(shop_page: Page) -> None:
     expect(rule.locator(".seen button")).to_have_text(["Berlin 3", re.compile("(Köln|KÖLN) 2")])
     rule.get_by_label("Value", exact=True).fill("berlin")
     expect(rule.get_by_role("button", name="Berlin 3")).to_have_class("merge on")
-    expect(total(page)).to_contain_text("3 of 5 people")
+    expect(total(page)).to_contain_text("3 of 5 contacts")
 
 
 def test_the_field_of_enrichment_is_in_plain_words(shop_page: Page) -> None:
     """The picker says what it means that a contact is enriched."""
     shop_page.goto("/segments/new")
     option = shop_page.locator("option[value=contact_enriched]")
-    assert option.text_content() == "Enriched with data from another service"
+    assert option.text_content() == "Has data from an enrichment service"
 
 
 def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
@@ -193,11 +195,11 @@ def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
     page.goto("/segments/new")
     rule = page.locator("[data-rule]").first
     choose_field(page, rule, "paid")
-    expect(rule.get_by_label("How it is asked")).to_have_value("eq")
-    rule.get_by_label("How it is asked").select_option("gt")
+    expect(rule.get_by_label("Comparison")).to_have_value("eq")
+    rule.get_by_label("Comparison").select_option("gt")
     field = rule.get_by_label("Value", exact=True)
     field.fill("12500.50")
-    expect(page.locator(".said")).to_have_text("People whose paid is over 12500.5.")
+    expect(page.locator(".said")).to_have_text("paid is over 12500.5.")
     save_screenshot(page, "segments-phone")
     assert field.evaluate("field => field.clientWidth") >= 200
     page.set_viewport_size({"width": 1360, "height": 900})
@@ -216,7 +218,7 @@ def test_page_api_and_split_agree(page: Page, api: Client) -> None:
     split = {"type": "split", "filters": filters, "yes": [{"event_name": "said_yes"}], "no": []}
     flow = api.post("/flows", {"name": "Agreed", "trigger": {"event": "asked"}, "steps": [split]}).expect(201)
     page.goto(f"/segments/{row['id']}")
-    expect(total(page)).to_contain_text(f"{row['contacts_count']} of 40 people")
+    expect(total(page)).to_contain_text(f"{row['contacts_count']} of 40 contacts")
     inside = [int(href.rsplit("/", 1)[1]) for href in page.locator("#sample a.person").evaluate_all(
         "all => all.map(one => one.getAttribute('href'))")]  # fmt: skip
     assert len(inside) == 8
@@ -244,12 +246,12 @@ def test_moving_and_grouping_rules(page: Page, api: Client) -> None:
     with page.expect_response("**/segments/rows"):
         page.keyboard.press("ArrowUp")
     page.wait_for_timeout(100)  # until the new rows are there, which must not remove the announcement
-    expect(page.locator("[data-moved]")).to_have_text("Rule is 2 of 3")
+    expect(page.locator("[data-moved]")).to_have_text("Condition 2 of 3")
     expect(page.locator("#f-2 [data-grip]")).to_be_focused()
-    rules.nth(0).get_by_role("button", name="More for this rule").click()
+    rules.nth(0).get_by_role("button", name="More actions for this condition").click()
     page.get_by_role("button", name="Duplicate", exact=True).last.click()
     expect(rules).to_have_count(4)
-    rules.nth(1).get_by_role("button", name="Remove rule").click()
+    rules.nth(1).get_by_role("button", name="Remove condition").click()
     expect(rules).to_have_count(3)
     expect(rules.nth(1).locator(".find").first).to_be_focused()
     box, other = rules.nth(0).locator("[data-grip]").bounding_box(), rules.nth(2).bounding_box()
@@ -271,9 +273,9 @@ def test_an_incomplete_rule_is_an_error(page: Page) -> None:
     page.goto("/segments/new")
     page.get_by_label("Name", exact=True).fill("Unfinished")
     choose_field(page, page.locator("[data-rule]").first, "first name")
-    expect(page.get_by_label("How it is asked")).to_be_visible()
+    expect(page.get_by_label("Comparison")).to_be_visible()
     page.get_by_role("button", name="Create segment").click()
-    expect(page.locator("[data-rule] .err")).to_contain_text("Fill this in")
+    expect(page.locator("[data-rule] .err")).to_contain_text("This field is required")
     expect(page.get_by_label("Name", exact=True)).to_have_value("Unfinished")
     expect(page.get_by_label("Value")).to_have_attribute("aria-invalid", "true")
 
@@ -285,12 +287,12 @@ def test_segments_without_javascript(browser: Browser, server: Server, api: Clie
     page.goto("/segments/new")
     page.get_by_label("Name", exact=True).fill("Bare")
     page.locator("#f-n0-name").select_option("contact_list")
-    page.get_by_role("button", name="Add rule").click()
+    page.get_by_role("button", name="Add condition").click()
     page.locator("#f-n0-value").select_option(label="Newsletter")
-    page.get_by_role("button", name="Remove rule").last.click()
+    page.get_by_role("button", name="Remove condition").last.click()
     page.get_by_role("button", name="Create segment").click()
-    assert page.locator(".said").inner_text() == "People in Newsletter."
-    assert page.locator("#f-total").inner_text() == "20 of 40 people, 50 %"
+    assert page.locator(".said").inner_text() == "List is Newsletter."
+    assert page.locator("#f-total").inner_text() == "20 of 40 contacts (50%)"
     context.close()
     assert api.get("/segments").expect(200)[0]["contacts_count"] == 20
 
@@ -305,10 +307,10 @@ def test_deleting_a_segment(page: Page, api: Client) -> None:
     segment_id = int(page.url.rsplit("/", 1)[1])
     api.post("/lists", {"name": "Its mirror", "segment_id": segment_id}).expect(201)
     page.reload()
-    expect(page.locator(".banner")).to_contain_text("1 thing uses this segment")
+    expect(page.locator(".banner")).to_contain_text("used in 1 place")
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("dialog")).to_contain_text("Its mirror")
-    page.get_by_role("link", name="Keep").click()
+    page.get_by_role("link", name="Cancel").click()
 
 
 def test_the_filter_builder_is_accessible(page: Page, api: Client) -> None:
@@ -327,7 +329,7 @@ def test_the_filter_builder_is_accessible(page: Page, api: Client) -> None:
     ]  # fmt: skip
     row = api.post("/segments", {"name": "Everything", "filters": filters}).expect(201)
     page.goto(f"/segments/{row['id']}")
-    expect(total(page)).to_contain_text("of 40 people")
+    expect(total(page)).to_contain_text("of 40 contacts")
     save_screenshot(page, "segment")
     assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
@@ -347,7 +349,7 @@ def test_a_viewer_sees_no_save_buttons(browser: Browser, fresh_server: FreshServ
     page = sign_in(new_page(browser, server.url, problems), "viewer@example.org")
     page.goto(f"/segments/{row['id']}")
     expect(page.get_by_role("button", name=re.compile("^(Save|Delete|Duplicate)$"))).to_have_count(0)
-    page.get_by_role("button", name="Add rule").click()
+    page.get_by_role("button", name="Add condition").click()
     expect(page.locator("[data-rule]")).to_have_count(1)
     page.context.close()
     assert problems.found == []

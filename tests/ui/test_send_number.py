@@ -18,10 +18,10 @@ def test_typing_the_number_of_recipients(fresh_server: FreshServer) -> None:
     send_url = f"/campaigns/{api.post('/campaigns', {'name': 'Many', **content}).expect(201)['id']}/send"
     paper = ScriptlessBrowser(api)
     dialog = paper.get(send_url)
-    assert "Send to 1\u202f001 people?" in dialog and "Type 1\u202f001 to be sure" in dialog
+    assert "Send to 1,001 contacts?" in dialog and "Type 1,001 to confirm" in dialog
     for typed in ("100", ""):
         rejected_page = paper.post(send_url, expected="1001", typed=typed)
-        assert "Type 1\u202f001 to send to that many people." in rejected_page
+        assert "Type 1,001, the number of recipients." in rejected_page
         field = re.search(r'<input[^>]*name="typed"[^>]*>', rejected_page)
         assert field is not None and f'value="{typed}"' in field[0] and 'aria-invalid="true"' in field[0]
     assert api.get("/campaigns").expect(200)[0]["status"] == "draft"

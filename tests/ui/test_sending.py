@@ -24,35 +24,35 @@ def test_connecting_a_mail_server(
     server = fresh_server()
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings/sending")
-    page.get_by_role("radio", name="A mail server (SMTP)").check()
-    page.get_by_role("button", name="Test the server").click()
-    expect(page.locator("#f-email-relay-host-err")).to_contain_text("Write the name of the server")
-    page.get_by_label("Domains it may send from").select_option("true")
+    page.get_by_role("radio", name="Relay (SMTP server)").check()
+    page.get_by_role("button", name="Test connection").click()
+    expect(page.locator("#f-email-relay-host-err")).to_contain_text("Enter the name of the server")
+    page.get_by_label("Allowed sending domains").select_option("true")
     page.get_by_label("Port", exact=True).fill("99999")
     page.evaluate("scrollTo(0, 0)")
     expect(page.get_by_role("button", name="Save").first).to_be_in_viewport(ratio=1)
     page.get_by_role("button", name="Save").first.click()
-    expect(page.locator("#f-email-relay-port-err")).to_contain_text("A port is a number")
+    expect(page.locator("#f-email-relay-port-err")).to_contain_text("Enter a number from 1 to 65535")
     assert find_violations_in_light_and_dark(page) == []
 
     page.get_by_label("Server", exact=True).fill("127.0.0.1")
     port = free_port()
     page.get_by_label("Port", exact=True).fill(str(port))
     page.get_by_label("Encryption").select_option("none")
-    page.get_by_role("button", name="Test the server").click()
+    page.get_by_role("button", name="Test connection").click()
     status = page.get_by_role("status").filter(has_text=f"127.0.0.1:{port} cannot be reached")
     expect(status).to_contain_text("connection refused, nothing is listening on this port. Check host and port")
     page.get_by_label("Server", exact=True).fill("nobody.invalid")
-    page.get_by_role("button", name="Test the server").click()
+    page.get_by_role("button", name="Test connection").click()
     expect(page.get_by_role("status").filter(has_text="DNS does not know this host name")).to_be_visible()
     page.get_by_label("Server", exact=True).fill("127.0.0.1")
     save_screenshot(page, "sending-refused")
     page.get_by_label("Port", exact=True).fill(str(smtp_server.port))
-    page.get_by_role("button", name="Test the server").click()
+    page.get_by_role("button", name="Test connection").click()
     expect(page.get_by_role("status").filter(has_text="is ready")).to_be_visible()
     page.get_by_role("button", name="Save").first.click()
-    expect(page.get_by_text("Saved. What is sent from now on goes this way.")).to_be_visible()
-    expect(page.locator("#email-way .pill")).to_have_text("Leaves for real")
+    expect(page.get_by_text("Saved. New settings apply to all messages sent from now on.")).to_be_visible()
+    expect(page.locator("#email-way .pill")).to_have_text("Live")
 
     api = server.set_postal_address().client()
     completed(api, send(api, create_list(api, 3)))
@@ -82,9 +82,8 @@ def test_secrets_and_fixed_settings(fresh_server: FreshServer, smtp_server: Smtp
     }
     assert request_page(server, "POST", "/settings/sending", cookie, **form)[0] == 303
     page_text = get_page(server, "/settings/sending", cookie)
-    assert (
-        SECRET not in page_text and "Kept. Type to replace it." in page_text and "an environment variable" in page_text
-    )
+    assert SECRET not in page_text and "Saved. Type to replace it." in page_text
+    assert "Set by an environment variable" in page_text
     assert server.client().get("/account").expect(200)["transport"]["email"] == "capture"
     for path in server.data.iterdir():
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

@@ -45,7 +45,7 @@ def test_typed_text_survives_errors_and_sign_in(server: Server, api: Client, con
     name.fill("Anna Maria")
     page.context.set_offline(True)
     save.click()
-    expect(page.get_by_role("alert")).to_contain_text("No answer from the server")
+    expect(page.get_by_role("alert")).to_contain_text("No response from the server")
     page.context.set_offline(False)
     page.route(f"**/contacts/{contact}", _respond_500, times=1)
     save.click()
@@ -63,8 +63,8 @@ def test_typed_text_survives_errors_and_sign_in(server: Server, api: Client, con
     page.get_by_label("Subject", exact=True).fill("Autumn")
     _sign_in_dialog(page)
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["template"]["subject"] == "Autumn")
-    page.get_by_role("link", name="Send test").click()
-    to, send = page.get_by_label("To", exact=True), page.get_by_role("button", name="Send test")
+    page.get_by_role("link", name="Send test email").click()
+    to, send = page.get_by_label("To", exact=True), page.get_by_role("button", name="Send test email")
     to.fill("ann@")
     page.route("**/test", _respond_500, times=1)
     send.click()
@@ -76,7 +76,9 @@ def test_typed_text_survives_errors_and_sign_in(server: Server, api: Client, con
     _sign_in_dialog(page, stays=True)
     expect(to).to_have_value("ann@")
     send.click()
-    expect(page.get_by_role("dialog")).to_contain_text("ann@ is not an address")
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "Invalid email addresses: ann@. Use the format name@example.com."
+    )
 
     with page.expect_response("**/presence"):
         page.goto(f"/templates/{template_id}/edit?s=s1")
@@ -143,11 +145,11 @@ def test_the_merge_tag_menu_after_being_signed_out(api: Client, server: Server, 
     page = sign_in(new_page(browser, server.url, problems))
     page.goto(f"/campaigns/{campaign_id}?open=from")
     page.context.clear_cookies()
-    pick = page.get_by_role("button", name="Insert a merge tag").first
+    pick = page.get_by_role("button", name="Insert merge tag").first
     pick.click()
     _sign_in_dialog(page)
     pick.click()
-    expect(page.get_by_label("Find a merge tag")).to_be_visible()
+    expect(page.get_by_label("Search merge tags")).to_be_visible()
     page.context.close()
     assert problems.found == []
 
@@ -180,4 +182,4 @@ def test_errors_of_partial_requests_open_a_dialog(server: Server) -> None:
     headers = {"Cookie": owner.cookie, "Sec-Fetch-Site": "same-origin", "HX-Request": "true", "HX-Target": "form#x"}
     response = owner.api.request("POST", "/segments/987654321", b"", headers)
     assert (response.status, response.headers["hx-retarget"]) == (404, "#dialog")
-    assert "There is nothing here" in response.text and "<html" not in response.text
+    assert "It may have been deleted" in response.text and "<html" not in response.text

@@ -15,22 +15,22 @@ def test_stopping_and_resuming(browser: Browser, fresh_server: FreshServer, brow
     server = fresh_server()
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings")
-    page.get_by_label("Why").fill("wrong <b>prices</b>")
+    page.get_by_label("Reason").fill("wrong <b>prices</b>")
     page.get_by_role("button", name="Stop all sending").click()
-    expect(page.locator("#sending .pill")).to_have_text("Stopped")
+    expect(page.locator("#sending .pill")).to_have_text("Sending stopped")
     stopped = server.client().get("/account").expect(200)
     assert (stopped["sending_stopped"], stopped["stop_reason"]) == (True, "wrong <b>prices</b>")
     for path in ("/", "/campaigns", "/contacts"):
         page.goto(path)
         expect(page.locator(".banner")).to_contain_text("Sending is stopped: wrong <b>prices</b>")
-    page.get_by_role("link", name="Let it go on").click()
-    page.get_by_role("button", name="Let sending go on").click()
-    expect(page.locator("#sending .pill")).to_have_text("Open")
+    page.get_by_role("link", name="Resume sending").click()
+    page.get_by_role("button", name="Resume sending").click()
+    expect(page.locator("#sending .pill")).to_have_text("Sending on")
     expect(page.locator(".banner")).to_have_count(0)
     assert server.client().get("/account").expect(200)["sending_stopped"] is False
     (server.data / "STOP").touch()
     page.goto("/")
-    expect(page.locator(".banner")).to_contain_text(re.compile("a file STOP in the data directory"))
+    expect(page.locator(".banner")).to_contain_text(re.compile("a file named STOP"))
     page.context.close()
     assert not browser_problems.found
 

@@ -11,7 +11,7 @@ from tests.kit.https_clients import wait_until
 from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
 from tests.kit.smtp import SmtpServer
 
-_HEADING = "Campanero is stopping"
+_HEADING = "Campanero is shutting down"
 _EXPECTED_PROBLEMS = "status of 503|ERR_CONNECTION|Failed to fetch|ViewTransition"
 
 
@@ -38,7 +38,7 @@ def _check_form_dialog(form: Page) -> None:
 
 def _check_composer_retries(composer: Page) -> None:
     composer.get_by_role("textbox", name="Subject").fill("After")
-    expect(composer.locator("#saved-text")).to_have_text("Not saved: the server takes nothing now, trying again")
+    expect(composer.locator("#saved-text")).to_have_text("Not saved: the server is unavailable. Retrying…")
     expect(composer.locator("#saved .icon")).to_be_hidden()
     expect(composer.get_by_role("dialog")).to_have_count(0)
     save_screenshot(composer, "stopping_composer")

@@ -14,19 +14,19 @@ def test_adding_and_lifting_a_suppression(browser_page: Page, api: Client) -> No
     page = browser_page
     contact = api.post("/contacts", {"email": "never@example.org", "first_name": "Nora"}).expect(201)
     page.goto("/contacts")
-    page.get_by_role("link", name="Do not send").click()
-    expect(page.get_by_role("heading", name="Nobody is on this list")).to_be_visible()
+    page.get_by_role("link", name="Suppression list").click()
+    expect(page.get_by_role("heading", name="No suppressed addresses")).to_be_visible()
 
     page.get_by_role("link", name="Add address").first.click()
     page.get_by_label("Email or phone").fill("no address")
     page.get_by_label("Note").fill("Asked on the phone, 3 May")
-    page.get_by_role("button", name="Keep from getting mail").click()
+    page.get_by_role("button", name="Suppress address").click()
     expect(page.locator("#f-address-err")).to_be_visible()
     page.get_by_label("Email or phone").fill("Never@example.org")
-    page.get_by_role("button", name="Keep from getting mail").click()
+    page.get_by_role("button", name="Suppress address").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Never@example.org")
-    expect(page.get_by_text("Agreed to receive messages")).to_be_visible()
-    expect(page.get_by_text("Put on this list")).to_be_visible()
+    expect(page.get_by_text("Subscribed", exact=True)).to_be_visible()
+    expect(page.get_by_text("Added to the suppression list")).to_be_visible()
     assert api.get(f"/contacts/{contact['id']}").expect(200)["channels"][0]["suppression_reason"] == "manual"
 
     for number in range(8):
@@ -35,19 +35,21 @@ def test_adding_and_lifting_a_suppression(browser_page: Page, api: Client) -> No
         api.post("/suppressions", body).expect(201)
     page.goto("/contacts/suppressions")
     expect(page.get_by_role("row")).to_have_count(10)
-    page.get_by_role("link", name="Called it spam").click()
+    page.get_by_role("link", name="Spam complaint").click()
     expect(page.get_by_role("row")).to_have_count(4)
     page.get_by_role("link", name="All 9").click()
     page.get_by_label("Search addresses").fill("ever@EXAM")
     expect(page.get_by_role("row")).to_have_count(2)
     page.get_by_role("link", name="Never@example.org").click()
-    page.get_by_label("Why").fill(" ")
-    page.get_by_role("button", name="Lift").click()
+    page.get_by_label("Reason").fill(" ")
+    page.get_by_role("button", name="Remove from list").click()
     expect(page.locator("#f-reason-err")).to_be_visible()
-    page.get_by_label("Why").fill("They wrote to us")
-    page.get_by_role("button", name="Lift").click()
+    page.get_by_label("Reason").fill("They wrote to us")
+    page.get_by_role("button", name="Remove from list").click()
     expect(page).to_have_url(re.compile("/contacts/suppressions$"))
-    expect(page.get_by_text("Lifted. This address may get mail again.")).to_be_visible()
+    expect(
+        page.get_by_text("Removed from the suppression list. Messages are sent to this address again.")
+    ).to_be_visible()
     [lifted, *_] = api.get(f"/contacts/{contact['id']}/consents").expect(200)
     assert (lifted["act"], lifted["source"]) == ("lifted", "ui")
     assert lifted["data"] == {"reason": "manual", "note": "They wrote to us"}
@@ -58,11 +60,11 @@ def test_temporary_and_erased_suppressions(browser_page: Page, api: Client) -> N
     page = browser_page
     page.goto("/contacts/suppressions/new")
     page.get_by_label("Email or phone").fill("holiday@example.org")
-    page.get_by_label("Until").fill("2001-01-01")
-    page.get_by_role("button", name="Keep from getting mail").click()
+    page.get_by_label("Expires").fill("2001-01-01")
+    page.get_by_role("button", name="Suppress address").click()
     expect(page.locator("#f-until-err")).to_be_visible()
-    page.get_by_label("Until").fill("2199-12-31")
-    page.get_by_role("button", name="Keep from getting mail").click()
+    page.get_by_label("Expires").fill("2199-12-31")
+    page.get_by_role("button", name="Suppress address").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("holiday@example.org")
     [row] = api.get("/suppressions", address="holiday@example.org").expect(200)
     assert row["expires_at"].startswith("2199-12-31")
@@ -70,11 +72,11 @@ def test_temporary_and_erased_suppressions(browser_page: Page, api: Client) -> N
     erased = api.post("/contacts", {"email": "forget@example.org"}).expect(201)
     api.delete(f"/contacts/{erased['id']}", erase="true").expect(200)
     page.goto("/contacts/suppressions?search=forget@example.org")
-    page.get_by_role("link", name="Erased address").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Erased address")
-    expect(page.get_by_text("They stay unsubscribed until they agree anew.")).to_be_visible()
+    page.get_by_role("link", name="Deleted address").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Deleted address")
+    expect(page.get_by_text("The contact stays unsubscribed until they subscribe again.")).to_be_visible()
     page.goto("/contacts/suppressions?search=nobody-at-all")
-    expect(page.get_by_role("heading", name="No address matches")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results for “nobody-at-all”")).to_be_visible()
 
 
 def test_a_viewer_cannot_lift_a_suppression(api: Client, server: Server) -> None:
@@ -83,7 +85,7 @@ def test_a_viewer_cannot_lift_a_suppression(api: Client, server: Server) -> None
     server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
     viewer = Visitor(server, "viewer@example.org")
     response = viewer.send("GET", f"/contacts/suppressions/{suppression_id}")
-    assert response.status == 200 and "Lift it" not in response.text
+    assert response.status == 200 and "Remove from suppression list" not in response.text
     for path in ("/contacts/suppressions", f"/contacts/suppressions/{suppression_id}/lift"):
         assert viewer.send("POST", path, {"address": "a@example.org", "reason": "manual"}).status == 403
     assert api.get("/suppressions", address="watched@example.org").expect(200)[0]["id"] == suppression_id

@@ -42,17 +42,17 @@ def rows(page: Page) -> list[str]:
 def test_selecting_all_matching_contacts(page: Page, api: Client) -> None:
     """Selecting all that match acts on all contacts of the filter, and undo reverts it."""
     page.goto("/contacts?show=subscribed&limit=25")
-    page.get_by_label("Choose every row of this page").check()
-    expect(page.locator(".bulk .count")).to_have_text("25 people chosen")
+    page.get_by_label("Select all rows on this page").check()
+    expect(page.locator(".bulk .count")).to_have_text("25 selected")
     page.get_by_label("All 31 that match").check()
-    expect(page.locator(".bulk .count")).to_have_text("31 people chosen")
+    expect(page.locator(".bulk .count")).to_have_text("31 selected")
     page.get_by_role("button", name="Add to list").click()
     page.locator("#to-list").get_by_role("button", name="Workshop").click()
-    expect(page.locator(".toast")).to_contain_text("31 people added to Workshop.")
+    expect(page.locator(".toast")).to_contain_text("31 contacts added to Workshop.")
     assert len(api.all("/contacts", list_id=2)) == 31
     assert all(contact["subscribed_email"] for contact in api.all("/contacts", list_id=2))
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".toast")).to_contain_text("31 people taken out of Workshop.")
+    expect(page.locator(".toast")).to_contain_text("31 contacts removed from Workshop.")
     assert api.get("/lists/2").json["contacts_count"] == 0
 
 
@@ -62,7 +62,7 @@ def test_selecting_ranges_and_by_keys(page: Page) -> None:
     boxes = page.locator("td.choose input")
     boxes.nth(1).click()
     boxes.nth(4).click(modifiers=["Shift"])
-    expect(page.locator(".bulk .count")).to_have_text("4 people chosen")
+    expect(page.locator(".bulk .count")).to_have_text("4 selected")
     page.keyboard.press("Escape")
     expect(page.locator(".bulk")).to_be_hidden()
     page.locator("h1").click()
@@ -71,8 +71,8 @@ def test_selecting_ranges_and_by_keys(page: Page) -> None:
     page.keyboard.press("x")
     page.keyboard.press("j")
     page.keyboard.press("Shift+X")
-    expect(page.locator(".bulk .count")).to_have_text("2 people chosen")
-    for expected in ("2 people tagged vip.", "1 person tagged vip. Skipped 2: had the tag already."):
+    expect(page.locator(".bulk .count")).to_have_text("2 selected")
+    for expected in ("Tag vip added to 2 contacts.", "Tag vip added to 1 contact. 2 skipped: already tagged."):
         page.get_by_role("button", name="Tag", exact=True).click()
         page.get_by_label("Tag", exact=True).fill("vip")
         page.get_by_label("Tag", exact=True).press("Enter")
@@ -81,22 +81,22 @@ def test_selecting_ranges_and_by_keys(page: Page) -> None:
             boxes.nth(number).check()
     page.goto("/contacts?tag=vip")
     assert len(rows(page)) == 3
-    page.get_by_role("link", name="Remove the filter: With the tag vip").click()
-    expect(page.get_by_role("status").first).to_contain_text("people")
+    page.get_by_role("link", name="Remove the filter: Tag: vip").click()
+    expect(page.get_by_role("status").first).to_contain_text("of 61")
 
 
 def test_sorting_and_table_options(page: Page) -> None:
     """Headings sort in both directions; page size and density are remembered."""
     page.goto("/contacts")
-    page.get_by_role("link", name="Person", exact=True).click()
-    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Person")
+    page.get_by_role("link", name="Contact", exact=True).click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Contact")
     names = rows(page)
     assert len(names) > 1 and names == sorted(names)
-    page.get_by_role("link", name="Person", exact=True).click()
-    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Person")
-    page.get_by_role("button", name="Order and look of the table").click()
+    page.get_by_role("link", name="Contact", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Contact")
+    page.get_by_role("button", name="Sorting and display").click()
     page.get_by_role("link", name="25", exact=True).click()
-    page.get_by_role("button", name="Order and look of the table").click()
+    page.get_by_role("button", name="Sorting and display").click()
     page.get_by_role("link", name="Compact").click()
     page.goto("/contacts")
     expect(page.locator("tbody tr")).to_have_count(25)
@@ -109,10 +109,10 @@ def test_a_search_without_matches(page: Page) -> None:
     """Without a match the table says so and offers to add the contact; result counts are announced."""
     page.goto("/contacts")
     page.get_by_label("Search contacts").press_sequentially("person 0")
-    expect(page.locator(".pager [role=status]")).to_have_text("10 people")
+    expect(page.locator(".pager [role=status]")).to_have_text("10 contacts")
     expect(page.get_by_label("Search contacts")).to_be_focused()
     page.get_by_label("Search contacts").fill("anna k")
-    expect(page.locator("#rows")).to_contain_text("No contact matches “anna k”")
+    expect(page.locator("#rows")).to_contain_text("No results for “anna k”")
     page.get_by_role("link", name="Add “anna k”").click()
     expect(page.get_by_label("First name")).to_have_value("anna k")
 
@@ -126,14 +126,14 @@ def test_deleting_contacts_asks_with_their_number(page: Page, api: Client) -> No
         page.locator("td.choose input").nth(number).check()
     page.get_by_role("button", name="Delete", exact=True).click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Delete 3 people?")
-    expect(dialog.get_by_role("link", name="Keep them")).to_be_focused()
+    expect(dialog).to_contain_text("Delete 3 contacts?")
+    expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
     last = api.all("/contacts", search="gone")[0]["id"]
     api.delete(f"/contacts/{last}").expect(200)
-    dialog.get_by_role("button", name="Delete 3 people").click()
-    expect(dialog).to_contain_text("It is 2 people now.")
-    dialog.get_by_role("button", name="Delete 2 people").click()
-    expect(page.locator(".toast")).to_contain_text("2 people deleted.")
+    dialog.get_by_role("button", name="Delete 3 contacts").click()
+    expect(dialog).to_contain_text("The selection now has 2 contacts.")
+    dialog.get_by_role("button", name="Delete 2 contacts").click()
+    expect(page.locator(".toast")).to_contain_text("2 contacts deleted.")
     assert api.all("/contacts", search="gone") == []
 
 
@@ -146,9 +146,9 @@ def test_a_large_bulk_action_runs_as_a_job(page: Page, api: Client) -> None:
     page.get_by_label(re.compile("^All ")).check()
     page.get_by_role("button", name="Tag", exact=True).click()
     page.get_by_label("Tag", exact=True).fill("crowd")
-    page.get_by_role("button", name="Add the tag").click()
+    page.get_by_role("button", name="Add tag").click()
     page.goto("/lists")
-    expect(page.locator(".toast")).to_contain_text(re.compile("people tagged crowd"), timeout=20_000)
+    expect(page.locator(".toast")).to_contain_text(re.compile("Tag crowd added to"), timeout=20_000)
     expect(page.locator(".toast progress")).to_have_count(0)
     assert len(api.all("/contacts", tag="crowd")) == api.get("/account").json["counts"]["contacts"]
 
@@ -159,12 +159,12 @@ def test_the_table_without_javascript(browser: Browser, server: Server, api: Cli
     page = sign_in(context.new_page())
     page.goto("/contacts")
     page.get_by_role("link", name=re.compile("^Not subscribed")).click()
-    page.get_by_role("link", name="Person", exact=True).click()
-    page.get_by_label("Choose Person 01").check()
+    page.get_by_role("link", name="Contact", exact=True).click()
+    page.get_by_label("Select Person 01").check()
     page.get_by_role("button", name="Delete", exact=True).click()
-    assert page.locator("form.asks h2").inner_text() == "Delete 1 person?"
-    page.get_by_role("button", name="Delete 1 person").click()
-    assert "1 person deleted." in page.locator(".toast").inner_text()
+    assert page.locator("form.asks h2").inner_text() == "Delete 1 contact?"
+    page.get_by_role("button", name="Delete 1 contact").click()
+    assert "1 contact deleted." in page.locator(".toast").inner_text()
     assert api.all("/contacts", search="Person 01") == []
     context.close()
 
@@ -185,11 +185,11 @@ def test_filtering_the_table_by_rules(page: Page, api: Client) -> None:
         "%5B%7B%22name%22%3A%22contact_first_name%22%2C%22predicate%22%3A%22end%22%2C%22value%22%3A%220%22%7D%5D"
     )
     expect(page.locator(".said")).to_contain_text("ends with")
-    page.get_by_role("button", name="Show them").last.click()
+    page.get_by_role("button", name="Apply filter").last.click()
     expect(page.locator(".chip.on")).to_contain_text("ends with")
     assert all(name.endswith("0") for name in rows(page))
     page.get_by_role("link", name="Filter", exact=True).click()
-    page.get_by_label("Name of the segment").fill("Tens")
-    page.get_by_role("button", name="Keep as a segment").click()
-    expect(page.locator(".chip.on")).to_contain_text("In the segment Tens")
+    page.get_by_label("Segment name").fill("Tens")
+    page.get_by_role("button", name="Save as segment").click()
+    expect(page.locator(".chip.on")).to_contain_text("Segment: Tens")
     assert api.all("/segments")[0]["name"] == "Tens"

@@ -1,0 +1,81 @@
+"""Texts in the language of a request: errors of writes, and texts that were stored in English."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from appliance.content.templates.validation import validate_design
+from appliance.core import i18n
+from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext, gettext_stored, translate_stored
+from appliance.storage import transactions
+from appliance.storage.database import close_database
+from tests.domain.home import Home
+from tests.kit import pseudo_languages
+from tests.kit.pseudo_languages import LONG, transform
+
+STORED = gettext_stored("is too long (maximum is %(limit)s bytes)")
+
+
+@pytest.fixture(scope="module")
+def languages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Support the made-up languages in this process."""
+    variables = pseudo_languages.environment(tmp_path_factory.mktemp("catalogues"))
+    i18n.use_test_catalogues(variables["CAMPANERO_TEST_CATALOGUES"])
+    yield
+    i18n.use_test_catalogues(None)
+
+
+@pytest.mark.usefixtures("languages")
+def test_writes_run_in_the_language_of_their_caller(home: Home) -> None:
+    """The writer thread serves one caller after the other, each in its language."""
+
+    def refuse() -> None:
+        raise Invalid({"base": [gettext("is in use")]})
+
+    close_database()
+    transactions.start()
+    try:
+        for language, message in ((LONG, transform("is in use")), ("en", "is in use")):
+            with i18n.use_language(language), pytest.raises(Invalid) as caught:
+                transactions.write(refuse)
+            assert caught.value.fields == {"base": [message]}
+    finally:
+        transactions.stop()
+
+
+@pytest.mark.usefixtures("languages")
+def test_stored_texts_are_translated_where_they_are_shown() -> None:
+    """A text that was stored in English is recognised, with its values; any other text is unchanged."""
+    stored = STORED % {"limit": 32}
+    foreign = "550 5.1.1 user unknown, 100 % sure"
+    assert translate_stored(stored) == stored
+    with i18n.use_language(LONG):
+        assert translate_stored(stored) == transform(STORED) % {"limit": "32"}
+        assert translate_stored("the mailbox is full") == transform("the mailbox is full")
+        assert translate_stored(foreign) == foreign
+
+
+@pytest.mark.usefixtures("languages")
+def test_errors_of_a_design_are_cached_by_language(home: Home) -> None:
+    """The errors of a design that a page has checked are English for the API, and the other way round."""
+    design = {"sections": [{"id": "a1", "type": "button", "props": {"label": "x", "href": "javascript:1"}}]}
+    for language, text in ((LONG, transform("is invalid")), ("en", "is invalid"), (LONG, transform("is invalid"))):
+        faults = Faults()
+        with i18n.use_language(language):
+            validate_design(home.account_id, design, "design.", faults)
+        assert faults.fields == {"design.sections[0].props.href": [text]}
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("de; q=0.9, en;q=0.5", "de"), ("fr;Q=1, de", "fr"), ("pt", "pt_BR"), ("PT-br", "pt_BR"),
+        ("de-AT,fr;q=0.8", "de"),
+        ("sv, nl;q=0.2", "nl"), ("de;q=0, fr;q=0.1", "fr"), ("de;q=-1,fr", "fr"), ("de;q=nan,fr", "fr"), ("*", "en"),
+        ("", "en"), (None, "en"), ("x" * 9_999, "en"),
+    ],
+)  # fmt: skip
+def test_the_language_of_a_browser(header: str | None, language: str) -> None:
+    """The best supported language of Accept-Language is chosen; what is no valid element is left out."""
+    assert i18n.negotiate_language(header) == language

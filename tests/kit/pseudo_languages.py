@@ -1,0 +1,61 @@
+"""Catalogues of two made-up languages, in which a page shows at a glance which of its texts are not translated.
+
+Each text is put in brackets and lengthened by two fifths, as in German or Finnish: `⟦Save changes ǂǂǂǂǂ⟧`. A text
+without brackets is not marked for translation, and two pairs of brackets in one sentence are a sentence made of parts.
+A server shows them with `Server(env=pseudo_languages.environment(directory))`.
+"""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import write_po
+
+from tests.kit.server import ROOT
+
+# The codes of languages whose dates and plural forms Babel knows, and which no catalogue of the product has.
+LONG, RIGHT_TO_LEFT = "fi", "he"
+OPENING, CLOSING, FILLER = "⟦", "⟧", "ǂ"
+_GROWTH = 0.4
+# The parts of a text that must stay as they are: values, percent signs, HTML tags and entities
+_KEPT = re.compile(r"%\(\w+\)s|%%|<[^<>]*>|&\w+;")
+
+
+def transform(text: str) -> str:
+    """Return a text in a made-up language, with its values, HTML tags and entities."""
+    visible = len(_KEPT.sub("", text))
+    # Words of seven letters, so that a browser can break the line between them
+    words = [FILLER * 7] * (round(visible * _GROWTH) // 8) + [FILLER * (round(visible * _GROWTH) % 8)]
+    return f"{OPENING}{' '.join([text, *filter(None, words)])}{CLOSING}"
+
+
+def _extract() -> Catalog:
+    sys.path.append(str(ROOT / "packaging"))
+    import catalogues
+
+    catalogue: Catalog = catalogues.extract()
+    return catalogue
+
+
+def build_catalogue(language: str) -> bytes:
+    """Return the catalogue (`.po`) of a made-up language with all texts of the sources."""
+    result = Catalog(language, charset="utf-8")
+    for message in _extract():
+        if message.id:
+            texts = message.id if isinstance(message.id, tuple) else (message.id,)
+            forms = [transform(text) for text in texts]
+            # The first plural form is for one, all others are for more
+            translation = (forms[0], *[forms[-1]] * (result.num_plurals - 1)) if len(forms) > 1 else forms[0]
+            result.add(message.id, translation, context=message.context)
+    content = io.BytesIO()
+    write_po(content, result)
+    return content.getvalue()
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Write the catalogues into a directory, and return the environment of a server that supports their languages."""
+    for language in (LONG, RIGHT_TO_LEFT):
+        (directory / f"{language}.po").write_bytes(build_catalogue(language))
+    return {"CAMPANERO_TEST_CATALOGUES": str(directory)}

@@ -1,0 +1,100 @@
+"""Rules for texts that people read: each is marked, in every catalogue, translated, and its holes are kept."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.core import i18n
+from tests.kit.server import ROOT
+from tests.rules import unmarked
+
+sys.path.insert(0, str(ROOT / "packaging"))
+import catalogues
+
+LANGUAGES = sorted(set(i18n.LANGUAGES) - {i18n.DEFAULT_LANGUAGE})
+# What a translation must keep: values, merge tags, and the tags and entities of HTML.
+_HOLES = re.compile(r"%\(\w+\)s|%%|\{\{.*?\}\}|\{\w*\}|</?\w+[^<>]*>|&lt;|&gt;|\bhttps?://\S+")
+
+
+def holes(text: str) -> list[str]:
+    """Return the parts of a text that a translation must keep, sorted."""
+    return sorted(_HOLES.findall(text))
+
+
+@pytest.mark.parametrize("tree", ["ui", "static/js"])
+def test_every_text_is_marked(tree: str) -> None:
+    """No page, template or script has a text that no catalogue has."""
+    files = sorted(path for path in (ROOT / tree).rglob("*") if path.suffix in (".html", ".py", ".js"))
+    offenders = [item for path in files for item in unmarked.in_file(path)]
+    lines = [f"{Path(item.path).relative_to(ROOT)}:{item.line}: {item.text}" for item in offenders]
+    assert not lines, "\n".join(lines)
+
+
+# Modules whose errors no page shows: the API, hooks of providers, and what runs before there are pages.
+NO_PAGES = ("appliance/api/", "appliance/inbound/providers/", "appliance/sending/sms/providers/")
+
+
+def test_every_error_is_marked() -> None:
+    """No error of a request has a text that no catalogue has, because pages show these errors."""
+    files = [
+        path
+        for path in sorted((ROOT / "appliance").rglob("*.py"))
+        if not str(path.relative_to(ROOT)).startswith(NO_PAGES)
+    ]
+    offenders = [item for path in files for item in unmarked.in_errors(path)]
+    lines = [f"{Path(item.path).relative_to(ROOT)}:{item.line}: {item.text}" for item in offenders]
+    assert not lines, "\n".join(lines)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_catalogue_has_the_texts_of_the_sources(language: str) -> None:
+    """`packaging/catalogues.py` was run after the last change of a text."""
+    in_sources = {(message.context, message.id) for message in catalogues.extract() if message.id}
+    in_catalogue = {(message.context, message.id) for message in catalogues.read(language) if message.id}
+    assert in_catalogue == in_sources
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_text_is_translated(language: str) -> None:
+    """No page is half in English."""
+    assert not [entry["text"] for entry in catalogues.missing(language)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_translations_keep_values_merge_tags_and_markup(language: str) -> None:
+    """A translation has the holes, merge tags and HTML tags of its text, none more and none less."""
+    faults = []
+    for message in catalogues.read(language):
+        if not message.id or not catalogues.is_complete(message):
+            continue
+        if isinstance(message.id, str):
+            allowed, translations = [holes(message.id)], [message.string]
+        else:
+            # A form for one thing may say the number in words
+            allowed, translations = [holes(text) for text in message.id], list(message.string)
+        faults += [f"{message.id!r}: {text!r}" for text in translations if holes(text) not in allowed]
+    assert not faults, "\n".join(faults)
+
+
+def test_plural_forms_have_the_values_of_the_singular() -> None:
+    """Each form of a text may be used for any number: Japanese has one form only."""
+    faults = []
+    for message in catalogues.extract():
+        if message.id and not isinstance(message.id, str):
+            singular, plural = (set(re.findall(r"%\((\w+)\)s", text)) | {"num"} for text in message.id)
+            faults += [message.id] if singular != plural else []
+    assert not faults
+
+
+def test_every_text_can_be_filled_in() -> None:
+    """A percent sign in a text is doubled, because all texts are filled in with `%`."""
+    faults = []
+    for message in catalogues.extract():
+        for text in (message.id,) if isinstance(message.id, str) else message.id:
+            try:
+                text % dict.fromkeys(re.findall(r"%\((\w+)\)s", text), "")
+            except (ValueError, TypeError) as error:
+                faults.append(f"{text!r}: {error}")
+    assert not faults, "\n".join(faults)

@@ -1,0 +1,119 @@
+"""Every page in two made-up languages: a long one, and one that is written from right to left."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from appliance.core import i18n
+from tests.kit import pseudo_languages
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.pseudo_languages import LONG, RIGHT_TO_LEFT
+from tests.kit.server import Server
+from tests.ui.test_pages import BLOCKED, DESK, PHONE, fill
+
+# Runs in the page: the texts that people read or hear, with those of attributes; code, keys and typed values are not
+# translated, nor are parts that are marked as English or as of another language.
+TEXTS = """() => {
+  const skipped = 'script, style, code, kbd, pre, svg, textarea, iframe, noscript, [lang]:not(html), .headers, '
+    + '.snippet, [name=country_code] option, [name=locale] option, [name=language] option, [name=time_zone] option';
+  const texts = [document.title];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, element = node.parentElement;
+    if (!element.closest(skipped) && node.data.trim()) texts.push(node.data.trim().replace(/\\s+/g, ' '));
+  }
+  for (const name of ['aria-label', 'title', 'placeholder', 'alt'])
+    for (const element of document.querySelectorAll(`[${name}]`))
+      if (!element.closest(skipped) && element.getAttribute(name).trim()) texts.push(element.getAttribute(name).trim());
+  return {
+    texts, links: [...document.querySelectorAll('a[href^="/"]:not([download])')].map(a => a.getAttribute('href')),
+    width: document.documentElement.scrollWidth, dir: document.documentElement.dir, lang: document.documentElement.lang,
+  };
+}"""
+# The parts of a text that no translation changes: names and addresses of the sample data, times, numbers and codes,
+# names of providers and fonts, a sample contact, and the content of the starters of flows
+KEPT = re.compile(
+    r"camp_live_\S+|\S+@\S+|https?://\S+|\S*\.example\S*|<i onclick.*?\}\}|W{20,}|Person \d+|Newsletter"
+    r"|Workshop|Monthly|Done one|A draft|Later|News\b|Hello|Bakery|owner|Campanero|UTC|Arial|Georgia"
+    r"|Helvetica|Tahoma|Verdana|Trebuchet MS|Times New Roman|Courier New|[A-Z]{2,}|\w+\.\w+|\w+_\w+|\w+:\w+"
+    r"|xn--\S+|\d+\. \w+kuuta|\w+tai\b|\w+kkona\b|Amazon SES|Brevo|Fastmail|Gmail, Google Workspace"
+    r"|Mail(?:gun|jet)|Microsoft 365|Postmark|SendGrid|Twilio|https://$|Alex(?: Sample)?"
+    r"|Good to have you here.*|Thank you for joining us.*|What to read next|Take the tour|test\b"
+    r"|Did we catch you at a bad time\?|Three good places to start|Too many emails, or too few.*"
+    r"|Unsubscribe$"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with sample data that supports the made-up languages."""
+    directory = tmp_path_factory.mktemp("catalogues")
+    with Server(env=pseudo_languages.environment(Path(directory))).set_up() as running:
+        fill(running.client())
+        yield running
+        running.stop()
+
+
+def crawl(page: Page) -> dict[str, dict]:
+    """Visit one page of each kind that links lead to, and return the texts and the width of each on a phone."""
+    waiting, seen = ["/", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers"], {}
+    while waiting:
+        path = waiting.pop(0)
+        kind = re.sub(r"\d+", "1", re.split("[?#]", path)[0])
+        # Guides and the reference are English
+        if kind in seen or re.search(r"/(preview|html)$", path) or kind.startswith("/docs/"):
+            continue
+        page.goto(path)
+        seen[kind] = page.evaluate(TEXTS) | {"path": path}
+        waiting += seen[kind]["links"]
+        page.set_viewport_size(PHONE)
+        seen[kind]["on_phone"] = page.evaluate("document.documentElement.scrollWidth")
+        page.set_viewport_size(DESK)
+    return seen
+
+
+def find_untranslated(texts: list[str]) -> list[str]:
+    """Return what is left of texts without the marked parts and those that no translation changes, if it has words.
+
+    A marked part may reach over several texts, because elements within a sentence have texts of their own.
+    """
+    rest = "\n".join(texts)
+    while (shorter := re.sub(r"⟦[^⟦⟧]*⟧", " ", rest)) != rest:
+        rest = shorter
+    return [line.strip()[:150] for line in rest.split("\n") if re.search(r"[A-Za-z]{3,}", KEPT.sub(" ", line))]
+
+
+def open_page(browser: Browser, server: Server, language: str, problems: Problems) -> Page:
+    """Return a page of a user whose browser asks for a language."""
+    page = new_page(browser, server.url, problems, width=1360, locale=language)
+    return sign_in(page)
+
+
+def test_every_text_of_every_page_is_translated(browser: Browser, server: Server) -> None:
+    """No page shows an English text to people with another language, and none is wider than the smallest phone."""
+    problems = Problems()
+    problems.allow(BLOCKED)
+    page = open_page(browser, server, LONG, problems)
+    seen = crawl(page)
+    page.context.close()
+    assert len(seen) >= 40, sorted(seen)
+    assert {kind: data["lang"] for kind, data in seen.items() if data["lang"] != LONG} == {}
+    untranslated = {kind: faults for kind, data in seen.items() if (faults := find_untranslated(data["texts"]))}
+    assert not untranslated, "\n".join(f"{kind}: {text}" for kind, texts in untranslated.items() for text in texts)
+    assert {data["path"]: data["on_phone"] for data in seen.values() if data["on_phone"] > PHONE["width"]} == {}
+
+
+def test_pages_from_right_to_left(browser: Browser, server: Server) -> None:
+    """Pages in a language that is written from right to left say so, and do not scroll sideways."""
+    problems = Problems()
+    problems.allow(BLOCKED)
+    page = open_page(browser, server, RIGHT_TO_LEFT, problems)
+    seen = crawl(page)
+    page.context.close()
+    assert {kind: data["dir"] for kind, data in seen.items() if data["dir"] != "rtl"} == {}
+    assert {kind: data["width"] for kind, data in seen.items() if data["width"] > DESK["width"]} == {}
+    assert {data["path"]: data["on_phone"] for data in seen.values() if data["on_phone"] > PHONE["width"]} == {}
+    assert set(i18n.LANGUAGES) & {LONG, RIGHT_TO_LEFT} == set()
