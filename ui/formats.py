@@ -338,11 +338,6 @@ def plain_number(value: int | float) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value)
 
 
-def count(value: int, singular: str, plural: str) -> str:
-    """Format a number with its noun."""
-    return f"{number(value)} {singular if value == 1 else plural}"
-
-
 def count_contacts(value: int) -> str:
     """Format a number of contacts."""
     return ngettext("%(num)s contact", "%(num)s contacts", value)
@@ -367,9 +362,9 @@ _ROW_COUNTS: dict[str, Callable[[int], str]] = {
 }
 
 
-def count_rows(value: int, singular: str, plural: str) -> str:
-    """Format a number of rows with their noun; a noun that is not in `_ROW_COUNTS` is not translated."""
-    return _ROW_COUNTS[singular](value) if singular in _ROW_COUNTS else count(value, singular, plural)
+def count_rows(value: int, noun: str) -> str:
+    """Format a number of rows with their noun. Raises KeyError if `_ROW_COUNTS` does not have the noun."""
+    return _ROW_COUNTS[noun](value)
 
 
 def percent(part: int, total: int) -> str:

@@ -13,6 +13,7 @@ from appliance.storage.database import close_database
 from tests.domain.home import Home
 from tests.kit import pseudo_languages
 from tests.kit.pseudo_languages import LONG, transform
+from ui import formats
 
 STORED = gettext_stored("is too long (maximum is %(limit)s bytes)")
 
@@ -65,6 +66,15 @@ def test_errors_of_a_design_are_cached_by_language(home: Home) -> None:
         with i18n.use_language(language):
             validate_design(home.account_id, design, "design.", faults)
         assert faults.fields == {"design.sections[0].props.href": [text]}
+
+
+@pytest.mark.usefixtures("languages")
+def test_names_among_labels_stay_as_they_are() -> None:
+    """A list of labels may have names of users in it, whose percent signs and holes mean nothing."""
+    with i18n.use_language(LONG):
+        assert formats.translated("First name") == transform("First name")
+        for name in ("100% sure", "%s", "%(name)s", "{0.__class__}", "50 %"):
+            assert formats.translated(name) == name
 
 
 @pytest.mark.parametrize(
