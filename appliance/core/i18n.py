@@ -36,6 +36,9 @@ _test_catalogues: dict[str, Path] = {}
 # An element of the header Accept-Language: a language and its weight (RFC 9110, sections 12.4.2 and 12.5.4).
 _ACCEPTED_LANGUAGE = re.compile(r"([A-Za-z0-9*-]{1,35})\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?", re.IGNORECASE)
 
+# A language with an optional script and region (RFC 5646, section 2.1).
+_LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?")
+
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
 
 
@@ -155,6 +158,20 @@ def match_language(tag: str) -> str | None:
     exact = (language for language in LANGUAGES if language.lower() == wanted)
     similar = (language for language in LANGUAGES if language.partition("_")[0] == primary)
     return next(exact, None) or next(similar, None)
+
+
+def normalize_language_tag(text: str) -> str | None:
+    """Return the tag of a language that CLDR has a name for, in its usual form (RFC 5646, section 2.1.1), or None.
+
+    `DE`, `pt_br` and `zh-hant-tw` become `de`, `pt-BR` and `zh-Hant-TW`.
+    """
+    from babel import Locale  # 30 ms, see `_load_locale`
+
+    match = _LANGUAGE_TAG.fullmatch(text.strip())
+    if match is None or match[1].lower() not in Locale("en").languages:
+        return None
+    language, script, region = match[1].lower(), match[2], match[3]
+    return "-".join(filter(None, (language, script and script.capitalize(), region and region.upper())))
 
 
 def gettext(message: str, /, **values: Any) -> str:

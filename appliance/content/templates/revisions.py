@@ -16,11 +16,12 @@ from appliance.storage.database import Page, connection, paginate, rows
 from appliance.storage.models import Template, TemplateRevision, User
 from appliance.storage.transactions import require_write_transaction
 
-CONTENT_FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design")
+CONTENT_FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design", "translations")
 _FIELD_LABELS = {
     "name": gettext_noop("name"), "subject": gettext_noop("subject"), "preheader": gettext_noop("preview text"),
     "body": gettext_noop("content"), "design": gettext_noop("design"), "from_name": gettext_noop("From name"),
     "from_email": gettext_noop("From address"), "reply_to": gettext_noop("Reply-to address"),
+    "translations": gettext_noop("translations"),
 }  # fmt: skip
 # The number of newest edits that `prune` keeps in any case.
 MAX_KEPT_EDITS = 200

@@ -37,7 +37,7 @@ def get_contact_values(contact: Contact | None, address: str | None, kind: str =
     return _add_short_names({
         "id": contact.id, "uuid": contact.uuid, "first_name": contact.first_name, "last_name": contact.last_name,
         "email": addresses["email"], "phone": addresses["phone"], "source": contact.source,
-        "country_code": contact.country_code,
+        "country_code": contact.country_code, "language": contact.language,
         "data": contact.data or {}, "tracking": contact.tracking,
     })  # fmt: skip
 
@@ -54,14 +54,14 @@ def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> di
         condition = f"contact_id IN ({id_list}) AND kind = '{kind}'"
         addresses[kind] = dict(rows(f"SELECT contact_id, value FROM channel WHERE {condition} ORDER BY id DESC"))
     contact_rows = rows(
-        "SELECT id, uuid, first_name, last_name, source, country_code, data, tracking FROM contact "
+        "SELECT id, uuid, first_name, last_name, source, country_code, data, tracking, language FROM contact "
         f"WHERE id IN ({id_list})"
     )
     return {
         row[0]: {
             "id": row[0], "uuid": row[1], "first_name": row[2], "last_name": row[3],
             "email": addresses["email"].get(row[0]), "phone": addresses["phone"].get(row[0]),
-            "source": row[4], "country_code": row[5],
+            "source": row[4], "country_code": row[5], "language": row[8],
             "data": (msgspec.json.decode(row[6]) if row[6] else None) or {}, "tracking": row[7],
         }
         for row in contact_rows

@@ -190,6 +190,7 @@ class Contact(Table):
     last_name = TextField(null=True)
     source = TextField(null=True)
     country_code = TextField(null=True)
+    language = TextField(null=True)  # a language tag such as `pt-BR` (`i18n.normalize_language_tag`)
     data = Json(default=dict)
     tracking = TextField(default="full")
     email_sent_count = IntegerField(default=0)

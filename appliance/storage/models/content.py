@@ -26,6 +26,8 @@ class Template(Table):
     from_email = TextField(null=True)
     reply_to = TextField(null=True)
     design = Json(default=lambda: dict(EMPTY_DESIGN))
+    # Texts in other languages: {language tag: {text id: {"source": translated text, "text": translation}}}
+    translations = Json(default=dict)
     variables = Json(default=dict)
     revision = IntegerField(default=1)
     created_at = Time()
