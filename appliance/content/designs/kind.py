@@ -85,6 +85,8 @@ class Prop(Struct, frozen=True, kw_only=True):
     # Whether an unchanged default text counts as a placeholder (`starters.find_placeholders`): "own" always does, a
     # "title" except in the emails of ready-made flows, a "label" such as "Learn more" never.
     wording: Literal["own", "title", "label"] = "own"
+    # Whether a text is one that people read, or a link, so that it may differ by language (`translations`).
+    is_translatable: bool = True
 
     def describe(self) -> dict[str, Any]:
         """Return the declaration as `/templates/spec` shows it; empty entries are left out."""

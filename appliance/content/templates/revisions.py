@@ -16,7 +16,9 @@ from appliance.storage.database import Page, connection, paginate, rows
 from appliance.storage.models import Template, TemplateRevision, User
 from appliance.storage.transactions import require_write_transaction
 
-CONTENT_FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design", "translations")
+CONTENT_FIELDS = (
+    "name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design", "translations",
+)  # fmt: skip
 _FIELD_LABELS = {
     "name": gettext_noop("name"), "subject": gettext_noop("subject"), "preheader": gettext_noop("preview text"),
     "body": gettext_noop("content"), "design": gettext_noop("design"), "from_name": gettext_noop("From name"),

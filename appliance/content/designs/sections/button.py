@@ -31,7 +31,7 @@ KIND = Kind(
         colour("background_color", gettext_noop("Background")),
         colour("text_color", gettext_noop("Text colour")),
         number("border_radius", gettext_noop("Corner radius"), None, 0, 40),
-        line("inner_padding", gettext_noop("Padding")),
+        line("inner_padding", gettext_noop("Padding"), is_translatable=False),
         choice("style", gettext_noop("Style"), "filled", "outline", "link"),
         choice("width", gettext_noop("Width"), "fit", "full"),
         line("note", gettext_noop("Note below")),

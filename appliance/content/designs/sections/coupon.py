@@ -45,7 +45,7 @@ def advise(view: View) -> Iterator[Finding]:
 KIND = Kind(
     "coupon", gettext_noop("Coupon"), "ticket",
     (
-        line("code", gettext_noop("Code")),
+        line("code", gettext_noop("Code"), is_translatable=False),
         rich("text", gettext_noop("Offer"), aliases=("content", "title")),
         line("expires_at", gettext_noop("Expiry date"), help=gettext_noop("A date, such as 2026-12-31.")),
         line("expires_text", gettext_noop("Expiry label"), "Valid until", wording="label"),

@@ -14,7 +14,7 @@ KIND = Kind(
     (
         colour("color", gettext_noop("Colour")),
         number("width", gettext_noop("Width"), 100, 5, 100, unit="%"),
-        line("padding", gettext_noop("Padding")),
+        line("padding", gettext_noop("Padding"), is_translatable=False),
         number("thickness", gettext_noop("Thickness"), 1, 1, 12),
         choice("style", gettext_noop("Style"), "solid", "dashed"),
     ),

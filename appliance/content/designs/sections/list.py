@@ -28,7 +28,8 @@ KIND = Kind(
     "list", gettext_noop("List"), "list",
     (
         items("items", gettext_noop("Items"), (
-            line("icon", gettext_noop("Symbol"), help=gettext_noop("An emoji or another character.")),
+            line("icon", gettext_noop("Symbol"), help=gettext_noop("An emoji or another character."),
+                 is_translatable=False),
             line("title", gettext_noop("Title"), wording="title"),
             rich("text", gettext_noop("Text"), aliases=("content",)),
         ), maximum=12),

@@ -77,7 +77,7 @@ KIND = Kind(
     "social", gettext_noop("Social"), "share-2",
     (
         items("links", gettext_noop("Links"), (
-            line("platform", gettext_noop("Platform"), aliases=("name", "title", "icon")),
+            line("platform", gettext_noop("Platform"), aliases=("name", "title", "icon"), is_translatable=False),
             url("url", gettext_noop("Link"), aliases=("href",)),
         ), maximum=12, help=gettext_noop("Leave empty to use the links of your brand.")),
         choice("style", gettext_noop("Style"), "colour", "ink", "outline"),

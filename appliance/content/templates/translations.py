@@ -1,0 +1,371 @@
+"""Translations of a template: which of its texts can be translated, and the template with its texts in a language.
+
+Each translation is stored with the text that it translates, as in gettext, so that a text that has changed since is
+known. `sending/messages/shared_content.py` uses the language of each recipient.
+"""
+
+import copy
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from msgspec import json
+
+from appliance.content.designs import document as designs
+from appliance.content.designs import sanitizer
+from appliance.content.designs.document import Entry
+from appliance.content.designs.kind import SCHEMES, Prop, normalize_address, validate_value
+from appliance.content.templates import validation
+from appliance.content.templates.validation import MAX_DESIGN_BYTES, Content
+from appliance.core import i18n
+from appliance.core import validation as fields
+from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext, gettext_noop
+
+# {language tag: {text id: {"source": text that was translated, "text": translation}}}
+Translations = Mapping[str, Mapping[str, Mapping[str, str]]]
+Document = Mapping[str, Any]
+
+MAX_LANGUAGES = 20
+MAX_TRANSLATIONS_BYTES = 4 * MAX_DESIGN_BYTES
+# The fields of a template that are translated besides its design, in reading order; of an SMS only the body.
+TRANSLATED_FIELDS = ("subject", "preheader", "from_name", "body")
+_FIELD_LABELS = {
+    "subject": gettext_noop("Subject"), "preheader": gettext_noop("Preview text"),
+    "from_name": gettext_noop("From name"), "body": gettext_noop("Content"),
+}  # fmt: skip
+_TEXT_KINDS = ("line", "text", "rich", "html", "url")
+# The values of these kinds of sections that the document does not set come from the brand, or are translated already.
+_KINDS_OF_BRAND = ("header", "footer")
+_MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|<style\b.*?</style\s*>|<[^<>]*>", re.DOTALL)
+
+
+class TranslatableText(NamedTuple):
+    """A text of a template that can be translated.
+
+    `id` is the name of a field, or the key of a section, a slash and the path of the value (`a1b2/props.items.0.title`,
+    as `editing.parse_path` reads it). `label` and `section` are in the language of this request; `section` is empty for
+    a field. `kind` is that of the property: `line`, `text`, `rich`, `html` or `url`.
+    """
+
+    id: str
+    label: str
+    section: str
+    kind: str
+    text: str
+
+
+TranslationState = Literal["translated", "changed", "missing"]
+
+
+class TextState(NamedTuple):
+    """A text with its translation (None if it has none); `changed` means that the text has changed since."""
+
+    text: TranslatableText
+    translation: str | None
+    state: TranslationState
+
+
+class TranslationSummary(NamedTuple):
+    """How far a template is translated into a language: counts of texts by state, and each text in reading order."""
+
+    language: str
+    translated: int
+    changed: int
+    missing: int
+    texts: tuple[TextState, ...]
+
+
+def list_texts(document: Document, channel: str = "email") -> list[TranslatableText]:
+    """Return the texts of a template that can be translated, in reading order.
+
+    Texts without a letter of their own, such as a price or a single merge tag, are left out.
+    """
+    texts = []
+    for name in TRANSLATED_FIELDS if channel == "email" else ("body",):
+        value = document.get(name)
+        if isinstance(value, str) and _has_words(value):
+            texts.append(
+                TranslatableText(name, gettext(_FIELD_LABELS[name]), "", _field_kind(name, document, channel), value)
+            )
+    if channel == "email":
+        texts += (text for text, _ in _walk_design(document.get("design")))
+    return texts
+
+
+def _field_kind(name: str, document: Document, channel: str) -> str:
+    if name != "body":
+        return "line"
+    # With a design, the body is the plain-text version.
+    return "text" if channel == "sms" or designs.get_sections(document.get("design")) else "html"
+
+
+def _has_words(text: str) -> bool:
+    """Return whether a text has a letter outside of merge tags and HTML tags."""
+    return any(character.isalpha() for character in html.unescape(_MARKUP.sub("", text)))
+
+
+# Writes the translation of a text into the design that was walked.
+_Write = Callable[[str], None]
+
+
+def _walk_design(design: Any) -> Iterator[tuple[TranslatableText, _Write]]:
+    for entry in designs.list_entries(design):
+        if entry.section.kind is not None:
+            for prop in entry.section.kind.props:
+                yield from _walk_prop(entry, prop)
+
+
+def _walk_prop(entry: Entry, prop: Prop) -> Iterator[tuple[TranslatableText, _Write]]:
+    """Yield the texts of one property of a section, including those in its list or group."""
+    values = entry.section.props
+    value = prop.get_value(values)
+    path = f"props.{prop.name}"
+    if prop.kind == "group":
+        value = {prop.fields[0].name: value} if isinstance(value, str) else value
+        for field in prop.fields if isinstance(value, dict) else ():
+            label = gettext("%(group)s: %(property)s", group=gettext(prop.label), property=gettext(field.label))
+            text = _read_text(entry, field, value, f"{path}.{field.name}", label)
+            if text is not None:
+                yield text, _writer(entry, prop, field)
+    elif prop.kind == "items":
+        for index, item in enumerate(value[: int(prop.maximum)] if isinstance(value, list) else ()):
+            for field in prop.fields if isinstance(item, dict) else ():
+                label = gettext(
+                    "%(list)s, entry %(number)s: %(property)s",
+                    list=gettext(prop.label), number=str(index + 1), property=gettext(field.label),
+                )  # fmt: skip
+                text = _read_text(entry, field, item, f"{path}.{index}.{field.name}", label)
+                if text is not None:
+                    yield text, _writer(entry, prop, field, index)
+    else:
+        text = _read_text(entry, prop, values, path, gettext(prop.label))
+        if text is not None:
+            yield text, _writer(entry, prop)
+
+
+def _read_text(entry: Entry, prop: Prop, values: dict[str, Any], path: str, label: str) -> TranslatableText | None:
+    """Return a text of a section, or None if the value is no text that can be translated."""
+    if prop.kind not in _TEXT_KINDS or not prop.is_translatable:
+        return None
+    value = prop.get_value(values)
+    is_of_brand = entry.section.kind is not None and entry.section.kind.name in _KINDS_OF_BRAND
+    if value in (None, "") and not (is_of_brand and values is entry.section.props):
+        value = prop.default
+    if not isinstance(value, str) or not _has_words(value):
+        return None
+    return TranslatableText(f"{entry.key}/{path}", label, entry.label, prop.kind, value)
+
+
+def _writer(entry: Entry, prop: Prop, field: Prop | None = None, index: int | None = None) -> _Write:
+    """Return a function that sets one text of a section; the value under a property's own name wins over aliases."""
+
+    def write(text: str) -> None:
+        props = entry.raw.get("props")
+        if not isinstance(props, dict):
+            props = entry.raw["props"] = {}
+        if field is None:
+            props[prop.name] = text
+            return
+        current = prop.get_value(props)
+        if index is not None:
+            current[index][field.name] = text
+            props[prop.name] = current
+        else:
+            props[prop.name] = (current if isinstance(current, dict) else {prop.fields[0].name: current}) | {
+                field.name: text
+            }
+
+    return write
+
+
+def get_languages(document: Document) -> list[str]:
+    """Return the languages that a template is translated into, sorted."""
+    return sorted(document.get("translations") or {})
+
+
+def choose_translation(
+    document: Document, contact_language: str | None, original_language: str | None = None
+) -> str | None:
+    """Return the language of the translation for a contact, or None for the original.
+
+    A contact with `de-AT` gets `de-AT`, else `de`, else the original if it is in German (`original_language`), else
+    another German translation such as `de-CH`, else the original.
+    """
+    languages = document.get("translations") or {}
+    if not contact_language or not languages:
+        return None
+    wanted = contact_language
+    while wanted not in languages and wanted != original_language:
+        if "-" not in wanted:
+            break
+        wanted = wanted.rpartition("-")[0]
+    if wanted in languages:
+        return wanted
+    if original_language is not None and get_primary(original_language) == get_primary(wanted):
+        return None
+    return next((language for language in sorted(languages) if get_primary(language) == wanted), None)
+
+
+def get_primary(language: str) -> str:
+    """Return the language of a tag without script and region: `pt` for `pt-BR`."""
+    return language.partition("-")[0]
+
+
+def translate_document(document: Document, language: str | None, channel: str = "email") -> dict[str, Any]:
+    """Return a copy of a template's document with its texts in a language, without `translations`.
+
+    Texts without a translation stay as they are; a translation of a text that has changed since is used.
+    """
+    translated = {name: value for name, value in document.items() if name != "translations"}
+    texts = (document.get("translations") or {}).get(language or "")
+    if not texts:
+        return translated
+    for name in TRANSLATED_FIELDS if channel == "email" else ("body",):
+        if name in texts and isinstance(translated.get(name), str) and _has_words(translated[name]):
+            translated[name] = texts[name]["text"]
+    if channel == "email" and designs.get_sections(document.get("design")):
+        # `_walk_design` reads each text before it is written.
+        translated["design"] = copy.deepcopy(document["design"])
+        for text, write in list(_walk_design(translated["design"])):
+            if text.id in texts:
+                write(texts[text.id]["text"])
+    return translated
+
+
+def summarize(document: Document, language: str, channel: str = "email") -> TranslationSummary:
+    """Return how far a template is translated into a language, with the state of each text."""
+    stored = (document.get("translations") or {}).get(language) or {}
+    states = []
+    for text in list_texts(document, channel):
+        translation = stored.get(text.id)
+        if translation is None:
+            states.append(TextState(text, None, "missing"))
+        else:
+            is_current = translation["source"] == text.text
+            states.append(TextState(text, translation["text"], "translated" if is_current else "changed"))
+    names = [state.state for state in states]
+    return TranslationSummary(
+        language, names.count("translated"), names.count("changed"), names.count("missing"), tuple(states)
+    )
+
+
+def set_texts(
+    translations: Translations, document: Document, language: str, texts: Mapping[str, str | None],
+    channel: str = "email", prefix: str = "",
+) -> dict[str, dict[str, dict[str, str]]]:  # fmt: skip
+    """Return the translations with some texts of a language set; None or an empty text removes a translation.
+
+    A set text counts as a translation of the present original, even if it is the same as before. Translations of texts
+    that the template no longer has are left out. The language is kept without texts. Raises Invalid with all errors,
+    each at `prefix` and the id of its text.
+    """
+    faults = Faults()
+    present = {text.id: text for text in list_texts(document, channel)}
+    added: dict[str, dict[str, str]] = {}
+    for text_id, typed in texts.items():
+        text = present.get(text_id)
+        if text is None:
+            if typed:
+                faults.add(prefix + text_id, gettext("is not a text of this template"))
+        elif typed and typed.strip():
+            value = _validate(
+                text, typed, document, channel, lambda message, at=prefix + text_id: faults.add(at, message)
+            )
+            if value:
+                added[text_id] = {"source": text.text, "text": value}
+    faults.check()
+    changed = prune(translations, document, channel)
+    kept = {text_id: value for text_id, value in changed.get(language, {}).items() if text_id not in texts}
+    # In reading order, so that equal translations are stored as equal JSON.
+    changed[language] = {text_id: value for text_id in present if (value := added.get(text_id) or kept.get(text_id))}
+    _check_limits(changed)
+    return changed
+
+
+def _check_limits(translations: Translations) -> None:
+    if len(translations) > MAX_LANGUAGES:
+        text = gettext("A template can be translated into at most %(limit)s languages.", limit=str(MAX_LANGUAGES))
+        raise Invalid({"base": [text]})
+    if len(json.encode(translations)) > MAX_TRANSLATIONS_BYTES:
+        raise Invalid({"base": [gettext("The translations are too large.")]})
+
+
+def _validate(
+    text: TranslatableText, typed: str, document: Document, channel: str, add: Callable[[str], None]
+) -> str | None:  # fmt: skip
+    """Return a translation in its stored form, checked as the original value; calls `add` for every error."""
+    if "/" not in text.id:
+        return _validate_field(text.id, typed, channel, add)
+    prop = find_prop(document, text.id)
+    value = typed.strip() if text.kind in ("line", "url") else typed
+    if text.kind == "url" and not value.startswith("{") and normalize_address(value, SCHEMES, lambda _: False) is None:
+        add(gettext("is invalid"))
+        return None
+    validate_value(prop, value, "", lambda _, message: add(message))
+    # The text may be too large to sanitize within the time of a request; then `validate_value` has refused it.
+    is_rich = text.kind == "rich" and len(value) <= prop.describe()["max_length"]
+    return sanitizer.normalize_rich_text(value) if is_rich else value
+
+
+def _validate_field(name: str, typed: str, channel: str, add: Callable[[str], None]) -> str | None:
+    try:
+        request = fields.read(Content, {name: typed})
+    except Invalid as refused:
+        for messages in refused.fields.values():
+            for message in messages:
+                add(message)
+        return None
+    for _, message in validation.find_text_faults(request, channel):
+        add(message)
+    value: str | None = validation.normalize_field(name, getattr(request, name))
+    return value
+
+
+def find_prop(document: Document, text_id: str) -> Prop:
+    """Return the declaration of a text of the design; raises KeyError if the design has no such text."""
+    key, _, path = text_id.partition("/")
+    entry = designs.find_section(designs.list_entries(document.get("design")), key)
+    if entry is None or entry.section.kind is None:
+        raise KeyError(text_id)
+    _, name, *inner = path.split(".")
+    prop = next(prop for prop in entry.section.kind.props if prop.name == name)
+    return next(field for field in prop.fields if field.name == inner[-1]) if inner else prop
+
+
+def remove_language(translations: Translations, language: str) -> dict[str, Any]:
+    """Return the translations without a language."""
+    return {tag: dict(texts) for tag, texts in translations.items() if tag != language}
+
+
+def prune(translations: Translations, document: Document, channel: str = "email") -> dict[str, dict[str, Any]]:
+    """Return the translations without those of fields and sections that the template no longer has.
+
+    Earlier revisions keep them. A text that is empty at present keeps its translation, because it may come back.
+    """
+    keys = {entry.key for entry in designs.list_entries(document.get("design"))} if channel == "email" else set()
+    return {
+        tag: {text_id: value for text_id, value in texts.items()
+              if (text_id.partition("/")[0] in keys if "/" in text_id else text_id in TRANSLATED_FIELDS)}
+        for tag, texts in translations.items()
+    }  # fmt: skip
+
+
+def iterate_strings(translations: Translations) -> Iterator[tuple[str, str]]:
+    """Yield (text id, translation) of every language."""
+    for texts in translations.values():
+        for text_id, value in texts.items():
+            yield text_id, value["text"]
+
+
+def name_language(tag: str) -> str:
+    """Return the name of a language in the language of this request, such as `Portuguese (Brazil)`, else its tag."""
+    from babel import Locale, UnknownLocaleError  # 30 ms, see `i18n._load_locale`
+
+    try:
+        locale = Locale.parse(tag, sep="-")
+    except (UnknownLocaleError, ValueError):
+        names = i18n.get_locale().languages
+        return str(names.get(get_primary(tag), tag))
+    return str(locale.get_display_name(i18n.get_locale()) or tag)
