@@ -18,6 +18,7 @@ from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import AudienceExplanation
 from appliance.campaigns.findings import Finding
+from appliance.campaigns.language_preflight import LanguageCount
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
@@ -80,8 +81,9 @@ class RehearsalFacts(Struct):
 class PreflightFacts(Struct):
     """Facts for the decision to send.
 
-    `sms` is present only for SMS, `links` if the links of the message are checked, and `rehearsal` if the message is
-    rendered for all recipients. `audience` is the sum of `sendable` and of all numbers in `skipped`.
+    `sms` is present only for SMS, `languages` if the message has translations, `links` if its links are checked, and
+    `rehearsal` if it is rendered for all recipients. `audience` is the sum of `sendable` and of all numbers in
+    `skipped`.
     """
 
     audience: Annotated[int, Meta(description="number of contacts in the audience")]
@@ -92,6 +94,9 @@ class PreflightFacts(Struct):
     sms: Annotated[SmsFacts, Meta(description="facts for SMS only")] | UnsetType = UNSET
     links: Annotated[LinkFacts, Meta(description="result of the link check")] | UnsetType = UNSET
     rehearsal: Annotated[RehearsalFacts, Meta(description="result of rendering for all recipients")] | UnsetType = UNSET
+    languages: (
+        Annotated[list[LanguageCount], Meta(description="recipients by language, the largest number first")] | UnsetType
+    ) = UNSET
 
 
 class Preflight(Struct):

@@ -84,6 +84,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 def _add_route(blueprint: Blueprint, base: str, route: Route) -> None:
     path = base + route.path.replace("{id}", "<number:str>").replace(f"{{{route.inner_id_name}}}", "<inner:str>")
+    path = path.replace("{language}", "<language:str>")
     methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
     name = f"{route.method.lower()}{_route_name(route.path)}"
     # The handler of a multipart form reads the body as a stream.
@@ -98,7 +99,7 @@ def _route_name(path: str) -> str:
 
 
 def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
-    async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
+    async def handle(request: Request, number: str = "0", inner: str = "0", language: str = "") -> HTTPResponse | None:
         credential = await _admit(request, route)
         if route.form_type is not None:
             disk_guard.require_writable()
@@ -112,8 +113,9 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
         faults.merge(query.faults.fields)
         faults.merge(await find_unknown_ids(credential.account_id, query.value))
         api_request = ApiRequest(
-            request, credential, object_id, None, query.value if route.query_type else None, raw, inner_id
-        )
+            request, credential, object_id, None, query.value if route.query_type else None, raw, inner_id,
+            language=language,
+        )  # fmt: skip
         if body is not None:
             faults.merge(body.faults.fields)
             request.ctx.ignored = body.ignored

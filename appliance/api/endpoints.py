@@ -30,6 +30,7 @@ class ApiRequest(NamedTuple):
     inner_id: int = 0  # the second id of the path, such as `run_id` of `/flows/{id}/runs/{run_id}`
     parse_result: PartialRead | None = None  # the body with its errors; `body` is its value
     ignored_keys: list[str] = []  # unknown or read-only keys of the body; handlers may add more
+    language: str = ""  # the language in the path, as the client wrote it; empty if the path has none
 
     @property
     def account_id(self) -> int:
@@ -106,6 +107,11 @@ class Route(NamedTuple):
     def has_id(self) -> bool:
         """Return whether the path contains `{id}`."""
         return "{id}" in self.path
+
+    @property
+    def has_language(self) -> bool:
+        """Return whether the path contains `{language}`."""
+        return "{language}" in self.path
 
     @property
     def inner_id_name(self) -> str | None:

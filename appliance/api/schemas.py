@@ -171,6 +171,7 @@ class Template(Struct):
     reply_to: str | None
     design: Annotated[Design, Meta(description="design: sections from top to bottom, and the theme")]
     variables: Annotated[Json, Meta(description="merge tags in the template, by name: `default`, `sample`, `required`")]
+    languages: Annotated[list[str], Meta(description="languages that it is translated into, besides the original")]
     created_at: Moment
     updated_at: Moment
 
@@ -507,7 +508,7 @@ def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> Contact
 
 def serialize_template(row: models.Template) -> Template:
     """Return the API representation of a template."""
-    return _build_from_row(Template, row)
+    return _build_from_row(Template, row, languages=sorted(row.translations or {}))
 
 
 def serialize_trigger(row: models.Trigger) -> Trigger:

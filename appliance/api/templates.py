@@ -4,24 +4,26 @@ import asyncio
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit
 from appliance.api import http, schemas
 from appliance.api.auth import require_access_to_named_contact
-from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, keep_faults_of_readable_fields, validator
 from appliance.api.http import page_headers
 from appliance.campaigns import content
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import document, merge_limits
 from appliance.content.pictures.formats import Picture
-from appliance.content.templates import starters, store
+from appliance.content.templates import starters, store, translation_edits
+from appliance.content.templates.translations import TranslationSummary
 from appliance.content.templates.validation import TemplateCreate, TemplateQuery, TemplateWrite
-from appliance.core import validation
-from appliance.core.errors import Faults, Invalid
+from appliance.core import i18n, validation
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.validation import Text
 from appliance.sending.messages import preview, test_sends
 from appliance.sending.messages.preview import Preview, PreviewRequest
 from appliance.sending.messages.test_sends import TestRequest, TestSendResult
@@ -148,9 +150,127 @@ async def send_test_email(request: ApiRequest) -> ApiResponse:
     """
     require_access_to_named_contact(request)
     can_read_contacts = request.credential.has_scope("contacts:read")
-    prepared = await render_send(test_sends.prepare, request.account_id, request.id)
+    prepared = await render_send(test_sends.prepare, request.account_id, request.id, request.body)
     args = (request.account_id, request.id, request.body, request.credential.is_test, prepared, can_read_contacts)
     return ApiResponse(await commit(test_sends.send, *args))
+
+
+class TranslationCounts(Struct):
+    """A language that a template is translated into, with the number of its texts by state."""
+
+    language: Annotated[str, Meta(description="tag of the language (RFC 5646)")]
+    translated: Annotated[int, Meta(description="number of texts that are translated")]
+    changed: Annotated[int, Meta(description="number of texts that have changed since they were translated")]
+    missing: Annotated[int, Meta(description="number of texts that are not translated")]
+
+
+class TranslatedText(Struct):
+    """A text of a template with its translation.
+
+    `text` is null if it is not translated; recipients then get `source`. A translation whose source has changed since
+    is still used, and its state is `changed`.
+    """
+
+    id: Annotated[str, Meta(description="id of the text: a field, or section and path (`a1b2/props.title`)")]
+    label: Annotated[str, Meta(description="name of the text")]
+    section: Annotated[str, Meta(description="name of its section; empty for a field of the template")]
+    kind: Annotated[str, Meta(description="kind of the text: `line`, `text`, `rich`, `html` or `url`")]
+    source: Annotated[str, Meta(description="text of the original")]
+    text: Annotated[str, Meta(description="translation; null if there is none")] | None
+    state: Annotated[Literal["translated", "changed", "missing"], Meta(description="state of the translation")]
+
+
+class Translation(TranslationCounts):
+    """The translation of a template into a language, with its texts in reading order."""
+
+    texts: Annotated[list[TranslatedText], Meta(description="texts of the template in reading order")]
+
+
+class TranslationWrite(Struct):
+    """Translations by the id of the text. Texts that are not named keep theirs; null removes one."""
+
+    texts: Annotated[dict[str, Text | None], Meta(description="translations by id of the text; null removes one")]
+
+
+def _serialize_counts(summary: TranslationSummary) -> TranslationCounts:
+    return TranslationCounts(summary.language, summary.translated, summary.changed, summary.missing)
+
+
+def _serialize_translation(summary: TranslationSummary) -> Translation:
+    texts = [
+        TranslatedText(
+            state.text.id, state.text.label, state.text.section, state.text.kind, state.text.text, state.translation,
+            state.state,
+        )
+        for state in summary.texts
+    ]  # fmt: skip
+    return Translation(summary.language, summary.translated, summary.changed, summary.missing, texts)
+
+
+def _find_language(request: ApiRequest) -> str:
+    """Return the language of the path in its usual form; raises NotFound if it is not a language."""
+    language = i18n.normalize_language_tag(request.language)
+    if language is None:
+        raise NotFound
+    return language
+
+
+@ROUTES.add(
+    "GET", "/templates/{id}/translations", scope="templates:read", response_type=TranslationCounts, returns_list=True
+)
+async def list_translations(request: ApiRequest) -> ApiResponse:
+    """List the languages that a template is translated into."""
+    summaries = await fetch(translation_edits.list_summaries, request.account_id, request.id)
+    return ApiResponse([_serialize_counts(summary) for summary in summaries])
+
+
+@ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=Translation)
+async def get_translation(request: ApiRequest) -> ApiResponse:
+    """Get the translation of a template into a language."""
+    summary = await fetch(translation_edits.get_summary, request.account_id, request.id, _find_language(request))
+    return ApiResponse(_serialize_translation(summary))
+
+
+async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
+    if request.body is None:
+        return {}
+    assert request.parse_result is not None  # `body` is not None, so it was parsed.
+    texts = getattr(request.body, "texts", None)
+    try:
+        language = translation_edits.read_language(request.language)
+        args = (request.account_id, request.id, language, texts if isinstance(texts, dict) else {}, "texts.")
+        await render(translation_edits.validate, *args)
+    except Invalid as error:
+        return keep_faults_of_readable_fields(request.parse_result, error)
+    return {}
+
+
+@ROUTES.add(
+    "PUT", "/templates/{id}/translations/{language}", scope="templates:write", body_type=TranslationWrite,
+    response_type=Translation, validate=_validate_translation,
+)  # fmt: skip
+async def put_translation(request: ApiRequest) -> ApiResponse:
+    """Translate texts of a template into a language.
+
+    The first translation adds the language. Contacts get the template in their language (`language` of the contact), in
+    another region's (`de` for `de-AT`), or else in the original.
+    """
+    language = translation_edits.read_language(request.language)
+    args = (request.account_id, request.id, language, request.body.texts)
+    prepared = await render(translation_edits.prepare, *args)
+    await commit(content.set_translation, *args, request.caller, prepared)
+    summary = await fetch(translation_edits.get_summary, request.account_id, request.id, language)
+    return ApiResponse(_serialize_translation(summary))
+
+
+@ROUTES.add("DELETE", "/templates/{id}/translations/{language}", scope="templates:write", response_type=Translation)
+async def delete_translation(request: ApiRequest) -> ApiResponse:
+    """Delete the translation of a template into a language, and return it."""
+    language = _find_language(request)
+    summary = await fetch(translation_edits.get_summary, request.account_id, request.id, language)
+    prepared = await render(translation_edits.prepare, request.account_id, request.id, language, None)
+    await commit(content.remove_translation, request.account_id, request.id, language, request.caller, prepared)
+    return ApiResponse(_serialize_translation(summary))
 
 
 class UploadForm(Struct):

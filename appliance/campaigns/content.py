@@ -8,6 +8,7 @@ only scheduled campaigns that test keys sent. What a test flow or test campaign 
 `contacts:read` (T45 in docs/threats.md).
 """
 
+from collections.abc import Callable, Container
 from typing import Any
 
 from appliance.accounts.audit import Actor
@@ -17,15 +18,16 @@ from appliance.campaigns.states import check_template_change
 from appliance.content import brand as brands
 from appliance.content.designs import markup
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, starters, validation
+from appliance.content.templates import revisions, starters, translation_edits, translations, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.store import PreparedContent
+from appliance.content.templates.translation_edits import Texts
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.store import TEST_FLOW_REFUSED
-from appliance.sending.messages import compose, merge_tags, preview, senders
+from appliance.sending.messages import compose, languages, merge_tags, preview, senders
 from appliance.storage.models import Account, Campaign, Contact, Flow, Template
 from appliance.storage.transactions import require_write_transaction
 
@@ -44,13 +46,48 @@ def update_template(
     change made over the API. Raises what `templates.update` raises, and NotAllowed if the actor may not change a live
     flow or scheduled campaign.
     """
+
+    def write(user_id: int | None) -> Template:
+        return templates.update(account_id, template_id, request, user_id, prepared=prepared)
+
+    return _edit(account_id, template_id, by, write)
+
+
+def set_translation(
+    account_id: int, template_id: int, language: str, texts: Texts, by: Actor, prepared: PreparedContent | None = None
+) -> Template:
+    """Set texts of a translation for an actor, as `update_template`.
+
+    Raises what `translation_edits.set_texts` raises, with the errors at `texts.` and the text id.
+    """
+
+    def write(user_id: int | None) -> Template:
+        return translation_edits.set_texts(
+            account_id, template_id, language, texts, user_id, prefix="texts.", prepared=prepared
+        )
+
+    return _edit(account_id, template_id, by, write)
+
+
+def remove_translation(
+    account_id: int, template_id: int, language: str, by: Actor, prepared: PreparedContent | None = None
+) -> Template:
+    """Remove a language from a template for an actor, as `update_template`; raises what `translation_edits` raises."""
+
+    def write(user_id: int | None) -> Template:
+        return translation_edits.remove(account_id, template_id, language, user_id, prepared=prepared)
+
+    return _edit(account_id, template_id, by, write)
+
+
+def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | None], Template]) -> Template:
+    """Change a template by `write`, which takes the id of the user to record, and note who edited its owner."""
     require_write_transaction()
     _require_access(account_id, template_id, by)
     row = templates.get(account_id, template_id)
     previous_revision = row.revision
     # For a step, no user id is passed, because an edit by a user would remain a draft until it is published.
-    user_id = by.user_id if row.action_id is None else None
-    template = templates.update(account_id, template_id, request, user_id, prepared=prepared)
+    template = write(by.user_id if row.action_id is None else None)
     if by.person_id is not None and template.revision != previous_revision:
         if row.action_id is not None:
             Flow.update(edited_by=by.person_id).where(Flow.id == row.flow_id).execute()
@@ -115,7 +152,24 @@ def _copy_content(template: Template, source: int | str, user_id: int | None) ->
         raise Invalid({"template": [gettext("is for the other channel")]})
     if template.channel == "email":
         values |= {key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(template, key)}
+    values["translations"] = _copy_translations(template, content, values)
     templates.write(template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
+
+
+def _copy_translations(template: Template, content: dict[str, Any], copied: Container[str]) -> dict[str, Any]:
+    """Return the translations of copied content, together with those of the fields that the template keeps."""
+
+    def is_kept(text_id: str) -> bool:
+        return "/" not in text_id and text_id not in copied
+
+    source: dict[str, Any] = content.get("translations") or {}
+    return {
+        language: {
+            **{name: text for name, text in (template.translations.get(language) or {}).items() if is_kept(name)},
+            **{name: text for name, text in (source.get(language) or {}).items() if not is_kept(name)},
+        }
+        for language in (*source, *(tag for tag in template.translations if tag not in source))
+    }
 
 
 def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:
@@ -154,10 +208,14 @@ def _read_starter(account_id: int, key: str) -> tuple[str, dict[str, Any]]:
 # The preview for one recipient is rendered by the functions that render sent messages.
 
 
-def render_preview(account_id: int, campaign_id: int, contact_id: int | None = None) -> dict[str, Any]:
+def render_preview(
+    account_id: int, campaign_id: int, contact_id: int | None = None, language: str | None = None
+) -> dict[str, Any]:
     """Render a campaign for a contact, by default the first recipient, or a sample person if there is none.
 
-    Unsubscribe, preferences and view links are `#`. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None
+    It is in the contact's language, or in `language` if that is given. Unsubscribe, preferences and view links are `#`.
+
+    Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None
     for the sample person), `sms` (parts and alphabet) and `lengths` (of an email's fields). `from_name` and
     `from_email` are missing if the template does not render; then `error` says why. Raises NotFound.
     """
@@ -178,15 +236,18 @@ def render_preview(account_id: int, campaign_id: int, contact_id: int | None = N
         "lengths": None,
     }  # fmt: skip
     if campaign.channel == "sms":
-        return preview | _render_sms(campaign, account, merge_values)
+        return preview | _render_sms(campaign, account, merge_values, contact, language)
     document = to_document(campaign.template)
+    choice = languages.choose_for_preview(
+        document, contact.language if contact is not None else None, account.locale, language
+    )
     try:
-        content = compose.compile_message(
-            compose.build_source(document, brands.build_look(brand), account.locale, marketing=True)
-        )
+        source = languages.build_source(document, brands.build_look(brand), account.locale, choice)
+        content = compose.compile_message(source)
         show_values = merge_tags.get_show_values(account_id, contact.id if contact else None, content.conditions)
         filled = compose.fill(content, merge_values | show_values)
-        lengths = compose.measure_lengths(document, merge_values | show_values)
+        translated = translations.translate_document(document, choice.translation)
+        lengths = compose.measure_lengths(translated, merge_values | show_values)
     except MergeError as error:
         return preview | {"error": error.describe()}
     # A draft without content still has a footer, which must not appear as the preview text.
@@ -199,9 +260,12 @@ def render_preview(account_id: int, campaign_id: int, contact_id: int | None = N
     }  # fmt: skip
 
 
-def _render_sms(campaign: Campaign, account: Account, merge_values: dict[str, Any]) -> dict[str, Any]:
+def _render_sms(
+    campaign: Campaign, account: Account, merge_values: dict[str, Any], contact: Contact | None, language: str | None
+) -> dict[str, Any]:
     """Return the keys of a preview that differ for SMS; `sms` has the parts and the characters that force UCS-2."""
-    body = campaign.template.body
+    document = to_document(campaign.template)
+    body = preview.translate_for_preview(account.id, document, contact, language, "sms")["body"]
     try:
         text = preview.fill_sms_preview(account.id, body, merge_values, True, campaign.tracking, campaign.name)
     except MergeError as error:

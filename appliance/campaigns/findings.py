@@ -1,10 +1,11 @@
 """Input and findings of preflight, and the request keys that the campaign endpoints reject."""
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
 from appliance.accounts.audit import Actor
+from appliance.content.designs.links import Link
 from appliance.content.templates.validation import Content as requests_Content
 from appliance.core.validation import (
     SEND_TIMES,
@@ -31,10 +32,24 @@ class Finding(Struct):
     field: Annotated[str, Meta(description="path of the field with the problem")]
 
 
+class TranslatedMessage(NamedTuple):
+    """The message of a campaign in a language that it is translated into; `document` has the translated texts.
+
+    `content` (email) or `text` (SMS) is None if it is empty or does not compile; then `error` says why.
+    """
+
+    language: str
+    document: dict[str, Any]
+    content: CompiledMessage | None
+    text: "CompiledTemplate | None"
+    error: str | None
+
+
 class PreflightInput(NamedTuple):
     """A campaign with everything that its preflight checks need.
 
     `content` (email) or `text` (SMS) is None if it is empty or does not compile; then `content_error` says why.
+    `translated` are the messages in the languages that it is translated into.
     """
 
     campaign: Campaign
@@ -46,11 +61,18 @@ class PreflightInput(NamedTuple):
     text: "CompiledTemplate | None"
     content_error: str | None
     is_real: bool  # false if the built-in inbox captures all messages
+    translated: tuple[TranslatedMessage, ...] = ()
 
     @property
     def is_readable(self) -> bool:
         """Return whether the campaign has content that compiles."""
         return self.content is not None or self.text is not None
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Return the links of an email in all its languages, with those of the original first."""
+        contents = (self.content, *(message.content for message in self.translated))
+        return tuple(link for content in contents if content is not None for link in content.links)
 
     @property
     def is_email(self) -> bool:

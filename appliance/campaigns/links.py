@@ -26,12 +26,13 @@ from appliance.content.designs import document, merge
 from appliance.content.designs import links as numbered
 from appliance.content.designs.links import Link
 from appliance.content.designs.merge_limits import MAX_LINK_SECONDS, TOO_SLOW, MergeError, render_deadline
+from appliance.content.templates import translations
 from appliance.content.templates.revisions import to_document
 from appliance.core import signals
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored, ngettext, translate_stored
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import RequestFailed
-from appliance.sending.messages import compose, merge_tags, preview, shared_content
+from appliance.sending.messages import compose, languages, merge_tags, preview, shared_content
 from appliance.sending.messages.compose import PreparedMessage
 from appliance.settings import config
 from appliance.storage.database import run
@@ -81,7 +82,7 @@ def get_link_check(case: PreflightInput) -> LinkCheck | None:
     if not config.current().network.check_links or case.content is None:
         return None
     template, now = case.campaign.template, time.monotonic()
-    hrefs = dict.fromkeys(link.href for link in case.content.links if link.href.lower().startswith(("http:", "https:")))
+    hrefs = dict.fromkeys(link.href for link in case.links if link.href.lower().startswith(("http:", "https:")))
     with _lock:
         check = _checks.get(template.id)
         if check is None or check.revision != template.revision or _is_expired(check, now):
@@ -224,7 +225,7 @@ def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
 
 def find_slow_links(case: PreflightInput) -> list[Finding]:
     """Return a finding for each link whose URL takes too long to fill when it is clicked, up to `_MAX_NAMED`."""
-    hrefs = {link.href for link in (case.content.links if case.content is not None else ()) if "{" in link.href}
+    hrefs = {link.href for link in case.links if "{" in link.href}
     values = _get_sample_values(case.campaign) if hrefs else {}
     slow = [href for href in sorted(hrefs) if numbered.has_literal_host(href) and _is_slow(href, values)]
     design, limit = case.campaign.template.design, f"{MAX_LINK_SECONDS * 1000:.0f}"
@@ -351,12 +352,21 @@ def save_links(campaign: Campaign, message: PreparedMessage) -> None:
         LinkRow.insert_many(values[start : start + _INSERT_BATCH]).execute()
 
 
-def _collect_links(campaign: Campaign, message: PreparedMessage) -> Sequence[Link]:
+def _collect_links(campaign: Campaign, message: PreparedMessage) -> list[Link]:
+    """Return the links of a campaign in all its languages, numbered as `shared_content.number_links` says."""
+    links_by_language: list[Sequence[Link]]
+    template_document = to_document(campaign.template)
     if campaign.channel == "sms":
-        return compose.find_sms_links(campaign.template.body)
-    look = brands.build_look(brands.get(campaign.account_id))
-    source = compose.build_source(to_document(campaign.template), look, campaign.account.locale, marketing=True)
-    return message.compile(source).links
+        messages = translations.list_messages(template_document, "sms")
+        links_by_language = [compose.find_sms_links(translated["body"]) for _, translated in messages]
+    else:
+        look = brands.build_look(brands.get(campaign.account_id))
+        sources = languages.build_sources(template_document, look, campaign.account.locale)
+        links_by_language = [message.compile(source).links for source in sources.values()]
+    numbered_links = shared_content.number_links(
+        [(link.href, link.words) for link in links] for links in links_by_language
+    )
+    return [Link(number, href, words) for number, (href, words) in enumerate(numbered_links, 1)]
 
 
 def delete_links(campaign_id: int) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.campaigns import audience, audience_snapshot, sms_preflight, store
+from appliance.campaigns import audience, audience_snapshot, language_preflight, sms_preflight, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
@@ -30,8 +30,8 @@ from appliance.content.templates import starters
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock
 from appliance.core.i18n import format_number, gettext, ngettext
-from appliance.sending.messages import compose, preview, senders
-from appliance.sending.messages.compose import MessageSource, PreparedMessage
+from appliance.sending.messages import compose, languages, preview, senders
+from appliance.sending.messages.compose import CompiledMessage, MessageSource, PreparedMessage
 from appliance.sending.messages.preview import GMAIL_CLIP_BYTES, GMAIL_WARN_BYTES
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
@@ -104,6 +104,7 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
         for check in (*_CHECKS, *(_EMAIL_CHECKS if case.is_email else sms_preflight.SMS_CHECKS))
         for finding in check(case)
     ]
+    findings += language_preflight.find_warnings(case, facts.get("languages", []))
     findings += _size_advice(case, max(facts["html_bytes"], rehearsal.result.html_bytes if rehearsal else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
         findings.append(Finding("nobody", gettext("no contact in this audience can receive it"), _AUDIENCE))
@@ -150,8 +151,7 @@ def _check_placeholders(case: PreflightInput) -> Iterator[Finding]:
 
 
 def _check_links(case: PreflightInput) -> Iterator[Finding]:
-    links = case.content.links if case.content is not None else ()
-    plain = [link for link in links if link.href.lower().startswith("http://")]
+    plain = [link for link in case.links if link.href.lower().startswith("http://")]
     if plain:
         message = ngettext(
             "%(num)s link does not use https: %(link)s",
@@ -314,6 +314,8 @@ def run_preflight(
     }  # fmt: skip
     if not case.is_email:
         facts["sms"] = sms_preflight.describe_sms(case)
+    if case.translated and audience.is_set(campaign):
+        facts["languages"] = language_preflight.count_languages(campaign, case.account)
     links = link_check.get_link_check(case)
     if links is not None:
         facts["links"] = link_check.describe_check(links)
@@ -332,16 +334,25 @@ def run_preflight(
 def _measure_size(case: PreflightInput) -> int:
     """Return the bytes of an email's HTML for a sample recipient, or of its source if it does not render.
 
-    Returns 0 without content and for SMS.
+    Of an email in several languages it is the largest. Returns 0 without content and for SMS.
     """
     if case.content is None:
         return 0
+    document = to_document(case.campaign.template)
+    return max(
+        _measure_language(case, document, language, content)
+        for language, content in ((None, case.content), *((each.language, each.content) for each in case.translated))
+        if content is not None
+    )
+
+
+def _measure_language(
+    case: PreflightInput, document: dict[str, Any], language: str | None, content: CompiledMessage
+) -> int:
     try:
-        return preview.measure_rendered_bytes(
-            case.account.id, to_document(case.campaign.template), case.campaign.tracking
-        )
+        return preview.measure_rendered_bytes(case.account.id, document, case.campaign.tracking, language)
     except MergeError:
-        return len(case.content.html.source.encode())
+        return len(content.html.source.encode())
 
 
 class PreparedSend(NamedTuple):
@@ -369,7 +380,10 @@ def prepare_send(account_id: int, campaign_id: int, content: Any = None, trigger
     document |= {name: value for name in document if isinstance(value := getattr(content, name, None), str | dict)}
     message = compose.NOT_PREPARED
     if campaign.channel == "email" and has_content(document):
-        message = compose.prepare_message(_build_source(document, Account.get_by_id(account_id)))
+        original, *translated = _build_sources(document, Account.get_by_id(account_id)).values()
+        message = compose.prepare_message(original)
+        for source in translated:  # The cache of compiled emails keeps them for the transaction.
+            compose.try_compile(source)
     return PreparedSend(message, audience_snapshot.measure_audience(campaign, trigger))
 
 
@@ -378,9 +392,8 @@ def has_content(document: Mapping[str, Any]) -> bool:
     return bool((document["body"] or "").strip() or designs.get_sections(document["design"]))
 
 
-def _build_source(document: Mapping[str, Any], account: Account) -> MessageSource:
-    look = brands.build_look(brands.get(account.id))
-    return compose.build_source(document, look, account.locale, marketing=True)
+def _build_sources(document: Mapping[str, Any], account: Account) -> dict[str | None, MessageSource]:
+    return languages.build_sources(document, brands.build_look(brands.get(account.id)), account.locale)
 
 
 def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> PreflightInput:
@@ -392,15 +405,18 @@ def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: Prepare
     content = text = error = None
     template = campaign.template
     document = to_document(template)
+    sources: dict[str | None, MessageSource] = {}
     try:
         if campaign.channel == "sms":
             text = sms_preflight.compile_sms(campaign)
         elif template.subject and has_content(document):
-            content = prepared.message.compile(_build_source(document, account))
+            sources = _build_sources(document, account)
+            content = prepared.message.compile(sources[None])
     except MergeError as merge_error:
         error = merge_error.describe()
-    real = find_transport(campaign) != "capture"
-    return PreflightInput(campaign, account, brands.get(account.id), confirmed, by, content, text, error, real)
+    real, brand = find_transport(campaign) != "capture", brands.get(account.id)
+    translated = language_preflight.compile_translations(campaign, sources) if document["translations"] else ()
+    return PreflightInput(campaign, account, brand, confirmed, by, content, text, error, real, translated)
 
 
 def _check_audience(case: PreflightInput) -> Iterator[Finding]:
@@ -448,6 +464,7 @@ def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
     if case.content_error:
         message = gettext("the message cannot be rendered: %(error)s", error=case.content_error)
         yield Finding("preflight_failed", message, "template_attributes.body")
+    yield from language_preflight.check_rendering(case)
     if not case.is_email:
         yield from sms_preflight.check_length(case)
         return
@@ -467,7 +484,9 @@ def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
     if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
     template = case.campaign.template
-    variables = merge.find_variables(template.__data__ if case.is_email else {"body": template.body})
+    variables = merge.find_variables(
+        template.__data__ if case.is_email else {"body": template.body, "translations": template.translations}
+    )
     required = [name for name, variable in variables.items() if variable["required"]]
     for name in required:
         if name.partition(".")[0] in ("data", "event"):

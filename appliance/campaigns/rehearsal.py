@@ -14,8 +14,9 @@ import time
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -28,16 +29,21 @@ from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
+from appliance.content.templates import translations
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock, crypto, signals
 from appliance.core.executable import read_task, run_child, send_to_parent
-from appliance.sending.messages import compose, links, merge_tags, sms_rules
-from appliance.sending.messages.compose import SmsText
+from appliance.sending.messages import compose, languages, links, merge_tags, sms_rules
+from appliance.sending.messages.compose import CompiledMessage, SmsText
+from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.sms import numbers, segments
 from appliance.settings import config
 from appliance.storage import database
 from appliance.storage.database import fetch_one, open_database
 from appliance.storage.models import Account, Campaign, Channel, Contact
+
+if TYPE_CHECKING:
+    from appliance.content.designs.compiled_template import CompiledTemplate
 
 # The totals over a campaign's SMS: their parts, the characters that make them longer, and the countries of the phone
 # numbers.
@@ -95,10 +101,10 @@ class RecipientRenderer:
     """
 
     def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
-        body = campaign.template.body
-        self._body = compose.compile_sms(
-            body, [link.href for link in compose.find_sms_links(body)] if campaign.tracking else None
-        )
+        bodies = dict(translations.list_messages(to_document(campaign.template), "sms"))
+        self._bodies = {
+            language: _compile_body(message["body"], campaign.tracking) for language, message in bodies.items()
+        }
         self._hint = account.sms_opt_out_hint
         self._forcing: Counter[str] = Counter()
         self._by_parts: Counter[int] = Counter()
@@ -107,8 +113,8 @@ class RecipientRenderer:
         self._quiet_hours, self._time_zone, self._start = account.sms_quiet_hours, account.time_zone, starts_at
         self.totals = SmsTotals()
 
-    def render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
-        """Render the SMS of one contact and count it; return the problem of its text, or None.
+    def render(self, contact: Contact, filled_in: Mapping[str, Any], translation: str | None = None) -> str | None:
+        """Render the SMS of one contact in a language and count it; return the problem of its text, or None.
 
         A contact whose number or consent rules out an SMS is counted as refused, without a problem. Raises MergeError
         if the SMS does not render.
@@ -126,7 +132,10 @@ class RecipientRenderer:
             **compose.build_link_tokens(),
         }
         text = compose.fill_sms(
-            self._body, values, self._hint, compose.is_hint_interval_over(phone.opt_out_hint_sent_at, clock.now_ms())
+            self._bodies[translation],
+            values,
+            self._hint,
+            compose.is_hint_interval_over(phone.opt_out_hint_sent_at, clock.now_ms()),
         )
         problem = text.find_problem()
         if problem is None:
@@ -167,6 +176,10 @@ class RecipientRenderer:
             self.totals.resting += (
                 sms_rules.get_quiet_end_everywhere(self._quiet_hours, time_zones, self._start) is not None
             )
+
+
+def _compile_body(body: str | None, is_tracked: bool) -> "CompiledTemplate":
+    return compose.compile_sms(body, [link.href for link in compose.find_sms_links(body)] if is_tracked else None)
 
 
 def _find_number_problem(contact: Contact, key: str) -> str | None:
@@ -247,7 +260,7 @@ class RehearsalResult(Struct):
 
 
 class RehearsalRun:
-    """One pass over the recipients of a campaign, which renders its message for each of them.
+    """One pass over the recipients of a campaign, which renders its message for each of them in their language.
 
     `starts_at` is the start of the send in Unix milliseconds, for the quiet hours of SMS. Raises MergeError if the
     message does not compile.
@@ -258,28 +271,29 @@ class RehearsalRun:
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         document = to_document(campaign.template)
         self.sms = RecipientRenderer(campaign, account, starts_at) if campaign.channel == "sms" else None
-        self.content = None
-        if self.sms is None:
-            source = compose.build_source(document, brands.build_look(brand), account.locale, marketing=True)
-            self.content = compose.compile_message(source)
-            if campaign.tracking:
-                self.content = compose.track_all_links(self.content)
-        else:
-            document = {"body": document["body"]}
+        self.document, self.look, self.locale = document, brands.build_look(brand), account.locale
+        self.contents: dict[MessageLanguage, CompiledMessage] = {}
+        self.get_language = cache(partial(languages.choose_for_document, document, locale=account.locale,
+                                          channel=campaign.channel))  # fmt: skip
+        self._get_content(self.get_language(None))
         self.shared = {
             **merge_tags.get_account_values(account, brand), **links.get_link_values(0),
             "campaign": {"name": campaign.name},
             designs_links.TRACK_ROOT: links.build_tracking_tokens(0),
         }  # fmt: skip
-        variables = merge.find_variables(document)
         # Variables that a campaign never has (`data`, `event`) are missing for every recipient; unknown ones have their
         # own finding.
-        self.lacks = [
-            MissingValue(name)
-            for name, variable in variables.items()
-            if variable["required"] and not merge.find_unknown_roots([name])
-        ]
-        self.result = RehearsalResult(lacking=self.lacks)
+        self.required = {
+            language: [
+                name
+                for name, variable in merge.find_variables(message, campaign.channel).items()
+                if variable["required"] and not merge.find_unknown_roots([name])
+            ]
+            for language, message in translations.list_messages(document, campaign.channel)
+        }
+        names = sorted({name for required in self.required.values() for name in required})
+        self.lacks = {name: MissingValue(name) for name in names}
+        self.result = RehearsalResult(lacking=list(self.lacks.values()))
 
     def run(self) -> Iterator[RehearsalResult]:
         """Render the message for all recipients; SMS to more than `MAX_RENDERED` recipients only for a sample of them.
@@ -305,9 +319,23 @@ class RehearsalRun:
             self.result.sms = self.sms.get_totals(self.result.done, self.result.total)
         return self.result
 
+    def _get_content(self, language: MessageLanguage) -> CompiledMessage | None:
+        """Return the email in a language, with tracked links if the campaign tracks them; None for SMS."""
+        if self.sms is not None:
+            return None
+        content = self.contents.get(language)
+        if content is None:
+            source = languages.build_source(self.document, self.look, self.locale, language)
+            content = compose.compile_message(source)
+            if self.campaign.tracking:
+                content = compose.track_all_links(content)
+            self.contents[language] = content
+        return content
+
     def _render_batch(self, ids: list[int]) -> None:
         batch = contacts.fetch_by_ids(ids)
-        conditions = self.content.conditions if self.content is not None else {}
+        # All languages have the same sections, so they have the same conditions too.
+        conditions = next(iter(self.contents.values())).conditions if self.contents else {}
         conditions_shown = merge_tags.evaluate_conditions(self.campaign.account_id, ids, conditions)
         for contact in batch:
             self.result.done += 1
@@ -316,27 +344,30 @@ class RehearsalRun:
                 **merge_tags.get_contact_values(contact, None),
                 "show": conditions_shown.get(contact.id, {}),
             }
+            language = self.get_language(contact.language)
             try:
-                problem = self._render(contact, filled_in)
+                problem = self._render(contact, filled_in, language)
             except MergeError as error:
                 problem = error.describe()
             if problem is not None:
                 self._add_failure(contact.id, problem)
                 continue
-            for missing in self.lacks:
+            for name in self.required[language.translation]:
+                missing = self.lacks[name]
                 if _get_value(filled_in, missing.name) in (None, ""):
                     missing.count += 1
                     if len(missing.contact_ids) < _MAX_LISTED_CONTACTS:
                         missing.contact_ids.append(contact.id)
 
-    def _render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
+    def _render(self, contact: Contact, filled_in: Mapping[str, Any], language: MessageLanguage) -> str | None:
         """Render the message of one contact; return why its text cannot be sent, or None.
 
         Raises MergeError if the message does not render.
         """
-        if self.content is None:
-            return self.sms.render(contact, filled_in) if self.sms is not None else None
-        filled = compose.fill(self.content, filled_in)
+        content = self._get_content(language)
+        if content is None:
+            return self.sms.render(contact, filled_in, language.translation) if self.sms is not None else None
+        filled = compose.fill(content, filled_in)
         self.result.html_bytes = max(self.result.html_bytes, len(filled.html.encode()))
         return None
 

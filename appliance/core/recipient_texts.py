@@ -179,6 +179,17 @@ def language_of_locale(locale: str) -> str:
     return i18n.match_language(locale) or i18n.DEFAULT_LANGUAGE
 
 
+def choose_language(contact_language: str | None, account_locale: str) -> str:
+    """Return the language of the texts for a contact: the contact's if there are texts in it, else the account's."""
+    own_language = i18n.match_language(contact_language) if contact_language else None
+    return own_language or language_of_locale(account_locale)
+
+
+def get_lang_attribute(language: str | None) -> str:
+    """Return the HTML attribute for a text in another language than that of its document; empty for None."""
+    return "" if language is None else f' lang="{language.replace("_", "-")}"'
+
+
 @cache
 def get_texts(language: str) -> Mapping[str, str]:
     """Return the texts in a language by key; raises KeyError if the language is not one of `i18n.LANGUAGES`."""

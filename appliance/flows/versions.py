@@ -16,7 +16,7 @@ from appliance.content import brand as brands
 from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import store as templates
-from appliance.content.templates import validation
+from appliance.content.templates import translations, validation
 from appliance.content.templates.revisions import CONTENT_FIELDS, to_document
 from appliance.content.templates.store import NO_STEP_MESSAGES, PreparedContent, StepMessages
 from appliance.content.templates.validation import Content, TemplateWrite
@@ -357,11 +357,11 @@ def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None =
         if step["type"] == "email":
             content = _EMPTY_CONTENT | own.get(step["id"], {}) | new_contents.get(step["id"], {})
             pinned = {"look": brand, "locale": locale, "transactional": step["transactional"]}
-            source = shared_content.build_step_source(content, pinned)
-            try:
-                messages[source] = shared_content.get_step_links(source)
-            except MergeError as error:
-                messages[source] = error
+            for source in shared_content.build_step_sources(content, pinned):
+                try:
+                    messages[source] = shared_content.get_step_links(source)
+                except MergeError as error:
+                    messages[source] = error
     return messages
 
 
@@ -423,7 +423,10 @@ def _reuse_pinned(template: Template, pinned: dict[str, Any], previous: _PinnedM
 
 def _check_code_size(documents: Sequence[dict[str, Any]]) -> str | None:
     """Return an error if all messages together have more merge tag code than `MAX_TAG_CODE`, else None."""
-    return merge_limits.find_code_error(merge.iterate_strings(documents), MAX_TAG_CODE)
+    messages = (message for document in documents for _, message in translations.list_messages(document))
+    return merge_limits.find_code_error(
+        (text for each in messages for text in merge.iterate_strings(each)), MAX_TAG_CODE
+    )
 
 
 def _number_links(

@@ -18,6 +18,7 @@ from appliance.core.validation import MAX_INTEGER, declared_fields
 def build_operation_id(route: Route) -> str:
     """Return the operationId of an endpoint, such as `get_contacts_by_id_timeline`."""
     named = route.path.replace("{id}", "by_id").replace(f"{{{route.inner_id_name}}}", f"by_{route.inner_id_name}")
+    named = named.replace("{language}", "by_language")
     return f"{route.method.lower()}_{named.strip('/').replace('/', '_').replace('.', '_')}"
 
 
@@ -54,7 +55,9 @@ def _link_to_item(route: Route, number: str) -> dict[str, Any]:
     """Return links to every operation on an object of the list; `number` is the runtime expression of its id."""
     paths = f"{route.path}/{{id}}"
     return dict(
-        _link(other, id=number) for other in ROUTES if other.path.startswith(paths) and other.inner_id_name is None
+        _link(other, id=number)
+        for other in ROUTES
+        if other.path.startswith(paths) and other.inner_id_name is None and not other.has_language
     )
 
 
@@ -217,6 +220,12 @@ def _build_parameters(route: Route) -> list[dict[str, Any]]:
             "name": route.inner_id_name, "in": "path", "required": True,
             "description": f"id of the {route.inner_id_name.removesuffix('_id')}",
             "schema": {"type": "integer", "minimum": 1},
+        })  # fmt: skip
+    if route.has_language:
+        parameters.append({
+            "name": "language", "in": "path", "required": True,
+            "description": "tag of the language (RFC 5646), such as `de` or `pt-BR`",
+            "schema": {"type": "string", "maxLength": 35}, "example": "de",
         })  # fmt: skip
     if route.idempotent:
         parameters.append(responses.parameter_reference("Idempotency-Key"))

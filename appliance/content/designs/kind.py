@@ -384,6 +384,8 @@ class View:
         self.is_rtl = False
         # The texts of the product in the language of the message (`core/recipient_texts.py`); set by `render`.
         self.texts: Mapping[str, str] = recipient_texts.get_texts("en")
+        # The HTML attribute `lang` of these texts if their language is not that of the message, else empty.
+        self.texts_lang = ""
         # Whether the background is that of the page instead of that of cards, in light and dark mode.
         self.is_on_page = False
         # Whether the surrounding table cell already has the section's background and padding.

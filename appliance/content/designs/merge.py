@@ -174,10 +174,10 @@ def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[
 
     Variables that the service provides are left out. The default is None if no use of the variable has a default, or
     the uses have different defaults. A variable is required if one of its uses has no default. A text that cannot be
-    parsed has no variables. For the channel `sms`, only the body is read.
+    parsed has no variables. For the channel `sms`, only the body is read. Translations are read too.
     """
     defaults: dict[str, set[str | None]] = {}
-    for context, text in _collect_texts(document) if channel == "email" else [_body(document)]:
+    for context, text in _collect_texts(document) if channel == "email" else _collect_bodies(document):
         if "{" not in text:
             continue
         try:
@@ -193,16 +193,26 @@ def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[
     }
 
 
-def _body(document: Mapping[str, Any]) -> tuple[Context, str]:
-    """Return the context and text of an SMS body."""
-    return "text", document.get("body") or ""
+def _collect_bodies(document: Mapping[str, Any]) -> list[tuple[Context, str]]:
+    """Return the context and text of an SMS body, and of its translations."""
+    bodies = [document.get("body") or ""]
+    bodies += (text for name, text in _iterate_translations(document) if name == "body")
+    return [("text", body) for body in bodies]
+
+
+def _iterate_translations(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (text id, translation) of a template's translations into all languages."""
+    for texts in (document.get("translations") or {}).values():
+        for name, translation in texts.items():
+            yield name, translation["text"]
 
 
 def _collect_texts(document: Mapping[str, Any]) -> list[tuple[Context, str]]:
     texts: list[tuple[Context, str]] = [
         (context, text) for name, context in VARIABLE_FIELDS.items() if isinstance(text := document.get(name), str)
     ]
-    return texts + [("html", text) for text in iterate_strings(document.get("design"))]
+    texts += (("html", text) for text in iterate_strings(document.get("design")))
+    return texts + [(VARIABLE_FIELDS.get(name, "html"), text) for name, text in _iterate_translations(document)]
 
 
 def _describe_variable(name: str, all_defaults: set[str | None]) -> dict[str, Any]:

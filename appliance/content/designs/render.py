@@ -83,11 +83,14 @@ def _to_pixels(values: Any) -> str:
     return " ".join(f"{value:g}px" for value in (values if isinstance(values, list | tuple) else (values,)))
 
 
-def render_design(design: Any, look: Look, locale: str = "en", marked: bool = False) -> RenderedDesign:
+def render_design(
+    design: Any, look: Look, locale: str = "en", marked: bool = False, texts: str | None = None
+) -> RenderedDesign:
     """Render a document; never raises, because an unreadable or too large document becomes an empty email with advice.
 
     Recent renderings of documents shorter than `_MAX_CACHED_CHARACTERS` are cached. `marked` adds comments for the
-    canvas that mark where each section begins and ends.
+    canvas that mark where each section begins and ends. `texts` is the language of the product's texts if it is not
+    that of the locale.
     """
     try:
         text = document.to_canonical_json(design)
@@ -97,7 +100,8 @@ def render_design(design: Any, look: Look, locale: str = "en", marked: bool = Fa
     if len(text) > _MAX_CHARACTERS:
         return _render_empty(Finding("too_large", gettext_noop("The design is too large")), look, locale)
     make = _render_cached if len(text) < _MAX_CACHED_CHARACTERS else _render
-    return make(_replace_surrogates(text), _replace_surrogates(json.dumps(look, ensure_ascii=False)), locale, marked)
+    look_text = _replace_surrogates(json.dumps(look, ensure_ascii=False))
+    return make(_replace_surrogates(text), look_text, locale, marked, texts)
 
 
 def _replace_surrogates(text: str) -> str:
@@ -123,8 +127,8 @@ def _render_empty(finding: Finding, look: Look, locale: str) -> RenderedDesign:
     return _render("{}", json.dumps(look), locale)._replace(advice=(Advice(finding, "sections"),))
 
 
-def _render(text: str, look: str, locale: str, marked: bool = False) -> RenderedDesign:
-    return _Rendering(text, Look(*json.loads(look)), locale, marked).result()
+def _render(text: str, look: str, locale: str, marked: bool = False, texts: str | None = None) -> RenderedDesign:
+    return _Rendering(text, Look(*json.loads(look)), locale, marked, texts).result()
 
 
 _render_cached = lru_cache(maxsize=64)(_render)
@@ -133,7 +137,7 @@ _render_cached = lru_cache(maxsize=64)(_render)
 class _Rendering:
     """One rendering of a document: its protected merge tags, and the advice, conditions and size so far."""
 
-    def __init__(self, text: str, look: Look, locale: str, marked: bool = False) -> None:
+    def __init__(self, text: str, look: Look, locale: str, marked: bool = False, texts: str | None = None) -> None:
         raw = json.loads(text)
         raw = raw if isinstance(raw, dict) else {}
         self.tokens = Tokens()
@@ -141,6 +145,7 @@ class _Rendering:
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}
         self.look, self.locale, self.marked = _sanitize_look(look), locale, marked
+        self.texts_language = texts
         self.theme = self._resolve_logo(raw, document_theme(raw, look))
         self.level = self.shown = self.size = 0
 
@@ -242,7 +247,7 @@ class _Rendering:
         def note(finding: Finding) -> None:
             self.advice.append(Advice(finding, section.path))
 
-        texts = recipient_texts.get_texts(recipient_texts.language_of_locale(self.locale))
+        texts = recipient_texts.get_texts(self.texts_language or recipient_texts.language_of_locale(self.locale))
         layer = {"header": self.look.header, "footer": self.look.footer}.get(kind.name) or {}
         values = section.props
         if isinstance(layer, Mapping) and layer:
@@ -257,6 +262,7 @@ class _Rendering:
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
         view.has_tags, view.protect = self.tokens.has, self.tokens.protect
         view.path, view.is_rtl, view.texts = section.path, is_right_to_left(self.locale), texts
+        view.texts_lang = recipient_texts.get_lang_attribute(self.texts_language)
         view.padding = self._resolve_padding(section, kind)
         # In kinds with `is_whole`, this property is the background of the section; in others, that of an element.
         own_background = getattr(props, "background_color", None) if kind.is_whole else None

@@ -10,7 +10,7 @@ from appliance.accounts import access
 from appliance.content.designs import document as designs
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, validation
+from appliance.content.templates import revisions, translations, validation
 from appliance.content.templates.revisions import Origin, to_document
 from appliance.content.templates.validation import (
     Content,
@@ -122,6 +122,7 @@ def prepare(
 def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
     """Parse the document that a template will have once `values`, fields in their stored form, are written."""
     document = to_document(template) | values
+    document["translations"] = _prune_translations(document, template.channel)
     texts = {name: document[name] for name in validation.FIELDS_WITH_VARIABLES}
     variables = validation.find_variables(texts, template.channel)
     messages = NO_STEP_MESSAGES if template.action_id is None else compile_step_template(template, document)
@@ -282,6 +283,7 @@ def _write_fields(
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
     for name in changed:
         setattr(template, name, values[name])
+    template.translations = _prune_translations(to_document(template), template.channel)
     if not changed and not moved:
         return False
     template.variables = _find_variables(template, prepared)
@@ -296,6 +298,12 @@ def _write_fields(
     origin = Origin(template.revision, parent_number, restored_number)
     revisions.add_revision(template, label or revisions.describe_change(changed), user_id, origin, edited_field)
     return bool(changed)
+
+
+def _prune_translations(document: dict[str, Any], channel: str) -> dict[str, Any]:
+    """Return the translations of a document without those of sections that it no longer has."""
+    known: dict[str, Any] = document["translations"] or {}
+    return translations.prune(known, document, channel) if known else known
 
 
 def is_empty(template: Template) -> bool:

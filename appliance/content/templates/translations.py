@@ -7,13 +7,13 @@ known. `sending/messages/shared_content.py` uses the language of each recipient.
 import copy
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from msgspec import json
 
 from appliance.content.designs import document as designs
-from appliance.content.designs import sanitizer
+from appliance.content.designs import merge, merge_limits, sanitizer
 from appliance.content.designs.document import Entry
 from appliance.content.designs.kind import SCHEMES, Prop, normalize_address, validate_value
 from appliance.content.templates import validation
@@ -185,15 +185,26 @@ def get_languages(document: Document) -> list[str]:
     return sorted(document.get("translations") or {})
 
 
+def get_chosen_languages(document: Document) -> list[str]:
+    """Return the languages that contacts can get, sorted: those with at least one translated text."""
+    return sorted(language for language, texts in (document.get("translations") or {}).items() if texts)
+
+
 def choose_translation(
     document: Document, contact_language: str | None, original_language: str | None = None
 ) -> str | None:
-    """Return the language of the translation for a contact, or None for the original.
+    """Return the language of the translation for a contact, or None for the original; see `match_translation`."""
+    return match_translation(get_chosen_languages(document), contact_language, original_language)
+
+
+def match_translation(
+    languages: Collection[str], contact_language: str | None, original_language: str | None = None
+) -> str | None:
+    """Return which of a template's languages a contact gets, or None for the original.
 
     A contact with `de-AT` gets `de-AT`, else `de`, else the original if it is in German (`original_language`), else
     another German translation such as `de-CH`, else the original.
     """
-    languages = document.get("translations") or {}
     if not contact_language or not languages:
         return None
     wanted = contact_language
@@ -205,7 +216,7 @@ def choose_translation(
         return wanted
     if original_language is not None and get_primary(original_language) == get_primary(wanted):
         return None
-    return next((language for language in sorted(languages) if get_primary(language) == wanted), None)
+    return next((language for language in languages if get_primary(language) == wanted), None)
 
 
 def get_primary(language: str) -> str:
@@ -265,62 +276,68 @@ def set_texts(
     present = {text.id: text for text in list_texts(document, channel)}
     added: dict[str, dict[str, str]] = {}
     for text_id, typed in texts.items():
-        text = present.get(text_id)
+        text, path = present.get(text_id), prefix + text_id
         if text is None:
             if typed:
-                faults.add(prefix + text_id, gettext("is not a text of this template"))
+                faults.add(path, gettext("is not a text of this template"))
         elif typed and typed.strip():
-            value = _validate(
-                text, typed, document, channel, lambda message, at=prefix + text_id: faults.add(at, message)
-            )
-            if value:
-                added[text_id] = {"source": text.text, "text": value}
+            translation, errors = _validate(text, typed, document, channel)
+            for error in errors:
+                faults.add(path, error)
+            if translation:
+                added[text_id] = {"source": text.text, "text": translation}
     faults.check()
     changed = prune(translations, document, channel)
     kept = {text_id: value for text_id, value in changed.get(language, {}).items() if text_id not in texts}
     # In reading order, so that equal translations are stored as equal JSON.
-    changed[language] = {text_id: value for text_id in present if (value := added.get(text_id) or kept.get(text_id))}
-    _check_limits(changed)
+    own = {text_id: added.get(text_id) or kept.get(text_id) for text_id in present.keys() | kept.keys()}
+    changed[language] = {text_id: value for text_id in (*present, *kept) if (value := own[text_id]) is not None}
+    _check_limits(changed, translate_document({**document, "translations": changed}, language, channel))
     return changed
 
 
-def _check_limits(translations: Translations) -> None:
+def _check_limits(translations: Translations, translated: Document) -> None:
+    """Raise Invalid if there are too many languages or texts, or too many merge tags in the translated document."""
     if len(translations) > MAX_LANGUAGES:
-        text = gettext("A template can be translated into at most %(limit)s languages.", limit=str(MAX_LANGUAGES))
-        raise Invalid({"base": [text]})
-    if len(json.encode(translations)) > MAX_TRANSLATIONS_BYTES:
+        limit = str(MAX_LANGUAGES)
+        raise Invalid(
+            {"base": [gettext("A template can be translated into at most %(limit)s languages.", limit=limit)]}
+        )
+    design_size = len(designs.to_canonical_json(translated.get("design")).encode("utf-8", "replace"))
+    if design_size > MAX_DESIGN_BYTES or len(json.encode(translations)) > MAX_TRANSLATIONS_BYTES:
         raise Invalid({"base": [gettext("The translations are too large.")]})
+    faults: list[str] = []
+    designs.validate(
+        dict(translated.get("design") or {}),
+        lambda path, message: faults.append(message) if path == "sections" else None,
+    )
+    if message := merge_limits.find_code_error(merge.iterate_strings(translated.get("design"))):
+        faults.append(message)
+    if faults:
+        raise Invalid({"base": faults[:1]})
 
 
-def _validate(
-    text: TranslatableText, typed: str, document: Document, channel: str, add: Callable[[str], None]
-) -> str | None:  # fmt: skip
-    """Return a translation in its stored form, checked as the original value; calls `add` for every error."""
+def _validate(text: TranslatableText, typed: str, document: Document, channel: str) -> tuple[str | None, list[str]]:
+    """Return (translation in its stored form, its errors); it is checked as the original value is."""
     if "/" not in text.id:
-        return _validate_field(text.id, typed, channel, add)
+        return _validate_field(text.id, typed, channel)
+    errors: list[str] = []
     prop = find_prop(document, text.id)
     value = typed.strip() if text.kind in ("line", "url") else typed
-    if text.kind == "url" and not value.startswith("{") and normalize_address(value, SCHEMES, lambda _: False) is None:
-        add(gettext("is invalid"))
-        return None
-    validate_value(prop, value, "", lambda _, message: add(message))
-    # The text may be too large to sanitize within the time of a request; then `validate_value` has refused it.
-    is_rich = text.kind == "rich" and len(value) <= prop.describe()["max_length"]
-    return sanitizer.normalize_rich_text(value) if is_rich else value
+    validate_value(prop, value, "", lambda _, message: errors.append(message))
+    is_address = text.kind == "url" and not value.startswith("{")
+    if not errors and is_address and normalize_address(value, SCHEMES, lambda _: False) is None:
+        errors.append(gettext("is invalid"))
+    return sanitizer.normalize_rich_text(value) if text.kind == "rich" and not errors else value, errors
 
 
-def _validate_field(name: str, typed: str, channel: str, add: Callable[[str], None]) -> str | None:
+def _validate_field(name: str, typed: str, channel: str) -> tuple[str | None, list[str]]:
     try:
         request = fields.read(Content, {name: typed})
     except Invalid as refused:
-        for messages in refused.fields.values():
-            for message in messages:
-                add(message)
-        return None
-    for _, message in validation.find_text_faults(request, channel):
-        add(message)
-    value: str | None = validation.normalize_field(name, getattr(request, name))
-    return value
+        return None, [message for messages in refused.fields.values() for message in messages]
+    errors = [message for _, message in validation.find_text_faults(request, channel)]
+    return validation.normalize_field(name, getattr(request, name)), errors
 
 
 def find_prop(document: Document, text_id: str) -> Prop:
@@ -352,11 +369,10 @@ def prune(translations: Translations, document: Document, channel: str = "email"
     }  # fmt: skip
 
 
-def iterate_strings(translations: Translations) -> Iterator[tuple[str, str]]:
-    """Yield (text id, translation) of every language."""
-    for texts in translations.values():
-        for text_id, value in texts.items():
-            yield text_id, value["text"]
+def list_messages(document: Document, channel: str = "email") -> list[tuple[str | None, dict[str, Any]]]:
+    """Return (language, document in this language) of the original, whose language is None, and of each translation."""
+    languages: list[str | None] = [None, *get_chosen_languages(document)]
+    return [(language, translate_document(document, language, channel)) for language in languages]
 
 
 def name_language(tag: str) -> str:

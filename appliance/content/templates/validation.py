@@ -100,7 +100,7 @@ FIELD_CONTEXTS: dict[str, merge_limits.Context] = {
 # are small.
 _MAX_CACHED = 512
 # The fields that may contain merge variables.
-FIELDS_WITH_VARIABLES = (*merge.VARIABLE_FIELDS, "design")
+FIELDS_WITH_VARIABLES = (*merge.VARIABLE_FIELDS, "design", "translations")
 # The errors of a request's texts and design, each as (path, message).
 TextFaults = tuple[tuple[str, str], ...]
 

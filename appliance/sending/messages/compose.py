@@ -47,11 +47,15 @@ _ADDRESS_CONDITION = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
 _BLOCK_TAGS = ("if", "unless", "case", "for", "raw")
 
 
-def add_footer(html: str, text: str, locale: str = "en") -> tuple[str, str]:
-    """Return (HTML, text) of a template with postal address and unsubscribe link added where they are missing."""
-    label = recipient_texts.get_texts(recipient_texts.language_of_locale(locale))["leave_title"]
+def add_footer(html: str, text: str, locale: str = "en", texts: str | None = None) -> tuple[str, str]:
+    """Return (HTML, text) of a template with postal address and unsubscribe link added where they are missing.
+
+    `texts` is the language of the link's label if it is not that of the locale.
+    """
+    label = recipient_texts.get_texts(texts or recipient_texts.language_of_locale(locale))["leave_title"]
+    lang = recipient_texts.get_lang_attribute(texts)
     lines = _find_missing_lines(
-        html, _FOOTER_HTML_ADDRESS, f'<a href="{{{{ unsubscribe_url }}}}" style="color:inherit">{label}</a>'
+        html, _FOOTER_HTML_ADDRESS, f'<a href="{{{{ unsubscribe_url }}}}" style="color:inherit"{lang}>{label}</a>'
     )
     if lines:
         block = f'<p style="{_FOOTER_STYLE}">{"<br>".join(lines)}</p>'
@@ -138,6 +142,7 @@ class MessageSource(NamedTuple):
     design: str | None = None  # a design with sections, as canonical JSON; then the body is the text part
     look: str = ""  # the `Look` of the brand, as JSON
     marked: bool = False  # whether HTML comments surround its sections, for the editor's canvas
+    texts: str | None = None  # the language of the product's texts if it is not that of `locale`
 
 
 class CompiledMessage(NamedTuple):
@@ -252,14 +257,14 @@ def _compile(source: MessageSource) -> CompiledMessage:
         html, text = _render_body(source)
     else:
         design, look = json.loads(source.design), Look(*json.loads(source.look))
-        rendered = render.render_design(design, look, source.locale, source.marked)
+        rendered = render.render_design(design, look, source.locale, source.marked, source.texts)
         # A canvas shows only the sections of its document.
         if source.marketing and not source.marked and not has_footer(rendered.html):
-            rendered = render.render_design(designs.add_footer(design), look, source.locale)
+            rendered = render.render_design(designs.add_footer(design), look, source.locale, texts=source.texts)
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _get_text_part(source.body) or rendered.text
     if source.marketing:
-        html, text = add_footer(html, text, source.locale)
+        html, text = add_footer(html, text, source.locale, source.texts)
     if source.preheader:
         # Alone, so that it cannot begin a merge tag or block that ends in the body.
         merge.compile_template(source.preheader, "text")

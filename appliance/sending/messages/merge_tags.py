@@ -68,6 +68,12 @@ def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> di
     }  # fmt: skip
 
 
+def fetch_languages(ids: Iterable[int]) -> dict[int, str]:
+    """Return the languages of contacts by id; contacts whose language is unknown are left out."""
+    id_list = ",".join(str(int(contact_id)) for contact_id in ids)
+    return dict(rows(f"SELECT id, language FROM contact WHERE id IN ({id_list}) AND language IS NOT NULL"))
+
+
 def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
     """Return the `contact` root and the short names, such as `first_name`, for a message to `address`.
 

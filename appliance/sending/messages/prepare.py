@@ -21,6 +21,7 @@ from appliance.sending.domains.keys import KeyRing
 from appliance.sending.messages import compose, ledger, links, merge_tags, senders, shared_content, transactional
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
+from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.ledger import COLUMNS, Claim, PreparedMessage
 from appliance.sending.messages.links import LINK_NAMES
 from appliance.sending.messages.shared_content import (
@@ -28,6 +29,7 @@ from appliance.sending.messages.shared_content import (
     RunStart,
     SharedContent,
     SourceId,
+    SourceLanguages,
     StepSource,
     build_stored_source,
 )
@@ -69,8 +71,9 @@ log = logging.getLogger("campanero.sender")
 # The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
 # at 76 characters; one with more consists of empty lines, which take servers and mail programs seconds to parse.
 MAX_MAIL_LINES = 250_000
-# The number of compiled campaigns and steps that a `MessagePreparer` caches.
-_MAX_CACHED_SOURCES = 64
+# The number of compiled campaigns and steps that a `MessagePreparer` caches, each language counted, and the number of
+# languages of contacts whose language of the message it caches.
+_MAX_CACHED_SOURCES, _MAX_CACHED_LANGUAGES = 64, 2_000
 
 
 class _SenderDomain(NamedTuple):
@@ -109,7 +112,10 @@ class MessagePreparer:
     """
 
     def __init__(self) -> None:
-        self._contents: dict[SourceId, SharedContent] = {}
+        self._contents: dict[tuple[SourceId, MessageLanguage], SharedContent] = {}
+        self._source_languages: dict[SourceId, SourceLanguages] = {}
+        # By source and language of the contact.
+        self._languages: dict[tuple[SourceId, str | None], MessageLanguage] = {}
         self._sender_domains: dict[tuple[int, str], _SenderDomain] = {}
         # By source and contact, because each source needs other values of a contact.
         self._contact_values: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
@@ -140,18 +146,33 @@ class MessagePreparer:
             source = self._get_source(claim) if claim.run_id is None or claim.run_id in self._run_starts else None
             if source is not None and claim.contact_id is not None:
                 ids.setdefault(source, set()).add(claim.contact_id)
+        contact_languages = merge_tags.fetch_languages({number for numbers in ids.values() for number in numbers})
         for source, contact_ids in ids.items():
             try:
-                shared = self._get_shared(source)
-                if shared.conditions is not None:
-                    shared.conditions.set_expected_contacts(contact_ids)
-                contacts_by_id = merge_tags.fetch_contact_values(contact_ids, shared.address_kinds)
+                address_kinds = self._expect_contacts(source, contact_ids, contact_languages)
+                contacts_by_id = merge_tags.fetch_contact_values(contact_ids, address_kinds)
             except Exception as error:
                 # `prepare` raises the error again for each message that it affects; other messages are sent.
                 log.debug("prepare: reading the contacts of %s together failed: %s", source, error)
                 continue
             for contact_id, values in contacts_by_id.items():
                 self._contact_values[source, contact_id] = values
+
+    def _expect_contacts(
+        self, source: SourceId, contact_ids: set[int], contact_languages: dict[int, str]
+    ) -> frozenset[str]:
+        """Compile the content of a source in the languages of contacts; return the kinds of addresses that it needs."""
+        by_language: dict[MessageLanguage, set[int]] = {}
+        for contact_id in contact_ids:
+            language = self._choose_language(source, contact_languages.get(contact_id))
+            by_language.setdefault(language, set()).add(contact_id)
+        address_kinds: frozenset[str] = frozenset()
+        for language, group in by_language.items():
+            shared = self._get_shared(source, language)
+            if shared.conditions is not None:
+                shared.conditions.set_expected_contacts(group)
+            address_kinds |= shared.address_kinds
+        return address_kinds
 
     def prepare(self, claim: Claim) -> PreparedMessage:
         """Return the rendered and signed message of a claim. Raises the errors of `build`."""
@@ -172,7 +193,7 @@ class MessagePreparer:
         if source is None:
             shared, headers = self._compile_single(claim, with_secrets=True)
         else:
-            shared = self._get_shared(source)
+            shared = self._get_shared(source, self._get_language(source, claim))
         values, parts = self._get_values(shared, claim, shared.conditions), shared.encoded
         if source is not None and shared.is_marketing:
             host = self._get_sender_domain(claim.account_id, shared.sender.email).unsubscribe_host
@@ -211,7 +232,10 @@ class MessagePreparer:
             text = self._fill_sms(claim, message.sent_at).body
             return FilledMessage("", compose.render_sms_page(text), text, None)
         source = self._get_source(claim)
-        shared = self._compile_single(claim)[0] if source is None else self._get_shared(source)
+        if source is None:
+            shared = self._compile_single(claim)[0]
+        else:
+            shared = self._get_shared(source, self._get_language(source, claim))
         values = self._get_values(shared, claim)
         return compose.fill(shared.content, values, merge_limits.render_deadline(merge_limits.MAX_VIEW_SECONDS))
 
@@ -237,7 +261,9 @@ class MessagePreparer:
         sender of its own.
         """
         source = self._get_source(claim)
-        settings = self._get_shared(source).sms_settings if source is not None else None
+        settings = None
+        if source is not None:
+            settings = self._get_shared(source, self._get_language(source, claim)).sms_settings
         if settings is not None:
             return senders.pick_sms_sender(
                 settings.sender, numbers.inspect_number(claim.recipient).country, claim.provider
@@ -252,7 +278,10 @@ class MessagePreparer:
         filled in.
         """
         source = self._get_source(claim)
-        shared = self._get_shared(source) if source is not None else self._compile_single_sms(claim)
+        if source is None:
+            shared = self._compile_single_sms(claim)
+        else:
+            shared = self._get_shared(source, self._get_language(source, claim))
         values = self._get_values(shared, claim, shared.conditions) | compose.build_link_tokens(claim.id)
         if not shared.is_marketing:
             return compose.fill_sms(shared.content.text, values)
@@ -352,12 +381,33 @@ class MessagePreparer:
             self._run_starts[run_id] = run_start
         return run_start
 
-    def _get_shared(self, source: SourceId) -> SharedContent:
-        shared = self._contents.get(source)
+    def _get_language(self, source: SourceId, claim: Claim) -> MessageLanguage:
+        """Return the language of a message: that of its contact, as far as the source is translated."""
+        if claim.contact_id is None:
+            return self._choose_language(source, None)
+        values = self._contact_values.get((source, claim.contact_id))
+        if values is not None:
+            return self._choose_language(source, values["language"])
+        return self._choose_language(source, merge_tags.fetch_languages([claim.contact_id]).get(claim.contact_id))
+
+    def _choose_language(self, source: SourceId, contact_language: str | None) -> MessageLanguage:
+        language = self._languages.get((source, contact_language))
+        if language is None:
+            if len(self._languages) >= _MAX_CACHED_LANGUAGES:
+                self._languages.clear()
+                self._source_languages.clear()
+            available = self._source_languages.get(source)
+            if available is None:
+                available = self._source_languages[source] = shared_content.fetch_languages(source)
+            language = self._languages[source, contact_language] = available.choose(contact_language)
+        return language
+
+    def _get_shared(self, source: SourceId, language: MessageLanguage) -> SharedContent:
+        shared = self._contents.get((source, language))
         if shared is None:
             if len(self._contents) >= _MAX_CACHED_SOURCES:
                 self._contents.clear()
-            shared = self._contents[source] = shared_content.compile_shared(source)
+            shared = self._contents[source, language] = shared_content.compile_shared(source, language)
         return shared
 
     def _compile_single(
@@ -375,7 +425,10 @@ class MessagePreparer:
         # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
         # unsubscribing, which mail programs act on.
         is_marketing = marketing or message.source_type == "test"
-        content = compose.compile_message(build_stored_source(stored, account, brands.build_look(brand), is_marketing))
+        contact_id = stored.shown_as if stored.shown_as is not None else claim.contact_id
+        contact_language = merge_tags.fetch_languages([contact_id]).get(contact_id) if contact_id is not None else None
+        look = brands.build_look(brand)
+        content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         data = fill_secrets(message, stored.data) if with_secrets else stored.data

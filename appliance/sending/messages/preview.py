@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.audience.contacts import store as contacts
@@ -19,13 +20,14 @@ from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import SECTION_MARK, document_theme
 from appliance.content.designs.theme import Theme
-from appliance.content.templates import revisions, starters, validation
+from appliance.content.templates import revisions, starters, translations, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
+from appliance.core import i18n
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, Id, Line, Subject, Text
-from appliance.sending.messages import compose, links, merge_tags
+from appliance.core.validation import Data, Id, Line, Short, Subject, Text
+from appliance.sending.messages import compose, languages, links, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, SmsPreview, SmsText
 from appliance.storage.models import Account, Brand, Campaign, Contact
 
@@ -34,6 +36,13 @@ GMAIL_CLIP_BYTES = 102 * 1024
 GMAIL_WARN_BYTES = 80 * 1024
 _EMAIL_FIELDS = ("subject", "preheader", "from_name", "body")
 _SMS_FIELDS: dict[str, merge_limits.Context] = {"body": "text"}
+
+
+class Translation(Struct):
+    """A translation of one text, and the text that was translated."""
+
+    source: Annotated[str, Meta(max_length=1_048_576), Meta(description="text that was translated")]
+    text: Annotated[str, Meta(max_length=1_048_576), Meta(description="translation")]
 
 
 class PreviewRequest(Struct):
@@ -60,6 +69,19 @@ class PreviewRequest(Struct):
     transactional: Annotated[
         bool, Meta(description="whether to show it as a message that needs no consent, without an unsubscribe link")
     ] = False
+    translations: (
+        Annotated[
+            dict[str, dict[str, Translation]],
+            Meta(description="translations of the texts by language and id of the text"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    language: (
+        Annotated[Short, Meta(description="language to show; absent for the language of the contact")]
+        | None
+        | UnsetType
+    ) = UNSET
 
 
 class PreviewWarning(Struct):
@@ -89,15 +111,26 @@ def render_preview(account_id: int, request: PreviewRequest) -> Preview:
     if request.channel == "sms":
         return _preview_sms(account_id, request, contact)
     document_fields: dict[str, Any] = {name: getattr(request, name) or None for name in _EMAIL_FIELDS}
-    document_fields["design"] = request.document
+    document_fields |= {"design": request.document, "translations": _read_translations(request)}
     content, filled = _render(
-        account_id, document_fields, contact, request.data if isinstance(request.data, dict) else {}
-    )
+        account_id, document_fields, contact, request.data if isinstance(request.data, dict) else {},
+        language=_read_language(request),
+    )  # fmt: skip
     warnings = [
         PreviewWarning("section", messages[0], path) for path, messages in tolerated.fields.items() if "show_if" in path
     ]
     warnings += _find_warnings(content, filled) + _find_placeholders(document_fields)
     return Preview(filled.html, filled.text, warnings, len(filled.html.encode()))
+
+
+def _read_translations(request: PreviewRequest) -> dict[str, Any]:
+    given = request.translations
+    return msgspec.to_builtins(given) if isinstance(given, dict) else {}
+
+
+def _read_language(request: PreviewRequest) -> str | None:
+    """Return the language of a valid request in its usual form, or None if the request names none."""
+    return i18n.normalize_language_tag(request.language) if isinstance(request.language, str) else None
 
 
 def validate_preview(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
@@ -112,6 +145,8 @@ def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact
     """
     faults, tolerated = Faults(), Faults()
     contact = _find_contact(account_id, request.contact_id, faults)
+    if isinstance(request.language, str) and _read_language(request) is None:
+        faults.add("language", gettext("is not a language"))
     is_text = request.channel == "sms"
     for name, context in (_SMS_FIELDS if is_text else merge.VARIABLE_FIELDS).items():
         if error := merge.find_error(getattr(request, name) or None, context):
@@ -127,7 +162,8 @@ def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact
 
 def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | None) -> Preview:
     """Render an SMS; raises Invalid if it does not render. A text that is too long only has a warning."""
-    body = request.body if isinstance(request.body, str) else ""
+    fields = {"body": request.body or "", "translations": _read_translations(request)}
+    body = translate_for_preview(account_id, fields, contact, _read_language(request), "sms")["body"]
     data = request.data if isinstance(request.data, dict) else {}
     try:
         sms = fill_sms_preview(
@@ -152,6 +188,17 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
     return Preview("", sms.body, warnings, 0, sms_preview)
 
 
+def translate_for_preview(
+    account_id: int, fields: Mapping[str, Any], contact: Contact | None, language: str | None, channel: str = "email"
+) -> dict[str, Any]:
+    """Return the fields of a template with their texts in the language that `languages.choose_for_preview` returns."""
+    locale = Account.get_by_id(account_id).locale
+    choice = languages.choose_for_preview(
+        fields, contact.language if contact is not None else None, locale, language, channel
+    )
+    return translations.translate_document(fields, choice.translation, channel)
+
+
 def fill_sms_preview(
     account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = ""
 ) -> SmsText:
@@ -172,13 +219,15 @@ def fill_sms_preview(
 
 
 def render_fields(
-    account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False
-) -> FilledMessage:
+    account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False,
+    language: str | None = None,
+) -> FilledMessage:  # fmt: skip
     """Render the fields of a template or revision for a contact, by default with sample values.
 
-    With `marked`, HTML comments surround the sections, for the canvas. Raises Invalid if the fields do not render.
+    They are in the contact's language, or in `language` if that is given. With `marked`, HTML comments surround the
+    sections, for the canvas. Raises Invalid if the fields do not render.
     """
-    return _render(account_id, fields, contact, {}, marked)[1]
+    return _render(account_id, fields, contact, {}, marked, language=language)[1]
 
 
 class InboxLine(NamedTuple):
@@ -190,13 +239,18 @@ class InboxLine(NamedTuple):
     lengths: dict[str, int]
 
 
-def build_inbox_line(account_id: int, fields: Mapping[str, Any], contact: Contact | None = None) -> InboxLine:
+def build_inbox_line(
+    account_id: int, fields: Mapping[str, Any], contact: Contact | None = None, language: str | None = None
+) -> InboxLine:
     """Return how the inbox of a contact lists the email of a template, by default with sample values.
+
+    It is in the contact's language, or in `language` if that is given.
 
     If the email does not render, its fields are shown unfilled, with readable merge tags.
     """
     account = Account.get_by_id(account_id)
     default = account.email_from_name or account.name
+    fields = translate_for_preview(account_id, fields, contact, language)
     try:
         filled = render_fields(account_id, dict(fields), contact)
         account_values = merge_tags.get_account_values(account, brands.get(account_id))
@@ -210,15 +264,16 @@ def build_inbox_line(account_id: int, fields: Mapping[str, Any], contact: Contac
     return InboxLine(filled.from_name or default, filled.subject, markup.extract_preview_text(filled.html), lengths)
 
 
-def measure_rendered_bytes(account_id: int, fields: dict[str, Any], is_tracked: bool) -> int:
-    """Return the bytes of a template's HTML as a marketing email with sample values.
+def measure_rendered_bytes(
+    account_id: int, fields: dict[str, Any], is_tracked: bool, language: str | None = None
+) -> int:
+    """Return the bytes of a template's HTML as a marketing email with sample values, in a language if one is given.
 
     With `is_tracked`, the links are tracked. Raises MergeError if the template does not render.
     """
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
-    content = compose.compile_message(
-        compose.build_source(fields, brands.build_look(brand), account.locale, marketing=True)
-    )
+    choice = languages.choose_for_preview(fields, None, account.locale, language)
+    content = compose.compile_message(languages.build_source(fields, brands.build_look(brand), account.locale, choice))
     show_values = merge_tags.get_show_values(account_id, None, content.conditions)
     values = {
         **_build_samples(fields, None, {}),
@@ -281,13 +336,18 @@ def _render(
     data: dict[str, Any],
     marked: bool = False,
     brand: Brand | None = None,
+    language: str | None = None,
 ) -> tuple[CompiledMessage, FilledMessage]:
     account = Account.get_by_id(account_id)
     brand = brand or brands.get(account_id)
-    source = compose.build_source(fields, brands.build_look(brand), account.locale)
+    choice = languages.choose_for_preview(
+        fields, contact.language if contact is not None else None, account.locale, language
+    )
+    source = languages.build_source(fields, brands.build_look(brand), account.locale, choice, marketing=False)
     if not fields["body"]:
         # A template with neither body nor sections is rendered as an empty email in the brand's colours.
-        source = source._replace(design=designs.to_canonical_json(fields["design"] or {}), marked=marked)
+        design = source.design or designs.to_canonical_json(fields["design"] or {})
+        source = source._replace(design=design, marked=marked)
     values = {
         **_build_samples(fields, contact, data),
         **merge_tags.get_account_values(account, brand),
@@ -419,8 +479,12 @@ class Canvas(NamedTuple):
         return CanvasRow(self.digest, self.before + self.after)
 
 
-def render_canvas(account_id: int, template_id: int, contact_id: int | None = None) -> Canvas:
+def render_canvas(
+    account_id: int, template_id: int, contact_id: int | None = None, language: str | None = None
+) -> Canvas:
     """Render the canvas of an email template for a contact, by default with sample values.
+
+    It is in the original language, or in `language` if that is given.
 
     Raises NotFound, also for a template for SMS, or Invalid if the template does not render.
     """
@@ -429,7 +493,9 @@ def render_canvas(account_id: int, template_id: int, contact_id: int | None = No
         raise NotFound
     contact = contacts.get(account_id, contact_id) if contact_id else None
     fields = revisions.to_document(template)
-    html = render_fields(account_id, fields, contact, marked=True).html
+    if language is None:
+        fields["translations"] = {}
+    html = render_fields(account_id, fields, contact, marked=True, language=language).html
     if fields["body"] and not designs.list_entries(fields["design"]):
         return Canvas(template.revision, _hash_text(html), html, None, "")
     theme = document_theme(fields["design"], brands.build_look(brands.get(account_id)))

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -12,13 +12,14 @@ from appliance.content import brand as brands
 from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import Look
-from appliance.content.templates import revisions
+from appliance.content.templates import revisions, translations
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, recipient_texts
 from appliance.sending.delivery import mime
-from appliance.sending.messages import compose, merge_tags, senders
+from appliance.sending.messages import compose, languages, merge_tags, senders
 from appliance.sending.messages.compose import CompiledMessage, MessageSource, Sender
 from appliance.sending.messages.encoded_email import EncodedMessage
+from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.links import LINK_NAMES
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
@@ -52,14 +53,18 @@ def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def build_stored_source(content: MessageContent, account: Account, look: Look, marketing: bool) -> MessageSource:
+def build_stored_source(
+    content: MessageContent, account: Account, look: Look, marketing: bool, contact_language: str | None = None
+) -> MessageSource:
     """Return the source to compile for the stored content of a single message.
 
-    `marketing` adds the compliance footer.
+    `marketing` adds the compliance footer. `contact_language` is that of the contact who gets the message, if known.
     """
     names = ("subject", "body", "text", "preheader", "from_name", "design")
     fields = {name: getattr(content, name) for name in names}
-    return compose.build_source(fields, look, account.locale, marketing, fields["text"])
+    source = compose.build_source(fields, look, content.language or account.locale, marketing, fields["text"])
+    texts = recipient_texts.choose_language(content.language or contact_language, account.locale)
+    return source._replace(texts=languages.get_other_texts(texts, source.locale))
 
 
 # Conditions are evaluated for many recipients in one statement, because one query for each recipient would be slow.
@@ -162,26 +167,60 @@ def fetch_run_starts(run_ids: Iterable[int]) -> dict[int, RunStart]:
     return {run_id: RunStart(version, msgspec.json.decode(data or "{}")) for run_id, version, data in run_rows}
 
 
-def compile_shared(source: SourceId) -> SharedContent:
-    """Compile the shared content of a campaign or a flow step.
+class SourceLanguages(NamedTuple):
+    """The languages into which the template of a campaign or step is translated, and the locale of the account then."""
+
+    languages: tuple[str, ...]
+    locale: str
+    channel: str
+
+    def choose(self, contact_language: str | None) -> MessageLanguage:
+        """Return the language of the messages to contacts with a language (None: unknown)."""
+        language = languages.choose(self.languages, contact_language, self.locale)
+        # An SMS has no texts of the product, so that contacts of many languages share its content.
+        return language if self.channel == "email" else language._replace(texts="")
+
+
+_CAMPAIGN_LANGUAGES = (
+    "SELECT c.pinned ->> '$.locale', c.channel, r.document -> '$.translations' FROM campaign c "
+    "JOIN template_revision r ON r.id = c.content_id WHERE c.id = ?"
+)
+_STEP_LANGUAGES = (
+    "SELECT s.pinned ->> '$.locale', s.kind, r.document -> '$.translations' FROM step s "
+    "JOIN template_revision r ON r.id = s.content_id WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
+)
+
+
+def fetch_languages(source: SourceId) -> SourceLanguages:
+    """Return the languages of a campaign or a flow step; raises ValueError if the step has no content."""
+    is_step = isinstance(source, StepSource)
+    row = fetch_one(_STEP_LANGUAGES, source) if is_step else fetch_one(_CAMPAIGN_LANGUAGES, (source,))
+    if row is None:
+        raise ValueError("its step says nothing")
+    chosen = translations.get_chosen_languages({"translations": msgspec.json.decode(row[2] or "{}")})
+    return SourceLanguages(tuple(chosen), row[0], row[1])
+
+
+def compile_shared(source: SourceId, language: MessageLanguage | None = None) -> SharedContent:
+    """Compile the shared content of a campaign or a flow step in a language, by default the original.
 
     Raises MergeError if a template cannot be compiled, ValueError if the step has no content.
     """
-    return _compile_step(source) if isinstance(source, StepSource) else _compile_campaign(source)
+    if isinstance(source, StepSource):
+        return _compile_step(source, language)
+    return _compile_campaign(source, language)
 
 
-def _compile_campaign(campaign_id: int) -> SharedContent:
+def _compile_campaign(campaign_id: int, language: MessageLanguage | None) -> SharedContent:
     campaign = Campaign.get_by_id(campaign_id)
     snapshot = campaign.pinned
     document = TemplateRevision.get_by_id(campaign.content_id).document
     if campaign.channel == "sms":
-        compiled = compile_shared_sms(
-            campaign.account_id, document["body"], _get_campaign_links(campaign), snapshot["values"]
-        )
+        body = _translate_body(document, language)
+        compiled = compile_shared_sms(campaign.account_id, body, _get_campaign_links(campaign), snapshot["values"])
         return compiled._replace(sms_settings=SmsSettings(*snapshot["sms"]))
-    content = compose.compile_message(
-        compose.build_source(document, Look(*snapshot["look"]), snapshot["locale"], marketing=True)
-    )
+    look = Look(*snapshot["look"])
+    content = compose.compile_message(languages.build_source(document, look, snapshot["locale"], language))
     sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
     headers = compose.build_list_headers(
         campaign_id, snapshot["list_name"], snapshot["list_id"], get_ascii_domain(sender.email), campaign.account_id
@@ -196,6 +235,11 @@ def _compile_campaign(campaign_id: int) -> SharedContent:
     )
 
 
+def _translate_body(document: dict[str, Any], language: MessageLanguage | None) -> str | None:
+    body: str | None = translations.translate_document(document, language and language.translation, "sms")["body"]
+    return body
+
+
 def _get_campaign_links(campaign: Campaign) -> list[str] | None:
     """Return the links of a campaign in order of their numbers, or None if clicks are not tracked."""
     if not campaign.pinned["tracking"]:
@@ -203,7 +247,7 @@ def _get_campaign_links(campaign: Campaign) -> list[str] | None:
     return [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
 
 
-def _compile_step(step: StepSource) -> SharedContent:
+def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedContent:
     row = fetch_one(_STEP_CONTENT, step)
     if row is None or row[0] is None:
         raise ValueError("its step says nothing")
@@ -211,9 +255,10 @@ def _compile_step(step: StepSource) -> SharedContent:
     links = [url for url, _ in snapshot["links"]] if snapshot["tracking"] else None
     account_id, is_marketing = int(row[2]), not snapshot["transactional"]
     if row[3] == "sms":
-        body = TemplateRevision.get_by_id(row[0]).document["body"]
+        body = _translate_body(TemplateRevision.get_by_id(row[0]).document, language)
         return compile_shared_sms(account_id, body, links, snapshot["values"])._replace(is_marketing=is_marketing)
-    content = compile_step(TemplateRevision.get_by_id(row[0]).document, snapshot)
+    document = TemplateRevision.get_by_id(row[0]).document
+    content = compose.compile_message(_build_step_source(document, snapshot, language))
     sender = Sender(snapshot["sender"]["email"], snapshot["sender"]["name"], snapshot["sender"]["reply_to"])
     headers: tuple[tuple[str, str], ...] = (("Auto-Submitted", "auto-generated"),)
     if is_marketing:
@@ -343,27 +388,57 @@ def build_step_snapshot(defaults: FlowDefaults, template: Template, transactiona
 def add_step_links(
     template: Template, snapshot: dict[str, Any], is_email: bool, messages: StepMessages = NO_STEP_MESSAGES
 ) -> dict[str, Any]:
-    """Return the snapshot with `links` set to the [URL, text] of each link of the step.
+    """Return the snapshot with `links` set to the [URL, text] of each link of the step in all its languages.
 
     A transactional step gets no links. `messages` are the links of sources that were compiled before, or the MergeError
     of compiling them. Raises MergeError if the message does not compile.
     """
+    document = revisions.to_document(template)
     if is_email:
-        source = build_step_source(revisions.to_document(template), snapshot)
-        step_links = messages.get(source)
-        if isinstance(step_links, MergeError):
-            raise step_links.copy()
-        if step_links is None:
-            step_links = get_step_links(source)
+        step_links = [_find_step_links(source, messages) for source in build_step_sources(document, snapshot)]
     else:
-        step_links = tuple((link.href, link.words) for link in compose.find_sms_links(template.body))
-    return snapshot | {"links": [] if snapshot["transactional"] else [[href, text] for href, text in step_links]}
+        step_links = [
+            tuple((link.href, link.words) for link in compose.find_sms_links(translated["body"]))
+            for _, translated in translations.list_messages(document, "sms")
+        ]
+    numbered = [] if snapshot["transactional"] else number_links(step_links)
+    return snapshot | {"links": [[href, text] for href, text in numbered]}
 
 
-def build_step_source(document: dict[str, Any], snapshot: dict[str, Any]) -> MessageSource:
-    """Return the source to compile for a step's message, from its template's fields and its snapshot."""
-    look = Look(*snapshot["look"])
-    return compose.build_source(document, look, snapshot["locale"], marketing=not snapshot["transactional"])
+def _find_step_links(source: MessageSource, messages: StepMessages) -> tuple[tuple[str, str], ...]:
+    step_links = messages.get(source)
+    if isinstance(step_links, MergeError):
+        raise step_links.copy()
+    return get_step_links(source) if step_links is None else step_links
+
+
+def number_links(links_by_language: Iterable[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
+    """Return (URL, text) of the links of a message in all its languages, in the order of their numbers.
+
+    The links of the first language, the original, keep their numbers; URLs that only others have follow, each once.
+    """
+    numbered: list[tuple[str, str]] = []
+    for language_links in links_by_language:
+        known = {href for href, _ in numbered}
+        is_first = not numbered
+        for href, text in language_links:
+            if is_first or href not in known:
+                numbered.append((href, text))
+                known.add(href)
+    return numbered
+
+
+def build_step_sources(document: dict[str, Any], snapshot: dict[str, Any]) -> list[MessageSource]:
+    """Return the sources to compile for a step's message in each of its languages; the original comes first."""
+    look, is_marketing = Look(*snapshot["look"]), not snapshot["transactional"]
+    return list(languages.build_sources(document, look, snapshot["locale"], is_marketing).values())
+
+
+def _build_step_source(
+    document: dict[str, Any], snapshot: dict[str, Any], language: MessageLanguage | None
+) -> MessageSource:
+    look, is_marketing = Look(*snapshot["look"]), not snapshot["transactional"]
+    return languages.build_source(document, look, snapshot["locale"], language, is_marketing)
 
 
 # Links are cached by a hash of their source. They are small, so that those of all steps of many flows fit.
@@ -385,8 +460,3 @@ def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
         while len(_links_cache) > _MAX_CACHED_LINKS:
             _links_cache.popitem(last=False)
     return step_links
-
-
-def compile_step(document: dict[str, Any], snapshot: dict[str, Any]) -> CompiledMessage:
-    """Compile a step's message from the fields of its template and its snapshot; raises MergeError if that fails."""
-    return compose.compile_message(build_step_source(document, snapshot))

@@ -14,9 +14,9 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, store
+from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import Content
-from appliance.core import addresses, clock, crypto, signals
+from appliance.core import addresses, clock, crypto, i18n, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
 from appliance.core.i18n import gettext
 from appliance.core.validation import (
@@ -26,13 +26,14 @@ from appliance.core.validation import (
     Id,
     Phone,
     RefusedKeys,
+    Short,
     content_keys,
     unsupported,
     use_instead,
 )
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.sending.messages import compose, preview, senders, sms_rules
+from appliance.sending.messages import compose, languages, preview, senders, sms_rules
 from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.messages.preview import PreviewWarning
@@ -129,6 +130,11 @@ class TestRequest(Struct):
     data: Annotated[Data, Meta(description="values for merge tags such as `{{ data.order }}`")] | None | UnsetType = (
         UNSET
     )
+    language: (
+        Annotated[Short, Meta(description="language of the test; absent for the language of the contact")]
+        | None
+        | UnsetType
+    ) = UNSET
 
 
 class TestResult(Struct):
@@ -150,15 +156,37 @@ class TestSendResult(Struct):
     warnings: Annotated[list[PreviewWarning], Meta(description="warnings, which do not block")]
 
 
-def prepare(account_id: int, template_id: int) -> PreparedMessage:
+def prepare(account_id: int, template_id: int, request: TestRequest | None = None) -> PreparedMessage:
     """Compile the test email of a template; call it outside of the write transaction. Raises NotFound.
 
-    An error of compiling is not raised here but by `send`.
+    It is compiled in the language of the request or of its contact. An error of compiling is not raised here but by
+    `send`.
     """
     template = store.get(account_id, template_id)
     if template.channel == "sms":  # An SMS compiles in microseconds.
         return NOT_PREPARED
-    return compose.prepare_message(_build_source(_build_fields(template), Account.get_by_id(account_id)))
+    account, contact = Account.get_by_id(account_id), None
+    if request is not None:
+        contact = _find_contact(account_id, request, Faults())
+    translation = _choose_translation(account, template, _read_language(request), contact)
+    return compose.prepare_message(_build_source(_build_fields(template, translation), account))
+
+
+def _read_language(request: TestRequest | None) -> str | None:
+    """Return the language of a valid request in its usual form, or None if the request names none."""
+    given = request.language if request is not None else None
+    return i18n.normalize_language_tag(given) if isinstance(given, str) else None
+
+
+def _choose_translation(
+    account: Account, template: Template, language: str | None, contact: Contact | None
+) -> str | None:
+    """Return the language of the texts of a test, None for the original: a given one, or that of the contact."""
+    if not template.translations:
+        return None
+    document, own_language = revisions.to_document(template), contact.language if contact is not None else None
+    choice = languages.choose_for_preview(document, own_language, account.locale, language, template.channel)
+    return choice.translation
 
 
 def send(
@@ -176,14 +204,15 @@ def send(
     template = store.get(account_id, template_id)
     account = Account.get_by_id(account_id)
     contact, recipients = _resolve_request(template, request)
-    _require_ready(account, template, test_key, prepared)
+    language = _read_language(request)
+    _require_ready(account, template, test_key, prepared, _choose_translation(account, template, language, contact))
     if _get_transport(template, test_key) != "capture":
         limit_unknown_recipients(account, recipients)
     data = request.data if isinstance(request.data, dict) else {}
     results = [
         _queue_test(
             account, template, address, data, test_key,
-            _pick_sample_contact(account.id, address, contact) if can_read_contacts else None,
+            _pick_sample_contact(account.id, address, contact) if can_read_contacts else None, language,
         )
         for address in recipients
     ]  # fmt: skip
@@ -203,6 +232,8 @@ def _resolve_request(template: Template, request: TestRequest) -> tuple[Contact 
     """Return (contact whose values are shown, or None; recipients) of a request. Raises Invalid with all errors."""
     faults = Faults()
     contact = _find_contact(template.account_id, request, faults)
+    if isinstance(request.language, str) and _read_language(request) is None:
+        faults.add("language", gettext("is not a language"))
     recipients = _read_recipients(template.account_id, template, request, contact, faults)
     faults.check()
     return contact, recipients
@@ -273,12 +304,14 @@ def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
     return [owner.email] if owner is not None else []
 
 
-def _require_ready(account: Account, template: Template, test_key: bool, prepared: PreparedMessage) -> None:
+def _require_ready(
+    account: Account, template: Template, test_key: bool, prepared: PreparedMessage, translation: str | None
+) -> None:
     """Raise Invalid if the template is empty or does not render, or its sender is not ready.
 
     The sender is not checked for a test key.
     """
-    fields = _build_fields(template)
+    fields = _build_fields(template, translation)
     if not _is_written(template):
         blocker = {"code": "content_required", "message": gettext("write the message first"), "field": "base"}
         raise Invalid({"base": [gettext("write the message first")]}, reason="content_required", blockers=[blocker])
@@ -318,29 +351,34 @@ def _get_transport(template: Template, test_key: bool) -> str:
     return settings.sms.transport if template.channel == "sms" else settings.email.transport
 
 
-def _build_fields(template: Template) -> dict[str, Any]:
+def _build_fields(template: Template, translation: str | None) -> dict[str, Any]:
     """Return the content fields of a test, marked as a test in the subject or, for an SMS, in the text.
 
-    A template without a subject can be tested too.
+    `translation` is the language of the texts, None for the original. A template without a subject can be tested too.
     """
+    document = translations.translate_document(revisions.to_document(template), translation, template.channel)
     if template.channel == "sms":
         # An SMS has no subject that could mark it as a test.
-        return dict.fromkeys(_FIELDS) | {"body": SUBJECT_PREFIX + (template.body or "")}
-    fields: dict[str, Any] = {name: getattr(template, name) for name in ("body", "preheader", "from_name")}
-    fields["subject"] = SUBJECT_PREFIX + (template.subject or template.name or "without a subject")
-    return fields | {"design": template.design if designs.get_sections(template.design) else None}
+        return dict.fromkeys(_FIELDS) | {"body": SUBJECT_PREFIX + (document["body"] or ""), "language": translation}
+    fields: dict[str, Any] = {name: document[name] for name in ("body", "preheader", "from_name")}
+    fields["subject"] = SUBJECT_PREFIX + (document["subject"] or template.name or "without a subject")
+    design = document["design"] if designs.get_sections(document["design"]) else None
+    return fields | {"design": design, "language": translation}
 
 
 def _build_source(fields: dict[str, Any], account: Account) -> MessageSource:
-    return compose.build_source(fields, brands.build_look(brands.get(account.id)), account.locale, marketing=True)
+    locale = fields["language"] or account.locale
+    return compose.build_source(fields, brands.build_look(brands.get(account.id)), locale, marketing=True)
 
 
 def _queue_test(
     account: Account, template: Template, address: addresses.Address, data: dict[str, Any], test_key: bool,
-    shown_as: int | None,
+    shown_as: int | None, language: str | None,
 ) -> TestResult:  # fmt: skip
     now, transport = clock.now_ms(), _get_transport(template, test_key)
-    fields, is_sms = _build_fields(template), template.channel == "sms"
+    contact = Contact.get_or_none(Contact.id == shown_as) if shown_as is not None else None
+    fields = _build_fields(template, _choose_translation(account, template, language, contact))
+    is_sms = template.channel == "sms"
     sender = senders.resolve_email(account, template.from_email)
     reason = _get_refusal_reason(account, address, transport)
     message = Message.create(

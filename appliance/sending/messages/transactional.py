@@ -14,6 +14,7 @@ from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
+from appliance.content.templates import revisions, translations
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
@@ -34,12 +35,12 @@ from appliance.core.validation import (
 )
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.sending.messages import compose, ledger, links, merge_tags, senders, sms_rules
+from appliance.sending.messages import compose, languages, ledger, links, merge_tags, senders, sms_rules
 from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage, SmsText
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.sms import segments as gsm
 from appliance.settings import config
-from appliance.storage.database import fetch_one
+from appliance.storage.database import fetch_one, scalar
 from appliance.storage.models import Account, Channel, Contact, Message, MessageContent, Template, User
 from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -246,8 +247,8 @@ def prepare(account_id: int, request: MessageWrite) -> PreparedMessage:
     if isinstance(request.template_id, int):
         template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
     account = Account.get_by_id(account_id)
-    source = _build_source(_resolve_fields(request, template), account, not request.transactional)
-    return compose.prepare_message(source)
+    fields = _resolve_fields(request, template, _choose_translation(account, request, template))
+    return compose.prepare_message(_build_source(fields, account, not request.transactional))
 
 
 def validate(
@@ -381,7 +382,8 @@ def _validate_request(
     """Validate a request and return the result; add all errors to `faults`."""
     template = _find_template(account.id, request, faults)
     is_template_missing = isinstance(request.template_id, int) and template is None
-    message_fields, field_faults = _resolve_fields(request, template), Faults()
+    translation = _choose_translation(account, request, template) if can_read_contacts else None
+    message_fields, field_faults = _resolve_fields(request, template, translation), Faults()
     if request.channel == "sms":
         checked = validate_sms(account, _build_sms_request(request, message_fields, can_read_contacts), field_faults)
     else:
@@ -456,25 +458,50 @@ def _require_sender(account: Account, request: MessageWrite, template: Template 
         )  # fmt: skip
 
 
-def _resolve_fields(request: MessageWrite, template: Template | None) -> dict[str, Any]:
+def _choose_translation(account: Account, request: MessageWrite, template: Template | None) -> str | None:
+    """Return which translation of a template the contact with the recipient's address gets, None for the original."""
+    if template is None or not template.translations:
+        return None
+    try:
+        address = addresses.parse("phone" if request.channel == "sms" else "email", _text_or_none(request.to) or "")
+    except ValueError:
+        return None
+    language = scalar(
+        "SELECT c.language FROM channel h JOIN contact c ON c.id = h.contact_id "
+        "WHERE h.account_id = ? AND h.kind = ? AND h.key = ?",
+        (account.id, address.kind, address.key),
+    )
+    document = revisions.to_document(template)
+    return languages.choose_for_document(document, language, account.locale, request.channel).translation
+
+
+def _resolve_fields(request: MessageWrite, template: Template | None, translation: str | None) -> dict[str, Any]:
     """Return the content fields of a message: those of the request, and the template's for fields that it lacks.
 
-    They are stored with the message, because the template may change later. The template's design is used only if the
-    request has no body. An SMS has only a body.
+    `translation` is the language of the template's texts, None for the original. The fields are stored with the
+    message, because the template may change later. The template's design is used only if the request has no body. An
+    SMS has only a body.
     """
+    document: dict[str, Any] = {}
+    if template is not None:
+        document = translations.translate_document(revisions.to_document(template), translation, request.channel)
+    own_body = _text_or_none(request.body)
+    # A body of the request is in the language of the account, as far as is known.
+    language = None if own_body else translation
     if request.channel == "sms":
-        body = _text_or_none(request.body) or (template.body if template else None)
-        return {"body": body, **dict.fromkeys(("subject", "text", "preheader", "from_name", "design"))}
-    fields: dict[str, Any] = {"text": _text_or_none(request.text)}
+        body = own_body or document.get("body")
+        return {"body": body, "language": language,
+                **dict.fromkeys(("subject", "text", "preheader", "from_name", "design"))}  # fmt: skip
+    fields: dict[str, Any] = {"text": _text_or_none(request.text), "language": language}
     for name in ("subject", "body", "preheader", "from_name"):
-        fields[name] = _text_or_none(getattr(request, name, None)) or (getattr(template, name) if template else None)
-    sections = designs.get_sections(template.design) if template and not _text_or_none(request.body) else []
-    return fields | {"design": template.design if template and sections else None}
+        fields[name] = _text_or_none(getattr(request, name, None)) or document.get(name)
+    has_sections = not own_body and designs.get_sections(document.get("design"))
+    return fields | {"design": document["design"] if has_sections else None}
 
 
 def _build_source(fields: dict[str, Any], account: Account, marketing: bool) -> MessageSource:
     look = brands.build_look(brands.get(account.id))
-    return compose.build_source(fields, look, account.locale, marketing, fields["text"])
+    return compose.build_source(fields, look, fields["language"] or account.locale, marketing, fields["text"])
 
 
 def _get_refusal_reason(

@@ -136,6 +136,7 @@ class MessageContent(Table):
     preheader = TextField(null=True)
     from_name = TextField(null=True)
     design = Json(null=True)
+    language = TextField(null=True)  # the language of its texts if they are a translation of the template's
     # For a test: the id of the contact whose values it shows, or `NO_CONTACT_ID`
     shown_as = IntegerField(null=True)
     links = Json(null=True)  # for marketing mail: its URLs by link number, with merge tags filled in

@@ -1,0 +1,117 @@
+"""Edits of the translations of a stored template; `translations` computes them."""
+
+from collections.abc import Mapping
+
+from appliance.content.templates import revisions, store, translations
+from appliance.content.templates.store import PreparedContent
+from appliance.content.templates.translations import TranslationSummary
+from appliance.core import i18n
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext
+from appliance.storage.models import Account, Template
+from appliance.storage.transactions import require_write_transaction
+
+Texts = Mapping[str, str | None]
+
+
+def read_language(text: str) -> str:
+    """Return a language tag in its usual form; raises Invalid at `language`."""
+    language = i18n.normalize_language_tag(text)
+    if language is None:
+        raise Invalid({"language": [gettext("is not a language")]})
+    return language
+
+
+def get_original_language(account_id: int) -> str:
+    """Return the language in which an account writes its templates, as a tag."""
+    locale: str = Account.get_by_id(account_id).locale
+    return locale.replace("_", "-")
+
+
+def list_summaries(account_id: int, template_id: int) -> list[TranslationSummary]:
+    """Return how far a template is translated into each of its languages; raises NotFound."""
+    template = store.get(account_id, template_id)
+    document = revisions.to_document(template)
+    return [
+        translations.summarize(document, language, template.channel)
+        for language in translations.get_languages(document)
+    ]
+
+
+def get_summary(account_id: int, template_id: int, language: str) -> TranslationSummary:
+    """Return the texts of a template with their translations into a language.
+
+    Raises NotFound, also if the template is not translated into the language.
+    """
+    template = store.get(account_id, template_id)
+    if language not in template.translations:
+        raise NotFound
+    return translations.summarize(revisions.to_document(template), language, template.channel)
+
+
+def set_texts(
+    account_id: int, template_id: int, language: str, texts: Texts, user_id: int | None = None,
+    revision: int | None = None, prefix: str = "", prepared: PreparedContent | None = None,
+) -> Template:  # fmt: skip
+    """Set texts of a translation, by text id; None removes one. A language that is new is added.
+
+    Raises NotFound, Conflict if `revision` is not the current one, Invalid with all errors, each at `prefix` and its
+    text id, and the errors of `store.write`.
+    """
+    require_write_transaction()
+    template = store.get(account_id, template_id)
+    store.require_unchanged(template, revision=revision)
+    changed = _compute(template, language, texts, prefix)
+    label = gettext("Translated into %(language)s", language=translations.name_language(language))
+    edited_field = f"translations {language} {next(iter(texts))}"[:255] if len(texts) == 1 else None
+    store.write(template, {"translations": changed}, user_id, label, edited_field=edited_field, prepared=prepared)
+    return template
+
+
+def _compute(template: Template, language: str, texts: Texts, prefix: str) -> dict[str, dict[str, dict[str, str]]]:
+    if language == get_original_language(template.account_id):
+        raise Invalid({"language": [gettext("is the language of the original")]})
+    document = revisions.to_document(template)
+    return translations.set_texts(template.translations, document, language, texts, template.channel, prefix)
+
+
+def remove(
+    account_id: int, template_id: int, language: str, user_id: int | None = None, revision: int | None = None,
+    prepared: PreparedContent | None = None,
+) -> Template:  # fmt: skip
+    """Remove a language from a template.
+
+    Raises NotFound, also if the template is not translated into it, Conflict if `revision` is not the current one, and
+    the errors of `store.write`.
+    """
+    require_write_transaction()
+    template = store.get(account_id, template_id)
+    store.require_unchanged(template, revision=revision)
+    if language not in template.translations:
+        raise NotFound
+    changed = translations.remove_language(template.translations, language)
+    label = gettext("Translation into %(language)s removed", language=translations.name_language(language))
+    store.write(template, {"translations": changed}, user_id, label, prepared=prepared)
+    return template
+
+
+def prepare(account_id: int, template_id: int, language: str, texts: Texts | None) -> PreparedContent | None:
+    """Parse the template as it will be with some texts set, or without the language if `texts` is None.
+
+    Call it outside of the write transaction, which reports errors. Raises NotFound.
+    """
+    template = store.get(account_id, template_id)
+    try:
+        changed = (
+            translations.remove_language(template.translations, language)
+            if texts is None
+            else _compute(template, language, texts, "")
+        )
+    except Invalid:
+        return None
+    return store.prepare_values(template, {"translations": changed})
+
+
+def validate(account_id: int, template_id: int, language: str, texts: Texts, prefix: str = "") -> None:
+    """Raise NotFound, or Invalid with all errors of texts of a translation, without writing anything."""
+    _compute(store.get(account_id, template_id), language, texts, prefix)

@@ -1,0 +1,84 @@
+"""The language of a message: which translation of a template a contact gets, and the language of the product's texts.
+
+docs/architecture.md#languages describes the rules.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from appliance.content.designs.theme import Look
+from appliance.content.templates import translations
+from appliance.core import recipient_texts
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import MessageSource
+
+
+class MessageLanguage(NamedTuple):
+    """The language of a message.
+
+    `translation` is the language of the template's texts, None for the original. `texts` is the language of the
+    product's texts in the message, such as the label of the unsubscribe link, as a key of `i18n.LANGUAGES`.
+    """
+
+    translation: str | None
+    texts: str
+
+
+def choose(languages: Collection[str], contact_language: str | None, locale: str) -> MessageLanguage:
+    """Return the language of a message for a contact (None: no contact, or its language is unknown).
+
+    `languages` are those that the template is translated into. `locale` is that of the account, in which the original
+    is written.
+    """
+    translation = translations.match_translation(languages, contact_language, locale.replace("_", "-"))
+    return MessageLanguage(translation, recipient_texts.choose_language(contact_language, locale))
+
+
+def choose_for_document(
+    document: Mapping[str, Any], contact_language: str | None, locale: str, channel: str = "email"
+) -> MessageLanguage:
+    """Return the language of a template's message for a contact, as `choose` does.
+
+    An SMS has no texts of the product.
+    """
+    language = choose(translations.get_chosen_languages(document), contact_language, locale)
+    return language if channel == "email" else language._replace(texts=recipient_texts.language_of_locale(locale))
+
+
+def choose_for_preview(
+    document: Mapping[str, Any], contact_language: str | None, locale: str, language: str | None = None,
+    channel: str = "email",
+) -> MessageLanguage:  # fmt: skip
+    """Return the language of a preview or test: that of the contact, or a given one (`language`) instead.
+
+    A `language` that the template is not translated into gives the original, with the product's texts in that language.
+    """
+    return choose_for_document(document, language or contact_language, locale, channel)
+
+
+def build_source(
+    document: Mapping[str, Any], look: Look, locale: str, language: MessageLanguage | None = None,
+    marketing: bool = True,
+) -> MessageSource:  # fmt: skip
+    """Return the source of an email in a language, by default the original, from the fields of a template."""
+    if language is None:
+        return compose.build_source(document, look, locale, marketing)
+    translated = translations.translate_document(document, language.translation)
+    source = compose.build_source(translated, look, language.translation or locale, marketing)
+    return source._replace(texts=get_other_texts(language.texts, source.locale))
+
+
+def get_other_texts(texts: str, locale: str) -> str | None:
+    """Return the language of the product's texts, or None if it is that of the message."""
+    return None if texts == recipient_texts.language_of_locale(locale) else texts
+
+
+def build_sources(
+    document: Mapping[str, Any], look: Look, locale: str, marketing: bool = True
+) -> dict[str | None, MessageSource]:
+    """Return the source of an email in each of its languages; the original comes first, under None."""
+    choices = {
+        language: MessageLanguage(language, recipient_texts.choose_language(language, locale))
+        for language in (None, *translations.get_chosen_languages(document))
+    }
+    return {language: build_source(document, look, locale, choice, marketing) for language, choice in choices.items()}
