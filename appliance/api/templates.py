@@ -23,10 +23,11 @@ from appliance.content.templates.translations import TranslationSummary
 from appliance.content.templates.validation import TemplateCreate, TemplateQuery, TemplateWrite
 from appliance.core import i18n, validation
 from appliance.core.errors import Faults, Invalid, NotFound
-from appliance.core.validation import Text
+from appliance.core.validation import PageQuery, Text
 from appliance.sending.messages import preview, test_sends
 from appliance.sending.messages.preview import Preview, PreviewRequest
 from appliance.sending.messages.test_sends import TestRequest, TestSendResult
+from appliance.storage.database import Page
 from appliance.storage.models import Media
 from appliance.storage.transactions import commit, fetch, render, render_preview, render_send
 
@@ -180,7 +181,7 @@ class TranslatedText(Struct):
     state: Annotated[Literal["translated", "changed", "missing"], Meta(description="state of the translation")]
 
 
-class Translation(TranslationCounts):
+class TemplateTranslation(TranslationCounts):
     """The translation of a template into a language, with its texts in reading order."""
 
     texts: Annotated[list[TranslatedText], Meta(description="texts of the template in reading order")]
@@ -196,7 +197,7 @@ def _serialize_counts(summary: TranslationSummary) -> TranslationCounts:
     return TranslationCounts(summary.language, summary.translated, summary.changed, summary.missing)
 
 
-def _serialize_translation(summary: TranslationSummary) -> Translation:
+def _serialize_translation(summary: TranslationSummary) -> TemplateTranslation:
     texts = [
         TranslatedText(
             state.text.id, state.text.label, state.text.section, state.text.kind, state.text.text, state.translation,
@@ -204,7 +205,7 @@ def _serialize_translation(summary: TranslationSummary) -> Translation:
         )
         for state in summary.texts
     ]  # fmt: skip
-    return Translation(summary.language, summary.translated, summary.changed, summary.missing, texts)
+    return TemplateTranslation(summary.language, summary.translated, summary.changed, summary.missing, texts)
 
 
 def _find_language(request: ApiRequest) -> str:
@@ -216,15 +217,18 @@ def _find_language(request: ApiRequest) -> str:
 
 
 @ROUTES.add(
-    "GET", "/templates/{id}/translations", scope="templates:read", response_type=TranslationCounts, returns_list=True
-)
+    "GET", "/templates/{id}/translations", scope="templates:read", query_type=PageQuery,
+    response_type=TranslationCounts, returns_list=True,
+)  # fmt: skip
 async def list_translations(request: ApiRequest) -> ApiResponse:
     """List the languages that a template is translated into."""
     summaries = await fetch(translation_edits.list_summaries, request.account_id, request.id)
-    return ApiResponse([_serialize_counts(summary) for summary in summaries])
+    number, size = request.query.page, request.query.size()
+    page = Page(summaries[(number - 1) * size : number * size], len(summaries), number, size)
+    return ApiResponse([_serialize_counts(summary) for summary in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=Translation)
+@ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=TemplateTranslation)
 async def get_translation(request: ApiRequest) -> ApiResponse:
     """Get the translation of a template into a language."""
     summary = await fetch(translation_edits.get_summary, request.account_id, request.id, _find_language(request))
@@ -247,7 +251,7 @@ async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
 
 @ROUTES.add(
     "PUT", "/templates/{id}/translations/{language}", scope="templates:write", body_type=TranslationWrite,
-    response_type=Translation, validate=_validate_translation,
+    response_type=TemplateTranslation, validate=_validate_translation,
 )  # fmt: skip
 async def put_translation(request: ApiRequest) -> ApiResponse:
     """Translate texts of a template into a language.
@@ -263,7 +267,9 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
     return ApiResponse(_serialize_translation(summary))
 
 
-@ROUTES.add("DELETE", "/templates/{id}/translations/{language}", scope="templates:write", response_type=Translation)
+@ROUTES.add(
+    "DELETE", "/templates/{id}/translations/{language}", scope="templates:write", response_type=TemplateTranslation
+)
 async def delete_translation(request: ApiRequest) -> ApiResponse:
     """Delete the translation of a template into a language, and return it."""
     language = _find_language(request)

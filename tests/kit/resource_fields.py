@@ -14,7 +14,7 @@ TABLES = """
 trigger | integer id flow_id triggered_count | integer? segment_id contact_list_id | string event | object data |
     date-time created_at updated_at | date-time? last_triggered_at
 template | integer id | integer? flow_id action_id | string? name subject body preheader from_name from_email reply_to
-    | object design variables | date-time created_at updated_at
+    | object design variables | array languages | date-time created_at updated_at
 campaign | integer id account_id sent_count | string status approval_state channel name phase | object data trigger
     template stats | array templates | boolean editable | string? pause_reason | date-time created_at updated_at |
     date-time? scheduled_at cancelled_at

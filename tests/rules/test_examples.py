@@ -116,6 +116,7 @@ class ExampleSender:
         method, _, path = one.operation.partition(" ")
         number = one.id or (self._captured_sms() if path.startswith("/capture/") else None)
         path = path.replace("{id}", str(number)).replace("{public_key}", self.public_key)
+        path = path.replace("{language}", "de")
         if path == "/imports":
             texts = {name: text for name, text in one.body.items() if name != "file"}
             body, kind = multipart_form(one.body["file"].encode(), **texts)

@@ -38,7 +38,10 @@ _FIELD_LABELS = {
 _TEXT_KINDS = ("line", "text", "rich", "html", "url")
 # The values of these kinds of sections that the document does not set come from the brand, or are translated already.
 _KINDS_OF_BRAND = ("header", "footer")
-_MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|<style\b.*?</style\s*>|<[^<>]*>", re.DOTALL)
+# A tag that is not closed extends to the end of the text, so that the text is read only once.
+_MARKUP = re.compile(
+    r"\{\{.*?(?:\}\}|\Z)|\{%.*?(?:%\}|\Z)|<style\b.*?(?:</style\s*+>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE
+)
 
 
 class TranslatableText(NamedTuple):

@@ -38,7 +38,7 @@ _EMAIL_FIELDS = ("subject", "preheader", "from_name", "body")
 _SMS_FIELDS: dict[str, merge_limits.Context] = {"body": "text"}
 
 
-class Translation(Struct):
+class TextTranslation(Struct):
     """A translation of one text, and the text that was translated."""
 
     source: Annotated[str, Meta(max_length=1_048_576), Meta(description="text that was translated")]
@@ -71,7 +71,7 @@ class PreviewRequest(Struct):
     ] = False
     translations: (
         Annotated[
-            dict[str, dict[str, Translation]],
+            dict[str, dict[str, TextTranslation]],
             Meta(description="translations of the texts by language and id of the text"),
         ]
         | None

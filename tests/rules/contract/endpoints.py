@@ -74,6 +74,10 @@ S POST /templates/{id}/send_test 200 templates:write sends
 S POST /templates/preview 200 templates:read renders
 D GET /templates/spec 200 templates:read
 D DELETE /templates/{id} 200 templates:write
+O GET /templates/{id}/translations 200 templates:read paged -- a template in several languages
+O GET /templates/{id}/translations/{language} 200 templates:read -- its texts in one of them
+O PUT /templates/{id}/translations/{language} 200 templates:write -- and their translations
+O DELETE /templates/{id}/translations/{language} 200 templates:write -- or no longer in it
 = flows
 S GET /flows 200 flows:read paged
 S POST /flows 201 flows:write

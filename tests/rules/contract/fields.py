@@ -51,6 +51,18 @@ S design Design
 S variables object
 S created_at,updated_at date-time
 O channel enum(email,sms) -- a template may be of SMS
+O languages [string] -- those it is translated into
+= TranslationCounts
+O language string -- a template in several languages
+O translated,changed,missing integer -- how far it is translated
+= TemplateTranslation
+O language string -- a template in several languages
+O translated,changed,missing integer -- how far it is translated
+O texts [TranslatedText] -- what is translated
+= TranslatedText
+O id,label,section,kind,source string -- which text of the template it is
+O text string? -- its translation
+O state enum(translated,changed,missing) -- whether it is still that of the original
 = Flow
 S id,account_id integer
 S status enum(draft,active,paused,archived)

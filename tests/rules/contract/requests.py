@@ -129,6 +129,9 @@ D data object?
 O subject,preheader,from_name,body string? -- the fields around a design, in which tags stand too
 O channel enum(email,sms) -- a template may be of SMS
 O transactional boolean -- without the footer that marketing has
+O translations,language any -- the document in another language
+= PUT /templates/{{id}}/translations/{{language}}
+O texts object! -- translations by the id of the text
 = POST /templates/{{id}}/send_test
 D email email?
 D emails [email]?
@@ -136,6 +139,7 @@ D contact_id integer?
 D data object?
 O phone string? -- a test of SMS goes to a number
 O phones [string]? -- or to several
+O language string? -- in one of its languages
 = PUT /brand
 {_BRAND}
 = links[] of PUT /brand
