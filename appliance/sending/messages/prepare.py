@@ -71,8 +71,8 @@ log = logging.getLogger("campanero.sender")
 # The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
 # at 76 characters; one with more consists of empty lines, which take servers and mail programs seconds to parse.
 MAX_MAIL_LINES = 250_000
-# The number of compiled campaigns and steps that a `MessagePreparer` caches, each language counted, and the number of
-# languages of contacts whose language of the message it caches.
+# The number of compiled campaigns and steps that a `MessagePreparer` caches, each language counted; and the number of
+# languages of contacts for which it caches which of them they get.
 _MAX_CACHED_SOURCES, _MAX_CACHED_LANGUAGES = 64, 2_000
 
 
@@ -112,10 +112,10 @@ class MessagePreparer:
     """
 
     def __init__(self) -> None:
-        self._contents: dict[tuple[SourceId, MessageLanguage], SharedContent] = {}
+        # By source and language of the contact; contacts of several languages may get the same content.
+        self._contents: dict[tuple[SourceId, str | None], SharedContent] = {}
+        self._by_language: dict[tuple[SourceId, MessageLanguage], SharedContent] = {}
         self._source_languages: dict[SourceId, SourceLanguages] = {}
-        # By source and language of the contact.
-        self._languages: dict[tuple[SourceId, str | None], MessageLanguage] = {}
         self._sender_domains: dict[tuple[int, str], _SenderDomain] = {}
         # By source and contact, because each source needs other values of a contact.
         self._contact_values: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
@@ -146,11 +146,9 @@ class MessagePreparer:
             source = self._get_source(claim) if claim.run_id is None or claim.run_id in self._run_starts else None
             if source is not None and claim.contact_id is not None:
                 ids.setdefault(source, set()).add(claim.contact_id)
-        contact_languages = merge_tags.fetch_languages({number for numbers in ids.values() for number in numbers})
         for source, contact_ids in ids.items():
             try:
-                address_kinds = self._expect_contacts(source, contact_ids, contact_languages)
-                contacts_by_id = merge_tags.fetch_contact_values(contact_ids, address_kinds)
+                contacts_by_id = self._read_contacts(source, contact_ids)
             except Exception as error:
                 # `prepare` raises the error again for each message that it affects; other messages are sent.
                 log.debug("prepare: reading the contacts of %s together failed: %s", source, error)
@@ -158,21 +156,21 @@ class MessagePreparer:
             for contact_id, values in contacts_by_id.items():
                 self._contact_values[source, contact_id] = values
 
-    def _expect_contacts(
-        self, source: SourceId, contact_ids: set[int], contact_languages: dict[int, str]
-    ) -> frozenset[str]:
-        """Compile the content of a source in the languages of contacts; return the kinds of addresses that it needs."""
-        by_language: dict[MessageLanguage, set[int]] = {}
-        for contact_id in contact_ids:
-            language = self._choose_language(source, contact_languages.get(contact_id))
-            by_language.setdefault(language, set()).add(contact_id)
-        address_kinds: frozenset[str] = frozenset()
-        for language, group in by_language.items():
-            shared = self._get_shared(source, language)
+    def _read_contacts(self, source: SourceId, contact_ids: set[int]) -> dict[int, dict[str, Any]]:
+        """Return the values of contacts by id, and compile the content of a source in their languages."""
+        address_kinds = self._get_shared(source, None).address_kinds
+        contacts_by_id = merge_tags.fetch_contact_values(contact_ids, address_kinds)
+        by_content: dict[int, tuple[SharedContent, set[int]]] = {}
+        for contact_id, values in contacts_by_id.items():
+            shared = self._get_shared(source, values["language"])
+            by_content.setdefault(id(shared), (shared, set()))[1].add(contact_id)
+        for shared, group in by_content.values():
             if shared.conditions is not None:
                 shared.conditions.set_expected_contacts(group)
-            address_kinds |= shared.address_kinds
-        return address_kinds
+        all_kinds = address_kinds.union(*(shared.address_kinds for shared, _ in by_content.values()))
+        if all_kinds == address_kinds:
+            return contacts_by_id
+        return merge_tags.fetch_contact_values(contact_ids, all_kinds)
 
     def prepare(self, claim: Claim) -> PreparedMessage:
         """Return the rendered and signed message of a claim. Raises the errors of `build`."""
@@ -381,34 +379,37 @@ class MessagePreparer:
             self._run_starts[run_id] = run_start
         return run_start
 
-    def _get_language(self, source: SourceId, claim: Claim) -> MessageLanguage:
-        """Return the language of a message: that of its contact, as far as the source is translated."""
+    def _get_language(self, source: SourceId, claim: Claim) -> str | None:
+        """Return the language of a message's contact, or None if it is unknown."""
         if claim.contact_id is None:
-            return self._choose_language(source, None)
+            return None
         values = self._contact_values.get((source, claim.contact_id))
         if values is not None:
-            return self._choose_language(source, values["language"])
-        return self._choose_language(source, merge_tags.fetch_languages([claim.contact_id]).get(claim.contact_id))
+            language: str | None = values["language"]
+            return language
+        return merge_tags.fetch_languages([claim.contact_id]).get(claim.contact_id)
+
+    def _get_shared(self, source: SourceId, contact_language: str | None) -> SharedContent:
+        """Return the content for contacts with a language; languages whose messages are equal share it."""
+        shared = self._contents.get((source, contact_language))
+        if shared is None:
+            if len(self._by_language) >= _MAX_CACHED_SOURCES or len(self._contents) >= _MAX_CACHED_LANGUAGES:
+                self._contents.clear()
+                self._by_language.clear()
+            language = self._choose_language(source, contact_language)
+            shared = self._by_language.get((source, language))
+            if shared is None:
+                shared = self._by_language[source, language] = shared_content.compile_shared(source, language)
+            self._contents[source, contact_language] = shared
+        return shared
 
     def _choose_language(self, source: SourceId, contact_language: str | None) -> MessageLanguage:
-        language = self._languages.get((source, contact_language))
-        if language is None:
-            if len(self._languages) >= _MAX_CACHED_LANGUAGES:
-                self._languages.clear()
+        available = self._source_languages.get(source)
+        if available is None:
+            if len(self._source_languages) >= _MAX_CACHED_SOURCES:
                 self._source_languages.clear()
-            available = self._source_languages.get(source)
-            if available is None:
-                available = self._source_languages[source] = shared_content.fetch_languages(source)
-            language = self._languages[source, contact_language] = available.choose(contact_language)
-        return language
-
-    def _get_shared(self, source: SourceId, language: MessageLanguage) -> SharedContent:
-        shared = self._contents.get((source, language))
-        if shared is None:
-            if len(self._contents) >= _MAX_CACHED_SOURCES:
-                self._contents.clear()
-            shared = self._contents[source, language] = shared_content.compile_shared(source, language)
-        return shared
+            available = self._source_languages[source] = shared_content.fetch_languages(source)
+        return available.choose(contact_language)
 
     def _compile_single(
         self, claim: Claim, with_secrets: bool = False
