@@ -634,5 +634,5 @@ FILTERS = {
     "initials": initials,
     "reason": reason_label, "duration": duration, "clock_time": clock_time, "query": query_string,
     "full_time": full_time, "stored": i18n.translate_stored, "attention": store.describe_attention,
-    "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains,
+    "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
 }  # fmt: skip

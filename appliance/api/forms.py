@@ -32,8 +32,8 @@ class Form(Struct):
     fields: Annotated[
         list[str | FormField],
         Meta(
-            description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
-            "each as a name or an object"
+            description="fields of the form: `email`, `phone`, `first_name`, `last_name`, `language` or keys of "
+            "`data`, each as a name or an object"
         ),
     ]
     double_opt_in: Annotated[

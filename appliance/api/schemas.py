@@ -59,6 +59,7 @@ class Contact(Struct):
     last_name: Annotated[str, Meta(description="last name")] | None
     source: Annotated[str, Meta(description="origin of the contact, as free text")] | None
     country_code: Annotated[str, Meta(description="two-letter country code; default: that of the phone number")] | None
+    language: Annotated[str, Meta(description="language tag such as de or pt-BR; null if it is not known")] | None
     data: Annotated[Json, Meta(description="custom data as JSON of at most 32 KiB; `tags` is a list of strings")]
     subscribed_phone: Annotated[
         bool, Meta(description="true if any phone number of the contact is subscribed; a write applies to all of them")
@@ -475,7 +476,8 @@ def _contact_values(row: models.Contact) -> dict[str, Any]:
     enrichment = (data or {}).get("enrichment")
     return {
         "id": row.id, "uuid": stored("uuid"), "first_name": stored("first_name"), "last_name": stored("last_name"),
-        "source": stored("source"), "country_code": stored("country_code"), "data": data,
+        "source": stored("source"), "country_code": stored("country_code"),
+        "language": stored("language"), "data": data,
         "subscribed_email": any(channel.subscribed for channel in emails),
         "subscribed_phone": any(channel.subscribed for channel in phones),
         "sendable_email": any(is_sendable(channel) for channel in emails),

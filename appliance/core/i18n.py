@@ -38,6 +38,8 @@ _ACCEPTED_LANGUAGE = re.compile(r"([A-Za-z0-9*-]{1,35})\s*(?:;\s*q=([01](?:\.[0-
 
 # A language with an optional script and region (RFC 5646, section 2.1).
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?")
+# The same for the OpenAPI document, or an empty text, which clears a language.
+LANGUAGE_TAG_SCHEMA = f"^({_LANGUAGE_TAG.pattern.replace('(?:', '(')})?$"
 
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
 
@@ -172,6 +174,29 @@ def normalize_language_tag(text: str) -> str | None:
         return None
     language, script, region = match[1].lower(), match[2], match[3]
     return "-".join(filter(None, (language, script and script.capitalize(), region and region.upper())))
+
+
+def name_language(tag: str) -> str:
+    """Return the name of a language in the current language: `Portuguese (Brazil)`; the tag, if CLDR has no name."""
+    locale = get_locale()
+    primary, *subtags = re.split("[-_]", tag)
+    name = locale.languages.get(primary, primary)
+    details = [locale.scripts.get(part) or locale.territories.get(part, part) for part in subtags]
+    return f"{name} ({', '.join(details)})" if details else name
+
+
+def list_languages() -> list[tuple[str, str]]:
+    """Return (tag, name in the current language) of all languages that CLDR names, sorted by name."""
+    return list(_list_languages(get_language()))
+
+
+@cache
+def _list_languages(language: str) -> tuple[tuple[str, str], ...]:
+    names = _load_locale(language).languages
+    tags = ((tag.replace("_", "-"), name) for tag, name in names.items())
+    return tuple(sorted(
+        ((tag, name) for tag, name in tags if len(tag) == 2), key=lambda option: option[1].casefold()
+    ))  # fmt: skip
 
 
 def gettext(message: str, /, **values: Any) -> str:

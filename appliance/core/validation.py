@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, i18n
 from appliance.core.errors import Faults
 from appliance.core.i18n import gettext
 
@@ -76,6 +76,13 @@ def _parse_country(value: str) -> str:
     return value.upper()
 
 
+def _parse_language(value: str) -> str:
+    tag = i18n.normalize_language_tag(value)
+    if tag is None:
+        raise ValueError(gettext("must be a language code such as de or pt-BR"))
+    return tag
+
+
 def check_http_url(value: str) -> str:
     """Return a URL unchanged. Raises ValueError unless the URL is http or https with a host and without whitespace."""
     try:
@@ -93,6 +100,7 @@ CHECKS = {
     "phone": lambda value: addresses.parse_phone(value).value,
     "sms_sender": addresses.parse_sms_sender,
     "country": _parse_country,
+    "language": _parse_language,
     "http_url": check_http_url,
 }
 
@@ -479,6 +487,7 @@ Phone = Annotated[
 ]  # fmt: skip
 Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$", extra={"line": True})]
 Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^([A-Za-z]{2})?$"})]
+LanguageTag = Annotated[str, Meta(extra={"check": "language"}, extra_json_schema={"pattern": i18n.LANGUAGE_TAG_SCHEMA})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
 # A time or a day of a filter, kept as text. A day begins at midnight in the account's time zone, which the code that

@@ -246,13 +246,13 @@ def _format_recipient_cell(name: str, value: Any) -> str:
     return streaming.format_phone(value) if name == "to" else streaming.format_cell(value)
 
 
-_PLAIN_COLUMNS = ("id", "uuid", "first_name", "last_name", "source", "country_code", "tracking")
+_PLAIN_COLUMNS = ("id", "uuid", "first_name", "last_name", "source", "country_code", "language", "tracking")
 _TIME_COLUMNS = ("last_interacted_at", "created_at", "updated_at")
 _SELECTED_COLUMNS = ", ".join(f"c.{name}" for name in (*_PLAIN_COLUMNS, *_TIME_COLUMNS, "data"))
 _CONTACT_COLUMNS = (
-    "id", "uuid", "email", "phone", "first_name", "last_name", "source", "country_code", "tracking", "tags", "lists",
-    "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "suppression_reason", "opt_in_at",
-    "opt_out_at", "last_interacted_at", "created_at", "updated_at", "channels", "data",
+    "id", "uuid", "email", "phone", "first_name", "last_name", "source", "country_code", "language", "tracking", "tags",
+    "lists", "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "suppression_reason",
+    "opt_in_at", "opt_out_at", "last_interacted_at", "created_at", "updated_at", "channels", "data",
 )  # fmt: skip
 # An import accepts 200 columns (`record_reader.MAX_COLUMNS`), including _CONTACT_COLUMNS.
 _MAX_DATA_COLUMNS = 150

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
+from appliance.audience.contacts import store as contacts
 from appliance.core import addresses, clock, crypto
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -53,10 +54,20 @@ def load_page(token: str) -> ConfirmationPage | None:
     names = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key", (confirmation.account_id,))
     purpose: Any = confirmation.purpose
     return ConfirmationPage(
-        purpose, _get_state(confirmation), page_style.get_page_style(confirmation.account_id),
+        purpose, _get_state(confirmation),
+        page_style.get_page_style(confirmation.account_id, _find_language(confirmation)),
         page_style.mask_address(confirmation.value) if confirmation.value else None,
         [row[1] for row in names if row[0] in list_ids], confirmation.message_id,
     )  # fmt: skip
+
+
+def _find_language(confirmation: Confirmation) -> str | None:
+    """Return the language that was submitted, else that of the contact with the address, else that of the browser."""
+    person: dict[str, Any] = confirmation.person
+    if own_language := person.get("names", {}).get("language"):
+        return str(own_language)
+    channel = submissions.find_channel(confirmation.account_id, confirmation.kind, confirmation.key or "")
+    return contacts.fetch_language(channel.contact_id if channel else None) or person.get("browser_language")
 
 
 def _get_state(confirmation: Confirmation) -> State:
@@ -132,6 +143,7 @@ def _load_submission(confirmation: Confirmation) -> Submission:
     return Submission(
         addresses.Address(confirmation.kind, confirmation.value, confirmation.key),
         addresses.parse_phone(phone) if phone else None, person.get("names", {}), person.get("data", {}),
+        person.get("browser_language"),
     )  # fmt: skip
 
 

@@ -19,20 +19,22 @@ from appliance.storage.database import Page, paginate, rows
 from appliance.storage.models import Form
 from appliance.storage.transactions import require_write_transaction
 
-CONTACT_FIELDS = ("email", "phone", "first_name", "last_name")
+CONTACT_FIELDS = ("email", "phone", "first_name", "last_name", "language")
 _DATA_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _DEFAULT_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
 # Keys of `data` that a form cannot have as fields, because contacts store or parse them in a special way.
-_RESERVED_KEYS = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
+_RESERVED_KEYS = ("tags", "enrichment", "website", "data", *CONTACT_FIELDS)
 
 
 class FormField(Struct):
-    """A field of a form: `email`, `phone`, `first_name`, `last_name`, or a key of the custom data."""
+    """A field of a form: one of `CONTACT_FIELDS`, or a key of the custom data."""
 
     name: Annotated[
-        str, Meta(max_length=80), Meta(description="`email`, `phone`, `first_name`, `last_name`, or a key of `data`")
+        str,
+        Meta(max_length=80),
+        Meta(description="`email`, `phone`, `first_name`, `last_name`, `language`, or a key of `data`"),
     ]
     label: (
         Annotated[str, Meta(max_length=255), Meta(description="label of the field on the form's own page")] | None
@@ -44,7 +46,7 @@ Fields = Annotated[
     list[str | FormField],
     Meta(max_length=20),
     Meta(
-        description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
+        description="fields of the form: `email`, `phone`, `first_name`, `last_name`, `language` or keys of `data`, "
         "each as a name or an object"
     ),
 ]

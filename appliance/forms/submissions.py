@@ -19,7 +19,7 @@ from appliance.core import addresses, clock, crypto, recipient_texts, validation
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
-from appliance.core.validation import Line
+from appliance.core.validation import LanguageTag, Line
 from appliance.events import log, user_agents
 from appliance.events.log import NewEvent
 from appliance.forms import store
@@ -37,22 +37,30 @@ _MAX_CHARACTERS = 1_000
 
 
 class Names(Struct):
-    """The names in a submission, which are accepted even if the form has no fields for them."""
+    """The names and language in a submission, which are accepted even if the form has no fields for them."""
 
     first_name: Line | None | UnsetType = UNSET
     last_name: Line | None | UnsetType = UNSET
+    language: LanguageTag | None | UnsetType = UNSET
 
 
 class Submission(NamedTuple):
     """A parsed submission.
 
-    `address` is the address to sign up. `data` is the custom data by key.
+    `address` is the address to sign up. `names` are the fields of `Names` that are filled in. `data` is the custom data
+    by key. `browser_language` is stored if the language of the contact is not known otherwise.
     """
 
     address: Address
     phone: Address | None  # The phone number, if `address` is an email address.
     names: dict[str, str]
     data: dict[str, Any]
+    browser_language: str | None = None
+
+    @property
+    def language(self) -> str | None:
+        """Return the language of the texts for whoever signed up: as filled in, else that of the browser."""
+        return self.names.get("language") or self.browser_language
 
 
 def is_honeypot_filled(raw: Mapping[str, Any]) -> bool:
@@ -71,7 +79,7 @@ def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
     data = _parse_data(raw, [field for field in form_fields if field.key is not None], faults)
     names: dict[str, str] = {}
     try:
-        parsed_names = validation.read(Names, {name: raw[name] for name in ("first_name", "last_name") if name in raw})
+        parsed_names = validation.read(Names, {name: raw[name] for name in Names.__struct_fields__ if name in raw})
         names = {
             name: value.strip()
             for name, value in validation.sent_fields(parsed_names).items()
@@ -175,6 +183,12 @@ def _get_label(field: Field, words_by_key: Mapping[str, str]) -> str:
 
 def _render_input(field: Field) -> str:
     required = " required" if field.required else ""
+    if field.name == "language":
+        options = "".join(
+            f'<option value="{code.replace("_", "-")}">{escape(name)}</option>'
+            for code, name in recipient_texts.LANGUAGE_NAMES.items()
+        )
+        return f'<select name="language"{required}><option value=""></option>{options}</select>'
     return f'<input name="{escape(field.name)}" type="{_INPUT_TYPES.get(field.name, "text")}"{required}>'
 
 
@@ -200,6 +214,7 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
             submission.address.kind: submission.address.value,
             "source": SOURCE,
             "opt_in": False,
+            "language": submission.browser_language,
             **submission.names,
         }
         body["data"] = submission.data
@@ -220,6 +235,8 @@ def _update_contact(
     body: dict[str, Any] = {
         name: value for name, value in submission.names.items() if is_theirs or not getattr(contact, name)
     }
+    if not contact.language and submission.browser_language:
+        body.setdefault("language", submission.browser_language)
     data = {
         key: value for key, value in submission.data.items() if is_theirs or (contact.data or {}).get(key) in (None, "")
     }
@@ -361,6 +378,7 @@ def _request_confirmation(sign_up: _SignUp) -> None:
         "names": submission.names,
         "data": submission.data,
         "phone": submission.phone.value if submission.phone else None,
+        "browser_language": submission.browser_language,
     }
     confirmation = _find_unmailed(sign_up, now) or Confirmation(
         account=account, form=form.id, purpose="opt_in", kind=submission.address.kind, key=submission.address.key
@@ -423,7 +441,12 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
 
 
 def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
-    texts = recipient_texts.get_texts(recipient_texts.language_of_locale(sign_up.account.locale))
+    known_language = contacts.fetch_language(sign_up.channel.contact_id) if sign_up.channel else None
+    language = recipient_texts.choose_language(
+        sign_up.submission.names.get("language") or known_language or sign_up.submission.browser_language,
+        sign_up.account.locale,
+    )
+    texts = recipient_texts.get_texts(language)
     # Names of lists that are not public are for the team; the form stands for them.
     names = [name for name in sign_up.lists.values() if name] or ([sign_up.form.name] if sign_up.lists else [])
     text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if names else "")

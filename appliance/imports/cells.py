@@ -4,14 +4,14 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
 from babel import Locale
 from msgspec import Struct
 
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, i18n
 from appliance.core.addresses import Address
 from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.imports.detection import split_name
@@ -213,6 +213,30 @@ def _read_country(row: dict[str, Any], data: dict[str, Any], cell: Any, target: 
         add_warning(row, target, cell, gettext_noop("is not a country"))
 
 
+@lru_cache(maxsize=4_096)
+def _find_language(text: str) -> str | None:
+    """Return the tag of a language that is written as a code, or by its name in one of the product's languages."""
+    return i18n.normalize_language_tag(text) or _language_names().get(fold_accents(text))
+
+
+@cache
+def _language_names() -> dict[str, str]:
+    """Return the tag of each language by its name in the product's languages, folded; `German` and `Deutsch` are de."""
+    names: dict[str, str] = {}
+    for product_language in i18n.LANGUAGES:
+        for code, name in Locale.parse(product_language).languages.items():
+            if i18n.normalize_language_tag(code) == code.replace("_", "-"):
+                names.setdefault(fold_accents(name), code.replace("_", "-"))
+    return names
+
+
+def _read_language(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    if tag := _find_language(str(cell).strip()):
+        row[target] = tag
+    else:
+        add_warning(row, target, cell, gettext_noop("is not a language"))
+
+
 def _read_tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     if cell in ("full", "aggregate", "none"):
         row[target] = cell
@@ -278,7 +302,8 @@ def _read_reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: s
 CellReader = Callable[[dict[str, Any], dict[str, Any], Any, str], None]
 CELL_READERS: dict[str, CellReader] = {
     "email": _read_address, "phone": _read_address, "name": _read_name, "first_name": _read_line,
-    "last_name": _read_line, "source": _read_line, "country_code": _read_country, "tracking": _read_tracking,
+    "last_name": _read_line, "source": _read_line, "country_code": _read_country,
+    "language": _read_language, "tracking": _read_tracking,
     "tags": _read_tags, "data": _read_data, "verified": _read_verified, "reason": _read_reason, "note": _read_line,
 }  # fmt: skip
 

@@ -58,7 +58,7 @@ _EXISTS = gettext_noop("there is a contact with this address already")
 _SAME_ADDRESS = gettext_stored("the same address as line %(line)s")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
-_FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
+_FIELDS = ("first_name", "last_name", "source", "country_code", "language", "tracking")
 
 
 class Outcome(NamedTuple):
@@ -260,7 +260,7 @@ class Chunk:
         self.before.created(contact_id)
         self.known.contacts[contact_id] = ContactFields(
             person.first_name, person.last_name, person.source, person.country_code or person.phone_country,
-            person.tracking or "full", person.data or "{}", True,
+            person.language, person.tracking or "full", person.data or "{}", True,
         )  # fmt: skip
         self._changed.add(contact_id)
         return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, person, row_addresses))
@@ -348,12 +348,12 @@ class Chunk:
             if fields.new:
                 self.rows.contact(
                     (contact_id, account_id, uuid7(now, contact_id), fields.first_name, fields.last_name, fields.source,
-                     fields.country_code, fields.data, fields.tracking, now, now)
+                     fields.country_code, fields.language, fields.data, fields.tracking, now, now)
                 )  # fmt: skip
                 self.rows.event(contact_id, "contact_add", self._add(fields.source))
             else:
                 self.before.line(contact_id, self.known.original[contact_id], fields, self.known.updated_at[contact_id])
-                self.rows.contact_update((*fields[:4], fields.data, fields.tracking, now, contact_id))
+                self.rows.contact_update((*fields[:5], fields.data, fields.tracking, now, contact_id))
                 note = _encode({"source": "import", **mark}).decode()
                 self.rows.event(contact_id, "contact_update", note)
             addresses = self.known.addresses_of(contact_id)

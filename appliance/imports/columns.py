@@ -18,9 +18,9 @@ from appliance.imports.cells import fold_accents
 
 # The targets of columns, in addition to `data.<key>`. A column with the target "" is skipped.
 TARGETS = (
-    "email", "phone", "name", "first_name", "last_name", "source", "country_code", "tracking", "tags", "data",
-    "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "unsubscribed", "bounced", "reason",
-    "note", "opt_in_at", "opt_out_at", "channels", "lists", "",
+    "email", "phone", "name", "first_name", "last_name", "source", "country_code", "language", "tracking", "tags",
+    "data", "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "unsubscribed", "bounced",
+    "reason", "note", "opt_in_at", "opt_out_at", "channels", "lists", "",
 )  # fmt: skip
 # The usual column names of each target, in the form that `cells.fold_accents` returns
 _NAMES = {
@@ -47,6 +47,8 @@ _NAMES = {
     "source": "source",
     "country_code": "country_code country country_iso country_name land landercode pays pais paese kraj code_pays "
                     "codigo_de_pais",
+    "language": "language lang locale language_code preferred_language preferred_locale language_preference sprache "
+                "sprachcode langue langue_preferee idioma lingua taal jezyk 言語",
     "tracking": "tracking",
     "tags": "tags tag labels schlagworte schlagworter etiquettes etiquetas", "data": "data attributes custom_fields",
     "status": "status subscription_status email_status email_marketing_status email_marketing_consent",

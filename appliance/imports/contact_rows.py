@@ -101,6 +101,7 @@ class ContactFields(NamedTuple):
     last_name: str | None
     source: str | None
     country_code: str | None
+    language: str | None
     tracking: str
     data: str
     new: bool = False
@@ -263,11 +264,11 @@ class ExistingContacts:
             standing = ConsentState(bool(row[5]), *row[6:10])
             self.add((row[0], row[1]), ChannelState(row[2], row[3], row[4], standing, row[10], row[11], bool(row[12])))
         for row in _select_in(
-            "SELECT id, first_name, last_name, source, country_code, tracking, data, updated_at FROM contact "
+            "SELECT id, first_name, last_name, source, country_code, language, tracking, data, updated_at FROM contact "
             "WHERE id IN ({})", (), contact_ids,
         ):  # fmt: skip
-            self.contacts[row[0]] = self.original[row[0]] = ContactFields(*row[1:7])
-            self.updated_at[row[0]] = row[7]
+            self.contacts[row[0]] = self.original[row[0]] = ContactFields(*row[1:8])
+            self.updated_at[row[0]] = row[8]
 
     def _load_states(self, keys: set[tuple[str, str]]) -> None:
         """Load the suppressions in force and the remembered opt-outs of addresses, if the account has any."""

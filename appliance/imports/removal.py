@@ -42,7 +42,7 @@ from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.models import Import
 from appliance.storage.transactions import require_write_transaction
 
-_FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
+_FIELDS = ("first_name", "last_name", "source", "country_code", "language", "tracking")
 _encode_snapshot = msgspec.msgpack.Encoder().encode
 
 
@@ -592,29 +592,28 @@ class _ChunkUndo:
 
     def _restore(self, change: ContactChange) -> None:
         stored = rows(
-            "SELECT first_name, last_name, source, country_code, tracking, data, updated_at FROM contact "
+            "SELECT first_name, last_name, source, country_code, language, tracking, data, updated_at FROM contact "
             "WHERE account_id = ? AND id = ?",
             (self.account_id, change.contact_id),
         )
         if not stored:
             return
-        names = ("first_name", "last_name", "source", "country_code", "tracking")
-        values: dict[str, Any] = dict(zip(names, stored[0], strict=False))
+        values: dict[str, Any] = dict(zip(_FIELDS, stored[0], strict=False))
         for name, (old_field, new_field) in change.fields.items():
             is_chosen = name == "tracking" and find_last_tracking_choice(change.contact_id) == new_field
             if values[name] == new_field and not is_chosen:
                 values[name] = old_field
-        data = msgspec.json.decode(stored[0][5])
+        data = msgspec.json.decode(stored[0][6])
         for key, (old_value, new_value) in change.data.items():
             if ([data[key]] if key in data else []) == new_value:
                 if old_value:
                     data[key] = old_value[0]
                 else:
                     data.pop(key, None)
-        restored_at = change.updated_at if stored[0][6] == self.notes.at else clock.now_ms()
+        restored_at = change.updated_at if stored[0][7] == self.notes.at else clock.now_ms()
         run(
-            "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, tracking = ?, data = ?, "
-            "updated_at = ? WHERE id = ?",
+            "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, language = ?, "
+            "tracking = ?, data = ?, updated_at = ? WHERE id = ?",
             (*values.values(), msgspec.json.encode(data).decode(), restored_at, change.contact_id),
         )
         restored = contacts.get(self.account_id, change.contact_id)

@@ -16,12 +16,12 @@ from appliance.storage.database import connection, run, scalar
 
 _PLAIN_TABLE = (
     "CREATE TEMP TABLE IF NOT EXISTS import_plain (n INTEGER PRIMARY KEY, pos INTEGER, value TEXT, "
-    "key TEXT, hash BLOB, first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, tracking TEXT, data TEXT, "
-    "verified INTEGER, opt_in_at INTEGER, warnings TEXT)"
+    "key TEXT, hash BLOB, first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, language TEXT, "
+    "tracking TEXT, data TEXT, verified INTEGER, opt_in_at INTEGER, warnings TEXT)"
 )
 _FILL_PLAIN = (
     "INSERT INTO temp.import_plain SELECT NULL, pos, value, key, hash, first_name, last_name, source, "
-    "country_code, coalesce(tracking, 'full'), coalesce(data, '{}'), verified, opt_in_at, warnings "
+    "country_code, language, coalesce(tracking, 'full'), coalesce(data, '{}'), verified, opt_in_at, warnings "
     "FROM staged.person p WHERE pos > :after AND pos <= :last AND plain AND NOT EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = :account AND h.kind = 'email' AND h.key = p.key)"
 )
@@ -37,10 +37,10 @@ _UUID_SQL = (
     ":uuid || printf('%04x-%012x', 32768 | ((:base + n) >> 28), (:base + n & 268435455) << 20 | (random() & 1048575))"
 )  # fmt: skip
 _INSERT_PLAIN = (
-    "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
-    "email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, created_at, "
-    f"updated_at) SELECT :base + n, :account, {_UUID_SQL}, first_name, last_name, source, country_code, data, "
-    "tracking, "
+    "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, language, data, "
+    "tracking, email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, "
+    f"created_at, updated_at) SELECT :base + n, :account, {_UUID_SQL}, first_name, last_name, source, country_code, "
+    "language, data, tracking, "
     "0, 0, 0, 0, 0, :now, :now FROM temp.import_plain ORDER BY n",
     "INSERT INTO channel (account_id, contact_id, kind, value, key, subscribed, verified_at, opt_in_at, opt_out_at, "
     "opted_out_by, suppression, sent_count, fail_count, data, created_at, updated_at) "
@@ -155,13 +155,13 @@ def _uuid_prefix(now: int) -> str:
 
 
 _CONTACT = (
-    "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
-    "email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, created_at, "
-    "updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, ?, ?)"
+    "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, language, data, "
+    "tracking, email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, "
+    "created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, ?, ?)"
 )
 _CONTACT_UPDATE = (
-    "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, data = ?, tracking = ?, "
-    "updated_at = ? WHERE id = ?"
+    "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, language = ?, data = ?, "
+    "tracking = ?, updated_at = ? WHERE id = ?"
 )
 _CHANNEL = (
     "INSERT INTO channel (account_id, contact_id, kind, value, key, subscribed, verified_at, opt_in_at, opt_out_at, "

@@ -73,6 +73,7 @@ class Person(NamedTuple):
     last_name: str | None = None
     source: str | None = None
     country_code: str | None = None
+    language: str | None = None
     phone_country: str | None = None
     tracking: str | None = None
     data: str | None = None
@@ -277,6 +278,7 @@ class PersonReader:
         return Person(
             line, identifying.kind, identifying.key, identifying.value, self._hash(identifying.kind, identifying.key),
             row.get("first_name"), row.get("last_name"), row.get("source"), row.get("country_code"),
+            row.get("language"),
             # Our own export has a column for the country, so it is not derived from the phone number.
             self._address_reader.country(phone.key) if phone is not None and "channels" not in row else None,
             row.get("tracking"), text, *own_state, more, row.get("lists"),
@@ -387,9 +389,9 @@ def _further_addresses(
 
 _FIELDS = ", ".join(Person._fields)
 _TYPES = """line INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, hash BLOB NOT NULL,
-    first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, phone_country TEXT, tracking TEXT, data TEXT,
-    suppression TEXT, consent TEXT, verified INTEGER NOT NULL, opt_in_at INTEGER, opt_out_at INTEGER, more TEXT,
-    lists TEXT, warnings TEXT, first INTEGER, shared INTEGER NOT NULL"""
+    first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, language TEXT, phone_country TEXT, tracking TEXT,
+    data TEXT, suppression TEXT, consent TEXT, verified INTEGER NOT NULL, opt_in_at INTEGER, opt_out_at INTEGER,
+    more TEXT, lists TEXT, warnings TEXT, first INTEGER, shared INTEGER NOT NULL"""
 _SCHEMA = f"""
 CREATE TABLE raw.person ({_TYPES});
 CREATE TABLE raw.further (kind TEXT NOT NULL, key TEXT NOT NULL, line INTEGER NOT NULL, owner TEXT NOT NULL);

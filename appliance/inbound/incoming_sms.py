@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from appliance.audience import consent, suppressions
 from appliance.audience.consent import Evidence
+from appliance.audience.contacts import store as contacts
 from appliance.audience.suppressions import SuppressionCause
 from appliance.content import brand as brands
-from appliance.core import addresses, clock, crypto, i18n, signals
+from appliance.core import addresses, clock, crypto, i18n, recipient_texts, signals
 from appliance.core.addresses import Address
 from appliance.core.i18n import pgettext, pgettext_noop
 from appliance.events import log as events
@@ -50,12 +51,12 @@ _ANSWERS = {
 }
 
 
-def keyword_answer_text(kind: str, locale: str, company: str, contact: str | None) -> str:
-    """Return the answer to a keyword (`stop`, `start` or `help`), in English if the locale is unknown.
+def keyword_answer_text(kind: str, language: str, company: str, contact: str | None) -> str:
+    """Return the answer to a keyword (`stop`, `start` or `help`), in one of `i18n.LANGUAGES`.
 
     `contact` is the address for questions in the answer to HELP.
     """
-    with i18n.use_language(i18n.match_language(locale) or i18n.DEFAULT_LANGUAGE):
+    with i18n.use_language(language):
         answer, help_text = _ANSWERS[kind], _ANSWERS["contact"]
         help_contact = pgettext("SMS", help_text).format(contact=contact) if contact else ""
         return pgettext("SMS", answer).format(company=company, help=help_contact)
@@ -259,7 +260,10 @@ def queue_answer(
         return
     account = Account.get_by_id(account_id)
     text = keyword_answer_text(
-        kind, account.locale, _company_name(account), account.email_reply_to or account.email_from_email
+        kind,
+        recipient_texts.choose_language(contacts.fetch_language(contact_id), account.locale),
+        _company_name(account),
+        account.email_reply_to or account.email_from_email,
     )
     message = tables_Message.create(
         account=account, contact=contact_id, channel="sms", recipient=address.value, recipient_key=address.key,

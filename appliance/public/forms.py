@@ -9,7 +9,7 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import http
 from appliance.api.http import ApiError
-from appliance.core import clock, crypto
+from appliance.core import clock, crypto, recipient_texts
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
 from appliance.forms import store, submissions
 from appliance.forms.submissions import Submission
@@ -48,6 +48,7 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         submission, errors = await fetch_public(_parse_submission, form, raw)
         if errors or submission is None:
             return await _form_page(form, raw, errors, raw.get("t", ""), 422)
+        submission = submission._replace(browser_language=pages.read_browser_language(request))
         if not submissions.is_honeypot_filled(raw):
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except NotFound:
@@ -66,7 +67,7 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
     phrase_prefix = "form_mailed" if form.double_opt_in else "form_done"
     return pages.render_page(
         "note.html",
-        await fetch_public(page_style.get_page_style, form.account_id),
+        await fetch_public(page_style.get_page_style, form.account_id, submission.language),
         heading=f"{phrase_prefix}_heading",
         lead=f"{phrase_prefix}_lead",
         good=True,
@@ -94,6 +95,8 @@ def _error_phrase(name: str, message: str, either: set[str]) -> str:
         return "form_either" if name in either else "form_blank"
     if name in ("email", "phone"):
         return f"form_{name}_wrong"
+    if name == "language":
+        return "form_blank"
     return "form_long"
 
 
@@ -109,6 +112,7 @@ async def _form_page(
         form=form,
         fields=store.list_fields(form),
         raw=raw,
+        languages=recipient_texts.LANGUAGE_NAMES,
         errors=errors,
         shown_at=shown_at,
         leads=_origin_of(store.get_redirect_url(form)),
@@ -161,6 +165,7 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
         is_html_form, raw = _parse_api_body(request)
         if not submissions.is_honeypot_filled(raw):
             submission = await fetch_public(submissions.parse_submission, form, raw)
+            submission = submission._replace(browser_language=pages.read_browser_language(request))
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except Exception as error:
         # Error responses need the CORS headers too, so that scripts of allowed origins can read them.

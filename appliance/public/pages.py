@@ -14,7 +14,7 @@ from appliance.audience.consent import Evidence
 from appliance.content import media
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import SANS_STACK
-from appliance.core import crypto, executable, recipient_texts
+from appliance.core import crypto, executable, i18n, recipient_texts
 from appliance.core.errors import RateLimitExceeded, Unavailable
 from appliance.sending.messages import links
 from appliance.sending.messages.prepare import MessagePreparer
@@ -118,6 +118,12 @@ def detect_language(request: Request) -> str:
     """Return the browser's first language if the pages have texts in it, else English."""
     preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
     return recipient_texts.language_of_locale(preferred.strip()[:20] or "en")
+
+
+def read_browser_language(request: Request) -> str | None:
+    """Return the language that the browser asks for first (RFC 9110, section 12.5.4), or None."""
+    preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
+    return i18n.normalize_language_tag(preferred[:35])
 
 
 def read_form(request: Request) -> Mapping[str, list[str]]:

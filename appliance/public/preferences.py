@@ -6,7 +6,7 @@ from typing import Any, get_args
 from sanic import HTTPResponse, Request
 
 from appliance.audience.consent import Tracking
-from appliance.core import crypto
+from appliance.core import crypto, recipient_texts
 from appliance.core.errors import Unavailable
 from appliance.forms import confirmations
 from appliance.forms.confirmations import ConfirmationPage
@@ -57,14 +57,21 @@ async def _save_preferences(
     changes = await commit(unsubscribes.save_preferences, token, _parse_choices(form), evidence)
     updated_page = await fetch_public(unsubscribes.get_preferences_page, token)
     assert updated_page is not None, "a message is never deleted"
-    return _preferences_page(updated_page, changes=None if changes is None else _describe_changes(page, changes))
+    return _preferences_page(
+        updated_page, changes=None if changes is None else _describe_changes(updated_page, changes)
+    )
 
 
 def _parse_choices(form: Mapping[str, list[str]]) -> PreferenceChoices:
     tracking: Any = form.get("tracking", [""])[0]
     is_changed = tracking in get_args(Tracking) and tracking not in form.get("tracking_shown", [])
+    language = form.get("language", [""])[0]
+    is_other = language in recipient_texts.LANGUAGE_NAMES and language not in form.get("language_shown", [])
     return PreferenceChoices(
-        _parse_checkboxes(form, "channel"), _parse_checkboxes(form, "list"), tracking if is_changed else None
+        _parse_checkboxes(form, "channel"),
+        _parse_checkboxes(form, "list"),
+        tracking if is_changed else None,
+        language if is_other else None,
     )
 
 
@@ -86,12 +93,15 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
 
 
 def _describe_changes(page: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
-    """Return a sentence for each change, in the language of the page."""
+    """Return a sentence for each change, in the language of the page, which may have changed, too."""
     say = pages.get_translator(page.style.language)
     sentences = []
     for change in changes:
         if change.kind == "tracking":
             sentences.append(say("prefs_noticed", what=say(f"prefs_{change.name}")))
+            continue
+        if change.kind == "language":
+            sentences.append(say("prefs_language_now", what=recipient_texts.LANGUAGE_NAMES[change.name]))
             continue
         kind, _, masked = change.name.partition(" ")
         name = change.name if change.kind == "list" else say(f"prefs_{kind}", address=masked)
@@ -137,7 +147,9 @@ async def _request_erasure(
 
 def _preferences_page(page: PreferencesPage, changes: list[str] | None = None) -> HTTPResponse:
     away = f"/u/{crypto.sign_token(links.UNSUBSCRIBE, page.message_id)}"
-    return pages.render_page("preferences.html", page.style, page=page, changes=changes, away=away)
+    return pages.render_page(
+        "preferences.html", page.style, page=page, changes=changes, away=away, languages=recipient_texts.LANGUAGE_NAMES
+    )
 
 
 _PHRASE_PREFIXES = {"opt_in": "confirm", "erase": "erasing"}

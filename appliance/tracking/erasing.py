@@ -9,6 +9,7 @@ from typing import Literal
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal
+from appliance.audience.contacts import store as contacts
 from appliance.core import addresses, clock, recipient_texts
 from appliance.core.addresses import Address
 from appliance.core.errors import NotFound
@@ -86,7 +87,8 @@ def _find_mailbox(channel: Channel) -> Channel | None:
 
 
 def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> Message:
-    texts = recipient_texts.get_texts(recipient_texts.language_of_locale(account.locale))
+    language = recipient_texts.choose_language(contacts.fetch_language(to.contact_id), account.locale)
+    texts = recipient_texts.get_texts(language)
     letter = SystemEmail(
         texts["mail_erase_subject"], texts["mail_erase_heading"], texts["mail_erase_text"], texts["mail_erase_button"],
         links.build_confirmation_url(confirmation_id), texts["mail_erase_note"],

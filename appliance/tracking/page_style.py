@@ -23,14 +23,14 @@ class PageStyle(NamedTuple):
     logo: str | None
 
 
-def get_page_style(account_id: int) -> PageStyle:
-    """Return the appearance of an account's pages, from its brand."""
+def get_page_style(account_id: int, contact_language: str | None = None) -> PageStyle:
+    """Return the appearance of an account's pages, from its brand, in the language of a contact if it is known."""
     account = Account.get_by_id(account_id)
     brand = brands.get(account_id)
     theme_values = theme.resolve_theme({}, brands.build_look(brand))
     return PageStyle(
         brand.company_name or account.name,
-        recipient_texts.language_of_locale(account.locale),
+        recipient_texts.choose_language(contact_language, account.locale),
         theme_values.light,
         theme_values.dark,
         theme_values.font_body,

@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 from appliance.audience import consent
 from appliance.audience.consent import Evidence, ListOffer, Tracking
-from appliance.core import clock, crypto
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts import write
+from appliance.audience.contacts.store import ContactPatch
+from appliance.core import clock, crypto, i18n, validation
 from appliance.sending.messages import links
 from appliance.storage.models import Channel, Contact, Message, OptOut
 from appliance.storage.models.account import CHANNELS
@@ -44,7 +47,7 @@ def get_unsubscribe_page(token: str) -> UnsubscribePage | None:
     channel = find_channel(message)
     return UnsubscribePage(
         message.id, channel_kind(message), page_style.mask_address(message.recipient) if message.recipient else None,
-        page_style.get_page_style(message.account_id),
+        page_style.get_page_style(message.account_id, contacts.fetch_language(channel.contact_id) if channel else None),
         channel.subscribed if channel else False,
         channel is not None and channel.suppression not in consent.BLOCKING_REASONS,
     )  # fmt: skip
@@ -144,19 +147,22 @@ class PreferencesPage(NamedTuple):
 class PreferenceChoices(NamedTuple):
     """The choices submitted on the preferences page: whether subscribed, by channel id and by list id.
 
-    Channels and lists that are missing stay as they are. `tracking=None` leaves tracking unchanged.
+    Channels and lists that are missing stay as they are. None leaves tracking or the language unchanged. `language` is
+    one of `recipient_texts.LANGUAGE_NAMES`.
     """
 
     channels: dict[int, bool]
     lists: dict[int, bool]
     tracking: Tracking | None
+    language: str | None = None
 
 
 class PreferenceChange(NamedTuple):
     """A change of preferences.
 
-    `kind` is `channel`, `list` or `tracking`. `name` is the kind of the channel and its masked address, the name of the
-    list, or the new tracking. `is_on` is whether the recipient is subscribed now (True for tracking).
+    `kind` is `channel`, `list`, `tracking` or `language`. `name` is the kind of the channel and its masked address, the
+    name of the list, the new tracking, or the new language. `is_on` is whether the recipient is subscribed now (True
+    for tracking and language).
     """
 
     kind: str
@@ -176,10 +182,11 @@ def get_preferences_page(token: str) -> PreferencesPage | None:
     if message is None:
         return None
     channel = find_channel(message)
-    style = page_style.get_page_style(message.account_id)
     if channel is None:
+        style = page_style.get_page_style(message.account_id)
         return PreferencesPage(message.id, channel_kind(message), message.account_id, style, None, None, [], [], "none")
     contact = Contact.get_by_id(channel.contact_id)
+    style = page_style.get_page_style(message.account_id, contact.language)
     return PreferencesPage(
         message.id,
         channel_kind(message),
@@ -235,9 +242,21 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
             changes.append(PreferenceChange("list", offer.name, is_wanted))
     if choices.tracking is not None and consent.set_tracking(channel, choices.tracking, evidence):
         changes.append(PreferenceChange("tracking", choices.tracking, True))
+    if choices.language is not None and _set_language(channel, choices.language, evidence):
+        changes.append(PreferenceChange("language", choices.language, True))
     _mark_verified(channel)
     consent.touch_last_interaction(channel.contact_id)
     return changes
+
+
+def _set_language(channel: Channel, language: str, evidence: Evidence) -> bool:
+    """Store the language that a contact chose, unless pages are in it already; return whether it changed."""
+    contact = contacts.get(channel.account_id, channel.contact_id)
+    if contact.language and i18n.match_language(contact.language) == language:
+        return False
+    tag = language.replace("_", "-")
+    write.update(channel.account_id, contact.id, validation.read(ContactPatch, {"language": tag}), evidence)
+    return True
 
 
 def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence: Evidence) -> PreferenceChange | None:

@@ -8,6 +8,7 @@ from appliance.accounts import accounts
 from appliance.audience import suppressions
 from appliance.audience.contacts import removal
 from appliance.audience.suppressions import SuppressionWrite
+from appliance.core import recipient_texts
 from appliance.inbound import incoming_sms
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim
@@ -180,12 +181,13 @@ def test_start_does_not_lift_an_erasure_or_complaint(home: Home, ann: int) -> No
 @pytest.mark.parametrize("kind", ["stop", "start", "help"])
 def test_replies_fit_one_segment_in_every_language(locale: str, kind: str) -> None:
     """Automatic replies are one GSM-7 segment and name the company; languages without translation use English."""
-    text = incoming_sms.keyword_answer_text(kind, locale, "{Acme}", "help@acme.example")
+    language = recipient_texts.language_of_locale(locale)
+    text = incoming_sms.keyword_answer_text(kind, language, "{Acme}", "help@acme.example")
     count = segments.count_segments(text)
     assert (count.parts, count.alphabet) == (1, "GSM-7")
     assert text.startswith("{Acme}") and ("STOP" in text or kind == "stop")
     assert (
-        incoming_sms.keyword_answer_text(kind, locale, "A", None)
+        incoming_sms.keyword_answer_text(kind, language, "A", None)
         == incoming_sms.keyword_answer_text(kind, "en", "A", None)
     ) is (locale in ("en", "sv"))
 

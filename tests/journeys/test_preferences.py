@@ -225,6 +225,35 @@ def test_the_language_of_the_preferences_page(locale: str, heading: str, server:
     server.client().patch("/account", {"locale": "en"}).expect(200)
 
 
+def test_pages_follow_the_language_of_the_contact(server: Server) -> None:
+    """A German contact of an English account reads German pages, and chooses another language on one of them."""
+    contact_row, path, list_id = send_marketing(server, "Berta", language="de-AT")
+    page = request_as_visitor(server, "GET", path)
+    assert "Was möchten Sie erhalten?" in page.text and '<html lang="de"' in page.text
+    assert '<option value="de" lang="de" selected>Deutsch</option>' in page.text
+    (message,) = server.client().get("/messages", to="berta@example.org").json
+    (away,) = set(re.findall(r"/u/[\w-]+", server.client().get(f"/messages/{message['id']}").json["html"]))
+    assert '<html lang="de"' in request_as_visitor(server, "GET", away).text
+
+    same = save(server, path, list_shown=[list_id], language="de", language_shown="de")
+    assert '<html lang="de"' in same.text and get_contact(server, contact_row)["language"] == "de-AT"
+    changed = save(server, path, language="pt_BR", language_shown="de")
+    assert '<html lang="pt-BR"' in changed.text and "Português (Brasil)" in changed.text
+    assert get_contact(server, contact_row)["language"] == "pt-BR"
+    assert save(server, path, language="tlh", language_shown="pt_BR").status == 200
+    assert get_contact(server, contact_row)["language"] == "pt-BR"
+    (change,) = [
+        event for event in get_events(server, "contact_update", contact_id=contact_row["id"])
+        if event["data"]["fields"] == ["language"]
+    ]  # fmt: skip
+    assert change["data"]["source"] == "preferences"
+
+    request_as_visitor(server, "POST", path, {"act": "erase"})
+    (email,) = wait_for_system_emails(server, "berta@example.org")
+    assert email["subject"].startswith("Por favor, confirme") or "confirme" in email["subject"].lower()
+    assert '<html lang="pt-BR"' in request_as_visitor(server, "GET", get_link(email)).text
+
+
 def test_tokens_of_other_pages_are_rejected(server: Server) -> None:
     """Tokens of other pages and changed tokens return 404 and change nothing (T24)."""
     contact_row, path, _ = send_marketing(server, "Guess")

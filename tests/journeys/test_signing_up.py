@@ -75,6 +75,32 @@ def test_double_opt_in(server: Server) -> None:
     assert (counted["submissions_count"], counted["confirmed_count"]) == (1, 1)
 
 
+def test_the_language_of_a_sign_up(server: Server) -> None:
+    """The field for the language, else the browser's, decides for the email, the pages and the new contact."""
+    browser = {"Accept-Language": "de-CH,de;q=0.9,en;q=0.5"}
+    form = create_form(server, "Language", fields=["email", "language"])
+    page = request_as_visitor(server, "GET", f"/f/{form['public_key']}")
+    assert '<option value="pt-BR" lang="pt-BR">Português (Brasil)</option>' in page.text
+    submit_form(server, form, browser, email="by-browser@example.org").expect(202)
+    submit_form(server, form, browser, email="by-field@example.org", language="fr").expect(202)
+    wrong = submit_form(server, form, email="wrong@example.org", language="klingon").expect(422)
+    assert wrong["validation_errors"] == {"language": ["must be a language code such as de or pt-BR"]}
+    for address, subject, lang, stored in (
+        ("by-browser@example.org", "Bitte bestätigen", "de", "de-CH"), ("by-field@example.org", "Merci de", "fr", "fr")
+    ):  # fmt: skip
+        (email,) = wait_for_system_emails(server, address)
+        assert subject in email["subject"]
+        assert f'<html lang="{lang}"' in request_as_visitor(server, "GET", get_link(email)).text
+        assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
+        created = find_contact(server, address)
+        assert created is not None and created["language"] == stored
+
+    # What is known already is not replaced by the language of a browser
+    submit_form(server, form, {"Accept-Language": "pl"}, email="by-field@example.org").expect(202)
+    kept = find_contact(server, "by-field@example.org")
+    assert kept is not None and kept["language"] == "fr"
+
+
 def test_the_submission_event_has_network_and_browser(server: Server) -> None:
     """The event of a known contact has the truncated IP address and the browser."""
     agent = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"

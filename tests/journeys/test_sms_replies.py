@@ -83,6 +83,15 @@ def test_stop_keywords(server: Server, api: Client, sms: FakeSms) -> None:
     assert unseen == {"please stop by", "cancel my order, please", "please stop texting me"}
 
 
+def test_replies_are_in_the_language_of_the_contact(server: Server, api: Client, sms: FakeSms) -> None:
+    """A German contact of an English account reads the answer in German."""
+    number, _ = create_contact(api, language="de")
+    sms.send_incoming(server.url, number, "STOP")
+    wait_for_replies(sms, [number], 1)
+    assert "Nachrichten" in sms.to(number)[0].body or "SMS" in sms.to(number)[0].body
+    assert "unsubscribed" not in sms.to(number)[0].body
+
+
 def test_start_and_help_keywords(server: Server, api: Client, sms: FakeSms, clock: TestClock) -> None:
     """START, UNSTOP and a YES after a STOP subscribe again; HELP is answered once an hour."""
     for word in ("START", "unstop.", "Yes"):

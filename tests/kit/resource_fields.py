@@ -22,9 +22,10 @@ flow | integer id account_id sent_count | string status approval_state name | st
     array steps templates | date-time created_at updated_at
 step | string? subject body preheader event_name | integer? duration | array filters yes no | boolean
     forward_event_data | string type
-contact | integer id | uuid uuid | string? first_name last_name source country_code | object data | array list_ids
-    channels | boolean subscribed_phone subscribed_email sendable_phone sendable_email | string verification_status
-    enrichment_status tracking | date-time? last_interacted_at | date-time created_at updated_at
+contact | integer id | uuid uuid | string? first_name last_name source country_code language | object data |
+    array list_ids channels | boolean subscribed_phone subscribed_email sendable_phone sendable_email |
+    string verification_status enrichment_status tracking | date-time? last_interacted_at |
+    date-time created_at updated_at
 channel | integer id contact_id sent_count fail_count | string value kind | string? suppression_reason opted_out_by |
     object data | boolean subscribed verified | date-time? opt_in_at opt_out_at | date-time created_at updated_at
 list | integer id account_id contacts_count | integer? segment_id | string name | boolean stale double_opt_in public |

@@ -101,3 +101,15 @@ def country_options(none: str, chosen: str = "") -> list[tuple[str, str]]:
     names = country_names()
     beyond = [(chosen, chosen)] if chosen and chosen not in dict(names) else []
     return [("", none), *beyond, *names]
+
+
+def language_options(none: str, chosen: str = "") -> list[tuple[str, str]]:
+    """Return the options of a language field as (tag, label), starting with the empty option, whose label is `none`.
+
+    The languages of the product come first, then all others by name. The tag `chosen` is always included.
+    """
+    first = [(tag.replace("_", "-"), i18n.name_language(tag)) for tag in i18n.LANGUAGES]
+    further = [option for option in i18n.list_languages() if option not in first]
+    known = {tag for tag, _ in (*first, *further)}
+    beyond = [(chosen, i18n.name_language(chosen))] if chosen and chosen not in known else []
+    return [("", none), *beyond, *first, *further]

@@ -176,12 +176,13 @@ def _describe_rules(account_id: int, text: str) -> str:
         return gettext("Invalid conditions")
 
 
-_TEXT_FIELDS = ("first_name", "last_name", "country_code")
+_TEXT_FIELDS = ("first_name", "last_name", "country_code", "language")
 _LISTS_PART = gettext_noop("Lists")
 FORM_PARTS = typed_values.CustomDataParts(
     FormPart(gettext_noop("First name"), ("first_name",)), FormPart(gettext_noop("Last name"), ("last_name",)),
     FormPart(gettext_noop("Email"), ("email",)), FormPart(gettext_noop("Phone"), ("phone",)),
-    FormPart(gettext_noop("Country"), ("country_code",)), FormPart(_LISTS_PART, ("list_ids",), True),
+    FormPart(gettext_noop("Country"), ("country_code",)), FormPart(gettext_noop("Language"), ("language",)),
+    FormPart(_LISTS_PART, ("list_ids",), True),
 )  # fmt: skip
 
 
@@ -415,6 +416,7 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
         shown_keys=shown_keys,
         kinds=typed_values.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
         countries=lookups.country_options(gettext("None"), form["country_code"]),
+        languages=lookups.language_options(gettext("Unknown"), form["language"]),
     )  # fmt: skip
 
 

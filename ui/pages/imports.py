@@ -36,6 +36,7 @@ TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (gettext_noop("Contact"), (
         ("name", gettext_noop("Full name")), ("first_name", gettext_noop("First name")),
         ("last_name", gettext_noop("Last name")), ("country_code", gettext_noop("Country")),
+        ("language", gettext_noop("Language")),
         ("source", gettext_noop("Source")), ("tags", gettext_noop("Tags")), ("lists", gettext_noop("Lists (names)")),
     )),
     (gettext_noop("Consent"), (

@@ -26,7 +26,7 @@ pages = Pages("ui_forms", url_prefix="/forms")
 _PAGE_SIZE = 50
 _FIELD_LABELS = {
     "first_name": gettext_noop("First name"), "last_name": gettext_noop("Last name"),
-    "phone": gettext_noop("Phone number"),
+    "phone": gettext_noop("Phone number"), "language": gettext_noop("Language"),
 }  # fmt: skip
 _FIELD_NAMES = tuple(_FIELD_LABELS)
 _FIELDS, _LISTS = gettext_noop("Fields"), gettext_noop("Lists")

@@ -212,6 +212,7 @@ VALUES_BY_NAME: dict[str, Any] = {
     "content_type": "image/png",
     "country": "FR",
     "country_code": "FR",
+    "language": "fr",
     "data": {"tags": ["vip"], "birthday": "1990-04-12"},
     "days": 30,
     "description": "Five sections for an announcement",

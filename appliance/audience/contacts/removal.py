@@ -209,7 +209,7 @@ def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
 
 # A merge loses no data, and the stricter consent of the two contacts applies.
 
-_FIRST_WINS = ("first_name", "last_name", "source", "country_code")
+_FIRST_WINS = ("first_name", "last_name", "source", "country_code", "language")
 _SUMMED = ("email_sent_count", "email_open_count", "email_click_count", "email_soft_bounce_count", "sms_sent_count")
 _LATEST = ("email_last_sent_at", "email_last_opened_at", "email_last_clicked_at", "last_interacted_at")
 _TRACKING = ("full", "aggregate", "none")

@@ -31,6 +31,7 @@ from appliance.core.validation import (
     DayOrWhen,
     EmailText,
     Id,
+    LanguageTag,
     Line,
     ListId,
     PageQuery,
@@ -85,6 +86,11 @@ class ContactWrite(Struct):
     source: Annotated[Line, Meta(description="origin of the contact, as free text")] | None | UnsetType = UNSET
     country_code: (
         Annotated[Country, Meta(description="two-letter country code; default: that of the phone number")]
+        | None
+        | UnsetType
+    ) = UNSET
+    language: (
+        Annotated[LanguageTag, Meta(description="language tag such as de or pt-BR; messages and pages follow it")]
         | None
         | UnsetType
     ) = UNSET
@@ -490,6 +496,12 @@ def placeholders(values: list[int]) -> str:
     return ",".join("?" * len(values))
 
 
+def fetch_language(contact_id: int | None) -> str | None:
+    """Return the language tag of a contact; None if it is not known, or if there is no contact."""
+    row = first("SELECT language FROM contact WHERE id = ?", (contact_id,)) if contact_id is not None else None
+    return row[0] if row is not None else None
+
+
 def is_sendable(channel: Channel) -> bool:
     """Return whether marketing may be sent to a channel: it is subscribed and not suppressed."""
     return bool(channel.subscribed and channel.suppression is None)
@@ -505,7 +517,7 @@ _MAX_EXAMPLE_CHARACTERS = 40
 _NOT_NAMEABLE = re.compile(r"""["'{}.\[\]]|^_""")
 # Summaries are cached for this number of seconds.
 _CACHE_SECONDS = 30
-_COLUMNS = ("first_name", "last_name", "source", "country_code")
+_COLUMNS = ("first_name", "last_name", "source", "country_code", "language")
 
 
 class DataKey(NamedTuple):

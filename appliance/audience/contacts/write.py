@@ -252,7 +252,7 @@ def record_tag_changes(contact: Contact, previous_tags: list[str]) -> None:
     )
 
 
-_FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
+_FIELDS = ("first_name", "last_name", "source", "country_code", "language", "tracking")
 
 
 class WriteResult(NamedTuple):

@@ -135,6 +135,8 @@ _STATUS = (
     "THEN 'verified' ELSE 'unverified' END FROM channel h WHERE h.contact_id = c.id "
     "ORDER BY h.kind = 'phone', h.id LIMIT 1), 'unverified')"
 )
+# The language of a contact without its region: `pt` for `pt-BR`.
+_LANGUAGE = "substr(c.language, 1, instr(c.language || '-', '-') - 1)"
 _ENRICHED = "(json_type(c.data, '$.enrichment') = 'object' AND json_extract(c.data, '$.enrichment') <> '{}') IS TRUE"
 _SUPPRESSED = "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.suppression IS NOT NULL)"
 _OPTED_OUT_AT = "(SELECT max(h.opt_out_at) FROM channel h WHERE h.contact_id = c.id AND h.subscribed = 0)"
@@ -179,6 +181,15 @@ FIELDS: tuple[Field, ...] = (
     _address("contact_phone_number", gettext_noop("Phone number"), "phone", "phone", "phone_number"),
     _column("contact_source", "text", gettext_noop("Source"), "source", "source"),
     _column("contact_country", "code", gettext_noop("Country"), "country_code", "country", "country_code"),
+    Field(
+        "contact_language",
+        "code",
+        gettext_noop("Language"),
+        Operand(_LANGUAGE),
+        f"json_quote({_LANGUAGE})",
+        8,
+        aliases=("language",),
+    ),
     Field(
         "contact_verification_status",
         "code",

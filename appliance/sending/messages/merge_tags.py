@@ -251,6 +251,12 @@ def _list_contact_tags(account_id: int, contact: Contact | None) -> list[MergeTa
             columns["country_code"].example,
             columns["country_code"].missing_share,
         ),
+        MergeTag(
+            "contact.language",
+            gettext("Language"),
+            columns["language"].example,
+            columns["language"].missing_share,
+        ),
     ]
 
 

@@ -108,6 +108,7 @@ D data_merge object
 S id integer
 S uuid uuid
 S first_name,last_name,source,country_code string?
+O language string? -- the language of the messages and pages for a contact
 S data object
 S subscribed_phone,subscribed_email boolean
 S verification_status enum(verified,suppressed,unverified)

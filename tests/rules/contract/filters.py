@@ -4,6 +4,7 @@ from tests.rules.contract.rows import lines
 
 _NAMES = """
 D contact_first_name,contact_last_name,contact_email,contact_phone_number,contact_source text
+O contact_language code -- without its region
 D contact_country,contact_verification_status,contact_suppression_reason code
 D contact_tag tags
 D contact_data.<path> json
@@ -20,6 +21,7 @@ NAMES = {name: line.cells[1] for line in lines(_NAMES) for name in line.cells[0]
 ALIASES = {
     "email": "contact_email", "phone": "contact_phone_number", "first_name": "contact_first_name",
     "last_name": "contact_last_name", "source": "contact_source", "country_code": "contact_country",
+    "language": "contact_language",
     "list_id": "contact_list", "subscribed_email": "contact_subscribed_email",
     "subscribed_phone": "contact_subscribed_phone", "verification_status": "contact_verification_status",
     "created_at": "contact_created_at", "updated_at": "contact_updated_at",

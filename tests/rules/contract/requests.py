@@ -23,6 +23,7 @@ S default_header,default_footer,default_theme object?
 """
 _CONTACT = """
 S first_name,last_name,source,country_code string?
+O language string? -- the language of the messages and pages for a contact
 S email email?
 S phone string?
 S list_ids [integer]?
