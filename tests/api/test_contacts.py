@@ -177,6 +177,18 @@ def test_filters_of_the_contact_list(api: Client) -> None:
     }
 
 
+def test_the_language_of_a_contact(api: Client) -> None:
+    """The tag is stored in its usual form and can be filtered by without its region; another text is an error."""
+    austrian = api.post("/contacts", {"email": "austrian@example.org", "language": "DE_at"}).expect(201)
+    assert austrian["language"] == "de-AT"
+    wrong = api.patch(f"/contacts/{austrian['id']}", {"language": "Germanic"}).expect(422)
+    assert wrong["validation_errors"] == {"language": ["must be a language code such as de or pt-BR"]}
+    rules = [{"name": "language", "predicate": "eq", "value": "de"}]
+    segment = api.post("/segments", {"name": "German", "filters": rules}).expect(201)
+    assert [row["id"] for row in api.get("/contacts", segment_id=segment["id"]).expect(200)] == [austrian["id"]]
+    assert api.patch(f"/contacts/{austrian['id']}", {"language": None}).expect(200)["language"] is None
+
+
 def test_delete_a_contact(api: Client) -> None:
     """DELETE returns the contact, which is then a 404; a returning address keeps its opt-out."""
     contact = api.post("/contacts", {"email": "gone@example.org"}).json

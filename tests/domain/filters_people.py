@@ -69,7 +69,8 @@ def random_contact(rng: random.Random, now: int, number: int) -> dict[str, Any]:
         })  # fmt: skip
     return {
         "id": number, "first_name": rng.choice(WORDS) or None, "last_name": rng.choice(WORDS) or None,
-        "source": rng.choice(["shop", "SHOP", None]), "country_code": rng.choice(["DE", "US", None]), "data": data,
+        "source": rng.choice(["shop", "SHOP", None]), "country_code": rng.choice(["DE", "US", None]),
+        "language": rng.choice(["de", "de-AT", "pt-BR", None]), "data": data,
         "created_at": moment() or now, "last_interacted_at": moment(), "email_last_opened_at": moment(),
         "email_open_count": rng.randrange(4), "channels": channels,
         "lists": rng.sample([1, 2, 3], rng.randrange(4)),
@@ -83,13 +84,14 @@ def random_contact(rng: random.Random, now: int, number: int) -> dict[str, Any]:
 def insert_contact(account_id: int, contact: dict[str, Any], now: int) -> None:
     """Insert the rows of a contact: the contact, its channels, list memberships and events."""
     run(
-        "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
-        "email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, "
+        "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, language, data, "
+        "tracking, email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, "
         "email_last_opened_at, last_interacted_at, created_at, updated_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'full', 0, ?, 0, 0, 0, ?, ?, ?, ?)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'full', 0, ?, 0, 0, 0, ?, ?, ?, ?)",
         (contact["id"], account_id, f"u{contact['id']}", contact["first_name"], contact["last_name"], contact["source"],
-         contact["country_code"], json.dumps(contact["data"], ensure_ascii=False), contact["email_open_count"],
-         contact["email_last_opened_at"], contact["last_interacted_at"], contact["created_at"], now),
+         contact["country_code"], contact["language"], json.dumps(contact["data"], ensure_ascii=False),
+         contact["email_open_count"], contact["email_last_opened_at"], contact["last_interacted_at"],
+         contact["created_at"], now),
     )  # fmt: skip
     for channel in contact["channels"]:
         key = channel["value"].casefold().replace("bücher", "xn--bcher-kva")

@@ -173,6 +173,8 @@ def texts(contact: dict[str, Any], short: str) -> list[str | None]:
         return [channel["suppression"] for channel in contact["channels"]]
     if short == "verification_status":
         return [status(contact)]
+    if short == "language":
+        return [contact["language"].partition("-")[0] if contact["language"] else None]
     return [contact[{"country": "country_code"}.get(short, short)]]
 
 

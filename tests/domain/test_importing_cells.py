@@ -112,6 +112,22 @@ def test_country_codes_and_names(cell: str, code: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cell", "tag"),
+    [
+        ("de", "de"), ("DE", "de"), ("de_AT", "de-AT"), ("pt-br", "pt-BR"), ("German", "de"), ("Deutsch", "de"),
+        ("deutsch", "de"), ("Français", "fr"), ("anglais", "en"), ("日本語", "ja"), ("czeski", "cs"),
+        ("Brazilian Portuguese", "pt-BR"), ("Klingonese", None), ("xx", None), ("1", None),
+    ],
+)  # fmt: skip
+def test_language_codes_and_names(cell: str, tag: str | None) -> None:
+    """Codes, and names in the languages of the product, are recognized; other values give a warning."""
+    row: dict[str, Any] = {}
+    cells.CELL_READERS["language"](row, {}, cell, "language")
+    assert row.get("language") == tag
+    assert row.get("warnings", []) == ([] if tag else [("language", cell, "is not a language")])
+
+
+@pytest.mark.parametrize(
     ("cell", "first_name", "last_name", "title"),
     [
         ("Ann Low", "Ann", "Low", None), ("Kühn, Grace", "Grace", "Kühn", None), ("Käthe", "Käthe", None, None),
