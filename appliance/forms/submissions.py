@@ -452,7 +452,7 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
     text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if names else "")
     letter = SystemEmail(
         texts["mail_confirm_subject"], texts["mail_confirm_heading"], text, texts["mail_confirm_button"],
-        links.build_confirmation_url(confirmation_id), texts["mail_confirm_note"],
+        links.build_confirmation_url(confirmation_id), texts["mail_confirm_note"], language.replace("_", "-"),
     )  # fmt: skip
     contact_id = sign_up.channel.contact_id if sign_up.channel else None
     data = {"lists": ", ".join(names)}

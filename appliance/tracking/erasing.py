@@ -91,7 +91,7 @@ def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> M
     texts = recipient_texts.get_texts(language)
     letter = SystemEmail(
         texts["mail_erase_subject"], texts["mail_erase_heading"], texts["mail_erase_text"], texts["mail_erase_button"],
-        links.build_confirmation_url(confirmation_id), texts["mail_erase_note"],
+        links.build_confirmation_url(confirmation_id), texts["mail_erase_note"], language.replace("_", "-"),
     )  # fmt: skip
     return transactional.queue_system_email(account, Address("email", to.value, to.key), to.contact_id, letter, {})
 

@@ -89,7 +89,7 @@ def test_the_language_of_a_sign_up(server: Server) -> None:
         ("by-browser@example.org", "Bitte bestätigen", "de", "de-CH"), ("by-field@example.org", "Merci de", "fr", "fr")
     ):  # fmt: skip
         (email,) = wait_for_system_emails(server, address)
-        assert subject in email["subject"]
+        assert subject in email["subject"] and f'<html lang="{lang}"' in email["html"]
         assert f'<html lang="{lang}"' in request_as_visitor(server, "GET", get_link(email)).text
         assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
         created = find_contact(server, address)

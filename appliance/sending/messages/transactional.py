@@ -533,7 +533,10 @@ _SIGNATURE = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.
 
 
 class SystemEmail(NamedTuple):
-    """The content of a system email, which may have merge tags for `data`; `link` is the URL of the button."""
+    """The content of a system email, which may have merge tags for `data`; `link` is the URL of the button.
+
+    `language` is the tag of its language, None for that of the account.
+    """
 
     subject: str
     heading: str
@@ -541,6 +544,7 @@ class SystemEmail(NamedTuple):
     button: str
     link: str
     note: str
+    language: str | None = None
 
 
 def queue_system_email(
@@ -562,7 +566,12 @@ def queue_system_email(
         due_at=DUE_NOW if is_ready else None, created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(
-        message=message, subject=content.subject, headers=_SYSTEM_HEADERS, data=data, design=_build_design(content)
+        message=message,
+        subject=content.subject,
+        headers=_SYSTEM_HEADERS,
+        data=data,
+        design=_build_design(content),
+        language=content.language,
     )
     after_commit(lambda: signals.wake("outbox"))
     return message
