@@ -267,11 +267,18 @@ def _resolve_content(account_id: int, step: Step, own: Template | None = None) -
 
     `own` is the step's own template, which is not copied.
     """
+    source = _find_copied(account_id, step, own)
+    if source is None:
+        return dict(step["content"])
+    return {name: getattr(source, name) for name in MESSAGE_FIELDS} | dict(step["content"])
+
+
+def _find_copied(account_id: int, step: Step, own: Template | None) -> Template | None:
+    """Return the template that a parsed step copies, or None if it names none or its own one."""
     template_id = step["template_id"]
     if template_id is None or (own is not None and template_id == own.id):
-        return dict(step["content"])
-    source = templates.get(account_id, template_id)
-    return {name: getattr(source, name) for name in MESSAGE_FIELDS} | dict(step["content"])
+        return None
+    return templates.get(account_id, template_id)
 
 
 def _write_template(
@@ -279,12 +286,13 @@ def _write_template(
     prepared: PreparedContent | None,
 ) -> Template:  # fmt: skip
     request = _build_request(_resolve_content(account_id, step, own), own)
+    source = _find_copied(account_id, step, own)
     if own is None:
         return templates.create(
             account_id, request, flow_id=flow_id, user_id=user_id, action_id=step["id"], channel=_get_channel(step),
-            prepared=prepared,
+            prepared=prepared, source=source,
         )  # fmt: skip
-    return templates.fill(own, request, user_id, prepared)
+    return templates.fill(own, request, user_id, prepared, source)
 
 
 def _build_request(content: dict[str, Any], own: Template | None) -> Any:

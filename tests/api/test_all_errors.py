@@ -90,6 +90,8 @@ WRONG = (
     Invalid("POST /templates/preview", {"document": {"sections": 5}, "data": 5}, {"document.sections", "data"}),
     Invalid("POST /templates/preview", {"document": {}, "channel": "sms", "body": _BROKEN, "contact_id": MISSING_ID},
           {"body", "contact_id"}),
+    Invalid("PUT /templates/{id}/translations/{language}", {"texts": {"nothing": "x", "subject": "x" * 999}},
+          {"texts.nothing", "texts.subject"}),
     Invalid("POST /templates/{id}/send_test", {"contact_id": MISSING_ID, "data": 5, "phone": "+14155550123"},
           {"contact_id", "data", "phone"}),
     Invalid("POST /flows", {"name": 5, "steps": [_WAIT], "trigger": {"event": "A b"}, "starter": "none"},
@@ -177,7 +179,9 @@ def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: 
     method, _, path = wrong.operation.partition(" ")
     noun = path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys")
-    path = path.replace("{id}", str(mine.object_ids.get(noun))) + (f"?{wrong.query}" if wrong.query else "")
+    path = path.replace("{id}", str(mine.object_ids.get(noun))).replace("{language}", "de") + (
+        f"?{wrong.query}" if wrong.query else ""
+    )
     response = (owner if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
     assert set(validation_errors(response)) == wrong.told, response.text
 

@@ -36,6 +36,8 @@ class Tenant:
         design = {"sections": [{"id": "title", "type": "heading", "props": {"text": prefix}}]}
         template = {"name": f"{prefix} template", "subject": prefix, "design": design}
         ids["templates"] = api.post("/templates", template).expect(201)["id"]
+        translation = {"texts": {"subject": "Übersetzt"}}
+        api.put(f"/templates/{ids['templates']}/translations/de", translation).expect(200)
         ids["campaigns"] = api.post("/campaigns", {"name": f"{prefix} campaign"}).expect(201)["id"]
         steps = [
             {"duration": 31_622_400}, {"subject": prefix, "body": "<p>x</p>"},

@@ -168,7 +168,7 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         if form.errors:
             raise errors.Invalid({})
         body = validation.read(test_sends.TestRequest, raw)
-        prepared = await render_send(test_sends.prepare, visit.account_id, campaign.template_id)
+        prepared = await render_send(test_sends.prepare, visit.account_id, campaign.template_id, body)
         result = await commit(test_sends.send, visit.account_id, campaign.template_id, body, False, prepared)
     except errors.Invalid as error:
         if not form.errors:

@@ -244,7 +244,7 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
         raw["contact_id"] = contact_id
     try:
         body = validation.read(test_sends.TestRequest, raw)
-        prepared = await render_send(test_sends.prepare, visit.account_id, template_id)
+        prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
         may_read = visit.can("contacts:read")
         tests = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared, may_read)
     except errors.Invalid as error:

@@ -30,6 +30,12 @@ _BODY_ID, _FIRST_ID, _PATH_ID = "$response.body#/id", "$response.body#/0/id", "$
 
 def build_links(route: Route) -> dict[str, Any]:
     """Return the OpenAPI links of an endpoint's success response by name, empty if it returns no object with an id."""
+    if route.returns_list and any(other.path == f"{route.path}/{{language}}" for other in ROUTES):
+        return dict(
+            _link(other, id=_PATH_ID, language="$response.body#/0/language")
+            for other in ROUTES
+            if other.path == f"{route.path}/{{language}}"
+        )
     if "id" not in getattr(route.response_type, "__struct_fields__", ()):
         return {}
     if route.returns_list:

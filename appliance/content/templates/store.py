@@ -132,9 +132,11 @@ def prepare_values(template: Template, values: dict[str, Any]) -> PreparedConten
 def create(
     account_id: int, request: TemplateWrite, flow_id: int | None = None, user_id: int | None = None,
     label: str = "Created", action_id: int | None = None, channel: str = "email",
-    prepared: PreparedContent | None = None,
+    prepared: PreparedContent | None = None, source: Template | None = None,
 ) -> Template:  # fmt: skip
     """Create a template with its first revision; raises Invalid with all errors.
+
+    `source` is the template that the content was copied from, whose translations of the same texts are copied too.
 
     Give `flow_id` and `action_id` for the template of a flow's step, and only `flow_id` for the template of a campaign.
     """
@@ -151,6 +153,8 @@ def create(
         setattr(template, name, value)
     if flow_id is None and template.name is None:
         template.name = UNTITLED
+    if source is not None:
+        template.translations = translations.keep_current(source.translations, to_document(template), channel)
     template.variables = _find_variables(template, prepared)
     template.save(force_insert=True)
     revisions.add_revision(template, label, user_id, Origin(1, None, None))
@@ -259,11 +263,19 @@ def write(
 
 
 def fill(
-    template: Template, request: Content, user_id: int | None = None, prepared: PreparedContent | None = None
-) -> Template:
-    """Write validated content into a template; the caller has checked that the template's campaign is not locked."""
+    template: Template, request: Content, user_id: int | None = None, prepared: PreparedContent | None = None,
+    source: Template | None = None,
+) -> Template:  # fmt: skip
+    """Write validated content into a template; the caller has checked that the template's campaign is not locked.
+
+    `source` is the template that the content was copied from, as in `create`.
+    """
     require_write_transaction()
-    _write_fields(template, _normalized_values(template, request), user_id, begins=True, prepared=prepared)
+    values = _normalized_values(template, request)
+    if source is not None:
+        document = to_document(template) | values
+        values["translations"] = translations.keep_current(source.translations, document, template.channel)
+    _write_fields(template, values, user_id, begins=True, prepared=prepared)
     return template
 
 

@@ -183,6 +183,15 @@ def _writer(entry: Entry, prop: Prop, field: Prop | None = None, index: int | No
     return write
 
 
+def keep_current(translations: Translations, document: Document, channel: str = "email") -> dict[str, Any]:
+    """Return the translations whose original is the present text of a document, for content that is copied in part."""
+    present = {text.id: text.text for text in list_texts(document, channel)}
+    return {
+        tag: {text_id: value for text_id, value in texts.items() if value["source"] == present.get(text_id)}
+        for tag, texts in translations.items()
+    }
+
+
 def get_languages(document: Document) -> list[str]:
     """Return the languages that a template is translated into, sorted."""
     return sorted(document.get("translations") or {})
