@@ -28,6 +28,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /lists/{id}/contacts/bulk": {"add": ["taken@example.org"]},
     "PATCH /segments/{id}": {"name": "taken", "filters": []},
     "PATCH /templates/{id}": {"subject": "taken"},
+    "PUT /templates/{id}/translations/{language}": {"texts": {"subject": "taken"}},
     "PATCH /forms/{id}": {"name": "taken"},
     "PATCH /flows/{id}": {"name": "taken", "steps": []},
     "POST /flows/{id}/activate": {},

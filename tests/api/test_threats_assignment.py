@@ -34,6 +34,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /segments/{id}": {"name": "renamed", "filters": FILTERS},
     "POST /templates": {"name": "hostile"},
     "PATCH /templates/{id}": {"name": "renamed"},
+    "PUT /templates/{id}/translations/{language}": {"texts": {"subject": "Umbenannt"}},
     "POST /capture/{id}/simulate": {"action": "reply"},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {"email": "hostile4@example.org"},

@@ -46,9 +46,10 @@ class Operation:
         return match[1] if match else None
 
     def path_with_id(self, number: object, inner: object = None) -> str:
-        """Return the path with an id, and a second id for the nested object if there is one."""
+        """Return the path with an id, and a second id for the nested object if there is one; a language is German."""
         second = number if inner is None else inner
-        return re.sub(r"\{\w+_id\}", str(second), self.path.replace("{id}", str(number)))
+        path = self.path.replace("{id}", str(number)).replace("{language}", "de")
+        return re.sub(r"\{\w+_id\}", str(second), path)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path.removeprefix('/v1/my')}"
