@@ -187,19 +187,21 @@ def test_single_messages_and_tests(home: Home) -> None:
     html = read_mail(MessagePreparer().prepare(load_claims()[ids["de"]]).envelope.content)[1]
     assert "Guten Tag Frau" in html and '<html lang="de" ' in html and ">Abmelden</a>" in html
 
-    def test(**body: Any) -> tuple[str, str, str]:
+    def send_test(**body: Any) -> tuple[str, str, str]:
         request = validation.read(test_sends.TestRequest, {"email": "me@acme.test", **body})
         prepared = test_sends.prepare(home.account_id, template.id, request)
         result = transactions.write(test_sends.send, home.account_id, template.id, request, True, prepared)
         [row] = rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (result.results[0].message_id,))
         return read_mail(MessagePreparer().prepare(Claim._make(row)).envelope.content)
 
-    assert test()[0] == "[Test] Hello"
-    subject, html, _ = test(language="DE_at")
+    assert send_test()[0] == "[Test] Hello"
+    subject, html, _ = send_test(language="DE_at")
     assert subject == "[Test] Hallo" and '<html lang="de" ' in html and ">Abmelden</a>" in html
-    assert test(contact_id=ids["de-AT"])[0] == "[Test] Hallo" and test(contact_id=ids["fr"])[0] == "[Test] Hello"
+    assert (
+        send_test(contact_id=ids["de-AT"])[0] == "[Test] Hallo" and send_test(contact_id=ids["fr"])[0] == "[Test] Hello"
+    )
     with pytest.raises(Invalid):
-        test(language="tlhingan")
+        send_test(language="tlhingan")
 
 
 def test_previews(home: Home) -> None:
