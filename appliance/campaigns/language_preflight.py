@@ -12,6 +12,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import starters, translations
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.translations import TranslationSummary
+from appliance.core import i18n
 from appliance.core.i18n import format_number, gettext, ngettext
 from appliance.sending.messages import compose, languages
 from appliance.sending.messages.compose import MessageSource
@@ -55,7 +56,7 @@ def compile_translations(campaign: Campaign, sources: dict[str | None, MessageSo
 def check_rendering(case: PreflightInput) -> Iterator[Finding]:
     """Yield a blocker for each language in which the message does not render, or is too long for an SMS."""
     for message in case.translated:
-        name = translations.name_language(message.language)
+        name = i18n.name_language(message.language)
         if message.error:
             text = gettext(
                 "%(language)s: the message cannot be rendered: %(error)s", language=name, error=message.error
@@ -79,7 +80,7 @@ def find_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator
 
 
 def _check_completeness(summary: TranslationSummary) -> Iterator[Finding]:
-    path, name = f"{_TRANSLATIONS}.{summary.language}", translations.name_language(summary.language)
+    path, name = f"{_TRANSLATIONS}.{summary.language}", i18n.name_language(summary.language)
     if summary.missing:
         message = ngettext(
             "%(language)s: %(missing)s of %(num)s text is not translated (%(texts)s)",
@@ -112,7 +113,7 @@ def _check_tags(case: PreflightInput, message: TranslatedMessage) -> Iterator[Fi
     for name in sorted(_find_unknown(message.content, message.text) - _find_unknown(case.content, case.text)):
         text = gettext(
             "%(language)s: %(tag)s is not a known merge tag and will be blank",
-            language=translations.name_language(message.language),
+            language=i18n.name_language(message.language),
             tag=name,
         )
         yield Finding("unknown_merge_tag", text, f"{_TRANSLATIONS}.{message.language}")
@@ -130,7 +131,7 @@ def _check_placeholders(document: dict[str, Any], message: TranslatedMessage) ->
         if placeholder.message not in known:
             text = gettext(
                 "%(language)s: %(problem)s",
-                language=translations.name_language(message.language),
+                language=i18n.name_language(message.language),
                 problem=placeholder.message,
             )
             yield Finding(placeholder.code, text, f"{_TRANSLATIONS}.{message.language}")
@@ -146,7 +147,7 @@ def _check_recipients(counts: list[LanguageCount], locale: str) -> Iterator[Find
             "%(num)s recipient has the language %(language)s, which this message is not translated into",
             "%(num)s recipients have the language %(language)s, which this message is not translated into",
             count.recipients,
-            language=translations.name_language(str(count.language)),
+            language=i18n.name_language(str(count.language)),
         )
         yield Finding("language_untranslated", message, _TRANSLATIONS)
 

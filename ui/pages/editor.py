@@ -15,9 +15,9 @@ from appliance.campaigns import store as campaigns
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import document, merge_limits, render
-from appliance.content.templates import editing, revisions, store
+from appliance.content.templates import editing, revisions, store, translations
 from appliance.content.templates.editing import Change
-from appliance.core import clock, errors
+from appliance.core import clock, errors, i18n
 from appliance.core.errors import Conflict, Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store as imports
@@ -156,6 +156,8 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
         "themed": editor_panels.build_theme_fields(row.design, theme),
         "contrasts": editor_panels.check_contrasts(theme),
         "palettes": [(gettext(name), values) for name, values in _PALETTES],
+        "languages": [translations.summarize(revisions.to_document(row), tag) for tag in sorted(row.translations)],
+        "original_name": i18n.name_language(visit.account.locale),
         "reach": revisions.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
         "file": "", "focus": "", "siblings": _position_among_siblings(page, entry),
         "lengths": (SUBJECT_CHARACTERS, PREHEADER_CHARACTERS), "raw": _unknown_section_json(entry),

@@ -9,7 +9,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.content.designs import document as designs
-from appliance.content.templates import revisions, store
+from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
@@ -124,19 +124,21 @@ def describe_conflict(error: errors.Conflict) -> str:
 async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show a template as it is sent, with sample values, as a document for a frame.
 
-    `at` is the number of a revision, by default the current revision.
+    `at` is the number of a revision, by default the current revision. `language` is one of its translations, by default
+    the original.
     """
-    at = parse_int(request.args.get("at"), 0)
+    at, language = parse_int(request.args.get("at"), 0), request.args.get("language")
 
     def read() -> str:
         row = store.get(visit.account_id, template_id)
         fields = revisions.get(visit.account_id, template_id, at).document if at else revisions.to_document(row)
+        fields = translations.translate_document(fields, language, row.channel)
         if row.channel == "sms":
             body = preview.PreviewRequest(document={}, body=fields["body"] or "", channel="sms")
             return view.sms_html(preview.render_preview(visit.account_id, body).text)
         if not (fields["body"] or designs.get_sections(fields["design"])):
             return ""
-        return preview.render_fields(visit.account_id, fields).html
+        return preview.render_fields(visit.account_id, fields, language=language).html
 
     try:
         return view.render_email(await render_for(visit.account_id, read))

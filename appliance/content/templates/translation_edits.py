@@ -62,7 +62,7 @@ def set_texts(
     template = store.get(account_id, template_id)
     store.require_unchanged(template, revision=revision)
     changed = _compute(template, language, texts, prefix)
-    label = gettext("Translated into %(language)s", language=translations.name_language(language))
+    label = gettext("Translated into %(language)s", language=i18n.name_language(language))
     edited_field = f"translations {language} {next(iter(texts))}"[:255] if len(texts) == 1 else None
     store.write(template, {"translations": changed}, user_id, label, edited_field=edited_field, prepared=prepared)
     return template
@@ -90,7 +90,7 @@ def remove(
     if language not in template.translations:
         raise NotFound
     changed = translations.remove_language(template.translations, language)
-    label = gettext("Translation into %(language)s removed", language=translations.name_language(language))
+    label = gettext("Translation into %(language)s removed", language=i18n.name_language(language))
     store.write(template, {"translations": changed}, user_id, label, prepared=prepared)
     return template
 

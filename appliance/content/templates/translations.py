@@ -18,7 +18,6 @@ from appliance.content.designs.document import Entry
 from appliance.content.designs.kind import SCHEMES, Prop, normalize_address, validate_value
 from appliance.content.templates import validation
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, Content
-from appliance.core import i18n
 from appliance.core import validation as fields
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext, gettext_noop
@@ -385,15 +384,3 @@ def list_messages(document: Document, channel: str = "email") -> list[tuple[str 
     """Return (language, document in this language) of the original, whose language is None, and of each translation."""
     languages: list[str | None] = [None, *get_chosen_languages(document)]
     return [(language, translate_document(document, language, channel)) for language in languages]
-
-
-def name_language(tag: str) -> str:
-    """Return the name of a language in the language of this request, such as `Portuguese (Brazil)`, else its tag."""
-    from babel import Locale, UnknownLocaleError  # 30 ms, see `i18n._load_locale`
-
-    try:
-        locale = Locale.parse(tag, sep="-")
-    except (UnknownLocaleError, ValueError):
-        names = i18n.get_locale().languages
-        return str(names.get(get_primary(tag), tag))
-    return str(locale.get_display_name(i18n.get_locale()) or tag)

@@ -1,0 +1,122 @@
+"""Translations of an email in the browser: adding a language, translating its texts, and what contacts get."""
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit import axe
+from tests.kit.browser import Problems, new_scriptless_context, save_screenshot, sign_in
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+DESIGN = {"sections": [
+    {"id": "a", "type": "heading", "props": {"text": "Fresh bread on Sunday", "level": 1}},
+    {"id": "b", "type": "text", "props": {"content": "<p>Hello {{ first_name }}, we bake <strong>today</strong>.</p>"}},
+    {"id": "c", "type": "button", "props": {"text": "Order now", "href": "https://bakery.example/en"}},
+]}  # fmt: skip
+
+
+@pytest.fixture
+def page(browser_page: Page, browser_problems: Problems) -> Page:
+    """A page signed in as the owner."""
+    browser_problems.allow("Blocked script execution in .*/preview")
+    browser_problems.allow("status of 422")
+    return browser_page
+
+
+def create_template(api: Client, name: str) -> int:
+    """Create a template with five texts and return its id."""
+    body = {"name": name, "subject": "Bread for {{ first_name }}", "design": DESIGN}
+    return int(api.post("/templates", body).expect(201)["id"])
+
+
+def test_translating_an_email(page: Page, api: Client) -> None:
+    """A language is added from the editor; each text saves itself, is counted, and shows in the preview."""
+    template_id = create_template(api, "Sunday")
+    page.goto(f"/templates/{template_id}/edit")
+    page.get_by_role("button", name="Languages").click()
+    page.get_by_role("link", name="Add language").click()
+    expect(page.locator("#languages")).to_contain_text("No translations yet")
+    save_screenshot(page, "translations-empty")
+    page.get_by_role("button", name="Add language").click()
+    expect(page.get_by_label("Language")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Language").select_option("German")
+    page.get_by_role("button", name="Add language").click()
+
+    expect(page.locator("#progress")).to_contain_text("0 of 5 texts translated")
+    subject = page.get_by_role("textbox", name="German: Subject")
+    subject.fill("Brot für {{ first_name }}")
+    subject.blur()
+    expect(page.locator("#progress")).to_contain_text("1 of 5 texts translated")
+    heading = page.get_by_role("textbox", name="German: Text").first
+    heading.fill("Frisches Brot am Sonntag")
+    heading.blur()
+    expect(page.locator("#progress")).to_contain_text("2 of 5 texts translated")
+    expect(page.frame_locator("#preview iframe").locator("h1")).to_have_text("Frisches Brot am Sonntag")
+    expect(page.frame_locator("#preview iframe").locator("body")).to_contain_text("we bake today")
+    page.locator(".pair", has_text="https://bakery.example/en").get_by_role("button", name="Copy original").click()
+    expect(page.locator("#progress")).to_contain_text("3 of 5 texts translated")
+    expect(page.locator("#saved-text")).to_contain_text("Saved")
+    save_screenshot(page, "translation")
+    assert axe.find_violations_in_light_and_dark(page, always_dark=True) == []
+
+    address = page.locator(".pair", has_text="https://bakery.example/en").get_by_role("textbox")
+    address.fill("javascript:alert(1)")
+    address.blur()
+    expect(page.locator(".pair .err")).to_be_visible()
+    stored = api.get(f"/templates/{template_id}/translations/de").expect(200)
+    assert {text["text"] for text in stored["texts"]} == {
+        "Brot für {{ first_name }}", "Frisches Brot am Sonntag", "https://bakery.example/en", None
+    }  # fmt: skip
+
+
+def test_originals_that_changed_are_marked(page: Page, api: Client) -> None:
+    """A translation whose original changed is marked with the former text, and can be kept; a removal can be undone."""
+    template_id = create_template(api, "Changed")
+    api.put(f"/templates/{template_id}/translations/fr", {"texts": {"subject": "Du pain"}}).expect(200)
+    api.patch(f"/templates/{template_id}", {"subject": "Bread and cake"}).expect(200)
+    page.goto(f"/templates/{template_id}/translations/fr")
+    subject = page.locator(".pair", has_text="Bread and cake")
+    expect(subject).to_contain_text("Original changed")
+    subject.get_by_text("Original when it was translated").click()
+    expect(subject).to_contain_text("Bread for [First name]")
+    subject.get_by_role("button", name="Keep translation").click()
+    expect(page.locator("#progress")).to_contain_text("1 of 5 texts translated")
+    expect(subject).not_to_contain_text("Original changed")
+
+    page.get_by_role("button", name="Remove language").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove language").click()
+    expect(page.locator(".toast")).to_contain_text("Translation into French removed.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    assert api.get(f"/templates/{template_id}").expect(200)["languages"] == ["fr"]
+
+
+def test_two_translators(page: Page, api: Client) -> None:
+    """A translation that another user saved meanwhile is shown and not overwritten."""
+    template_id = create_template(api, "Together")
+    api.put(f"/templates/{template_id}/translations/de", {"texts": {}}).expect(200)
+    page.goto(f"/templates/{template_id}/translations/de")
+    api.put(f"/templates/{template_id}/translations/de", {"texts": {"subject": "Brot"}}).expect(200)
+    subject = page.get_by_role("textbox", name="German: Subject")
+    subject.fill("Brote")
+    subject.blur()
+    expect(page.locator(".pair .err")).to_contain_text("“Brot”")
+    subject.fill("Brot und Brote")
+    subject.blur()
+    expect(page.locator(".pair .err")).to_have_count(0)
+    texts = api.get(f"/templates/{template_id}/translations/de").expect(200)["texts"]
+    assert texts[0]["text"] == "Brot und Brote"
+
+
+def test_translating_without_scripts(browser: Browser, server: Server, api: Client) -> None:
+    """Each text has a button to save it, and an error is told."""
+    template_id = create_template(api, "Plain")
+    api.put(f"/templates/{template_id}/translations/de", {"texts": {}}).expect(200)
+    context = new_scriptless_context(browser, server.url)
+    page = sign_in(context.new_page())
+    page.goto(f"/templates/{template_id}/translations/de")
+    pair = page.locator(".pair").first
+    pair.get_by_role("textbox").fill("Brot")
+    pair.get_by_role("button", name="Save").click()
+    expect(page.locator("#progress")).to_contain_text("1 of 5 texts translated")
+    context.close()

@@ -1,0 +1,204 @@
+"""The translations of a template: its languages, and the texts of each beside the original."""
+
+from typing import Any, NamedTuple
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.campaigns import content
+from appliance.content.designs import markup
+from appliance.content.templates import store, translation_edits
+from appliance.content.templates.translations import TextState, TranslationSummary
+from appliance.core import i18n
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext
+from appliance.storage.models import Template
+from appliance.storage.transactions import commit, fetch, render_for
+from ui import formats, view
+from ui.forms import Form, lookups
+from ui.guard import signed_in
+from ui.pages.editor import back_url, editor_url
+from ui.session import Pages, Visit
+
+pages = Pages("ui_translations", url_prefix="/templates")
+
+_PAGE = "templates/translation.html"
+# Longer originals get a field of several lines.
+_LINE_CHARACTERS = 70
+
+
+class TextRow(NamedTuple):
+    """A text of a template on the page of a translation.
+
+    `id` is the text's id and `element` that of its element. `original` is plain text. `value` is the translation, or
+    what was typed if it has an error; `seen` is the stored translation when the page was shown.
+    """
+
+    id: str
+    element: str
+    label: str
+    kind: str
+    original: str
+    value: str
+    seen: str
+    state: str
+    former: str
+    error: str = ""
+
+
+@pages.get("/<template_id:int>/translations")
+@signed_in()
+async def index(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show the languages that a template is translated into, and a form to add one."""
+    return await _render_index(request, visit, template_id, Form({"language": ""}), 200)
+
+
+async def _render_index(request: Request, visit: Visit, template_id: int, form: Form, status: int) -> HTTPResponse:
+    values = await render_for(visit.account_id, _build_context, visit, template_id, "")
+    return view.render(
+        request, "templates/translations.html", status, form=form,
+        options=_list_options(values["languages"], values["original_tag"]), **values,
+    )  # fmt: skip
+
+
+def _list_options(languages: list[TranslationSummary], original: str) -> list[tuple[str, str]]:
+    """Return the languages that can be added, as (tag, name), after an empty option."""
+    used = {original, *(summary.language for summary in languages)}
+    return [option for option in lookups.language_options(gettext("Select a language")) if option[0] not in used]
+
+
+@pages.post("/<template_id:int>/translations")
+@signed_in("templates:write")
+async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Add a language without texts, and show its page."""
+    form = Form.from_request(request)
+    form.require("language", gettext("Select a language."))
+    try:
+        if form.errors:
+            raise Invalid({})
+        language = translation_edits.read_language(form["language"])
+        await _save(visit, template_id, language, {})
+    except Invalid as error:
+        return await _render_index(request, visit, template_id, form.add_errors(error), 422)
+    return view.redirect(request, f"/templates/{template_id}/translations/{language}")
+
+
+@pages.get("/<template_id:int>/translations/<language:str>")
+@signed_in()
+async def show(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
+    """Show the texts of a template beside their translations, and the message in that language."""
+    values = await render_for(visit.account_id, _build_context, visit, template_id, language)
+    return view.render(request, _PAGE, 200, **values)
+
+
+@pages.post("/<template_id:int>/translations/<language:str>")
+@signed_in("templates:write")
+async def save(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
+    """Save the translation of one text, or copy the original; another user's translation is never overwritten."""
+    form = Form.from_request(request)
+    text_id, typed = form["id"], form["text"].replace("\r\n", "\n")
+    error = ""
+    try:
+        await render_for(visit.account_id, translation_edits.get_summary, visit.account_id, template_id, language)
+        await _save_text(visit, template_id, language, text_id, typed, form)
+    except Invalid as refused:
+        error = formats.sentence(next(iter(refused.fields.values()))[0])
+    if not view.is_partial(request):
+        if error:
+            view.flash(request, error)
+        return view.redirect(request, f"/templates/{template_id}/translations/{language}")
+    values = await render_for(visit.account_id, _build_context, visit, template_id, language)
+    row = next((row for _, rows in values["groups"] for row in rows if row.id == text_id), None)
+    if row is None:
+        return view.redirect(request, f"/templates/{template_id}/translations/{language}")
+    if error:
+        row = row._replace(error=error, value=typed)
+    return view.render_blocks(request, _PAGE, ("saved",), 422 if error else 200, **(values | {"saved": row}))
+
+
+async def _save_text(visit: Visit, template_id: int, language: str, text_id: str, typed: str, form: Form) -> None:
+    summary = await fetch(translation_edits.get_summary, visit.account_id, template_id, language)
+    state = next((state for state in summary.texts if state.text.id == text_id), None)
+    if state is None:
+        raise Invalid({"base": [gettext("The original of this text was removed. Reload the page.")]})
+    if form["copy"]:
+        typed = state.text.text
+    elif form["keep"]:
+        typed = state.translation or ""
+    if (state.translation or "") not in (form["seen"], typed):
+        raise Invalid({
+            "base": [gettext("Another user translated this at the same time: “%(text)s”", text=state.translation or "")]
+        })  # fmt: skip
+    await _save(visit, template_id, language, {text_id: typed if typed.strip() else None})
+
+
+async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, str | None]) -> None:
+    args = (visit.account_id, template_id, language, texts)
+    prepared = await render_for(visit.account_id, translation_edits.prepare, *args)
+    await commit(content.set_translation, *args, visit.actor, prepared)
+
+
+@pages.post("/<template_id:int>/translations/<language:str>/remove")
+@signed_in("templates:write")
+async def remove(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
+    """Remove a language; the notice can undo it."""
+    args = (visit.account_id, template_id, language)
+    prepared = await render_for(visit.account_id, translation_edits.prepare, *args, None)
+    row = await commit(content.remove_translation, *args, visit.actor, prepared)
+    undo = (f"/templates/{template_id}/undo", {"revision": str(row.revision)})
+    name = i18n.name_language(language)
+    view.flash(request, gettext("Translation into %(language)s removed.", language=name), undo)
+    return view.redirect(request, f"/templates/{template_id}/translations")
+
+
+def _build_context(visit: Visit, template_id: int, language: str) -> dict[str, Any]:
+    """Return the template context of the pages; raises NotFound for an unknown template or language."""
+    row = store.get(visit.account_id, template_id)
+    home = store.find_owner(row)
+    languages = translation_edits.list_summaries(visit.account_id, template_id)
+    summary = next((summary for summary in languages if summary.language == language), None)
+    if summary is None and language:
+        raise NotFound
+    stored = row.translations.get(language, {})
+    groups = _group_rows(summary.texts if summary is not None else (), stored)
+    missing = [row for _, rows in groups for row in rows if row.state != "translated"]
+    original = translation_edits.get_original_language(visit.account_id)
+    return {
+        "row": row, "home": home, "here": f"/templates/{row.id}/translations", "editor": editor_url(home),
+        "back": _original_url(row, home), "locked": home.is_locked,
+        "may_write": visit.can("templates:write") and not home.is_locked,
+        "languages": languages, "translation": summary, "groups": groups,
+        "next_missing": missing[0].element if missing else "",
+        "saved": None, "original_tag": original, "original_name": i18n.name_language(original),
+    }  # fmt: skip
+
+
+def _original_url(row: Template, home: store.TemplateOwner) -> str:
+    """Return the URL where the original is edited; an SMS of a campaign or flow is edited on the page of its owner."""
+    return back_url(home) if row.channel == "sms" and home.kind != "template" else editor_url(home)
+
+
+def _group_rows(states: tuple[TextState, ...], stored: dict[str, Any]) -> list[tuple[str, list[TextRow]]]:
+    """Return the texts in reading order, with the label of each section that they belong to.
+
+    `stored` has the translations of the language by text id, each with the text that was translated.
+    """
+    groups: list[tuple[str, str, list[TextRow]]] = []
+    for number, state in enumerate(states):
+        section_key = state.text.id.partition("/")[0] if "/" in state.text.id else ""
+        if not groups or groups[-1][0] != section_key:
+            groups.append((section_key, state.text.section or gettext("Subject and sender"), []))
+        groups[-1][2].append(_build_row(number, state, stored))
+    return [(label, rows) for _, label, rows in groups]
+
+
+def _build_row(number: int, state: TextState, stored: dict[str, Any]) -> TextRow:
+    text, translation = state.text, state.translation or ""
+    kind = "text" if text.kind == "line" and len(text.text) > _LINE_CHARACTERS else text.kind
+    former = _to_plain(stored[text.id]["source"], text.kind) if state.state == "changed" else ""
+    original = _to_plain(text.text, text.kind)
+    return TextRow(text.id, f"t-{number}", text.label, kind, original, translation, translation, state.state, former)
+
+
+def _to_plain(text: str, kind: str) -> str:
+    return markup.html_template_to_text(text).strip() if kind == "rich" else text
