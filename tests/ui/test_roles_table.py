@@ -37,7 +37,8 @@ FORMS = {
         /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/sections
         /templates/*/sections/* /templates/*/sections/*/audience /templates/*/sections/*/duplicate
         /templates/*/sections/*/items /templates/*/sections/*/move /templates/*/sections/*/remove /templates/*/test
-        /templates/*/theme /templates/*/undo /templates/*/unstyle /templates/acts /templates/begin
+        /templates/*/theme /templates/*/translations /templates/*/translations/*
+        /templates/*/translations/*/remove /templates/*/undo /templates/*/unstyle /templates/acts /templates/begin
         /templates/bring-back /templates/import /templates/media /templates/pictures /templates/pictures/*/delete""",
     "editor": """
         /campaigns/*/assume /campaigns/*/cancel /campaigns/*/pause /campaigns/*/reschedule /campaigns/*/resume
