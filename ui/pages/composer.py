@@ -216,6 +216,10 @@ def finding_sentence(finding: Any) -> str:
     return formats.sentence(finding.message)
 
 
+# The path of a finding about all translations; that of one language follows after a dot.
+_TRANSLATIONS = "template_attributes.translations"
+
+
 def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
     """Return the URL of the page or card that fixes a finding of an email or SMS campaign, or an empty string."""
     if finding.code in _FIX_PAGES:
@@ -227,6 +231,8 @@ def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
             return "/settings/sending"
         # An email's sender lacks a verified domain for its From address, or the brand lacks the postal address.
         return "/settings/domains" if finding.field.startswith("template") else "/brand"
+    if finding.field.startswith(_TRANSLATIONS):
+        return f"/campaigns/{campaign_id}/translations{finding.field.removeprefix(_TRANSLATIONS).replace('.', '/')}"
     if ".design." in finding.field:
         path = finding.field.partition(".design.")[2]
         return f"/campaigns/{campaign_id}/content?path={path}&fix={finding.code}"

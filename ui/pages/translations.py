@@ -20,7 +20,7 @@ from ui.guard import signed_in
 from ui.pages.editor import back_url, editor_url
 from ui.session import Pages, Visit
 
-pages = Pages("ui_translations", url_prefix="/templates")
+pages = Pages("ui_translations")
 
 _PAGE = "templates/translation.html"
 # Longer originals get a field of several lines.
@@ -46,11 +46,28 @@ class TextRow(NamedTuple):
     error: str = ""
 
 
-@pages.get("/<template_id:int>/translations")
+@pages.get("/templates/<template_id:int>/translations")
 @signed_in()
 async def index(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the languages that a template is translated into, and a form to add one."""
     return await _render_index(request, visit, template_id, Form({"language": ""}), 200)
+
+
+@pages.get("/campaigns/<campaign_id:int>/translations")
+@signed_in()
+async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Redirect to the languages of a campaign's message."""
+    row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
+    return view.redirect(request, f"/templates/{row.id}/translations")
+
+
+@pages.get("/campaigns/<campaign_id:int>/translations/<language:str>")
+@signed_in()
+async def show_campaign_language(request: Request, visit: Visit, campaign_id: int, language: str) -> HTTPResponse:
+    """Redirect to the translation of a campaign's message; to add it, if there is none."""
+    row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
+    own = f"/{language}" if language in row.translations else ""
+    return view.redirect(request, f"/templates/{row.id}/translations{own}")
 
 
 async def _render_index(request: Request, visit: Visit, template_id: int, form: Form, status: int) -> HTTPResponse:
@@ -67,7 +84,7 @@ def _list_options(languages: list[TranslationSummary], original: str) -> list[tu
     return [option for option in lookups.language_options(gettext("Select a language")) if option[0] not in used]
 
 
-@pages.post("/<template_id:int>/translations")
+@pages.post("/templates/<template_id:int>/translations")
 @signed_in("templates:write")
 async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Add a language without texts, and show its page."""
@@ -83,7 +100,7 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     return view.redirect(request, f"/templates/{template_id}/translations/{language}")
 
 
-@pages.get("/<template_id:int>/translations/<language:str>")
+@pages.get("/templates/<template_id:int>/translations/<language:str>")
 @signed_in()
 async def show(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
     """Show the texts of a template beside their translations, and the message in that language."""
@@ -91,7 +108,7 @@ async def show(request: Request, visit: Visit, template_id: int, language: str) 
     return view.render(request, _PAGE, 200, **values)
 
 
-@pages.post("/<template_id:int>/translations/<language:str>")
+@pages.post("/templates/<template_id:int>/translations/<language:str>")
 @signed_in("templates:write")
 async def save(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
     """Save the translation of one text, or copy the original; another user's translation is never overwritten."""
@@ -138,7 +155,7 @@ async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, 
     await commit(content.set_translation, *args, visit.actor, prepared)
 
 
-@pages.post("/<template_id:int>/translations/<language:str>/remove")
+@pages.post("/templates/<template_id:int>/translations/<language:str>/remove")
 @signed_in("templates:write")
 async def remove(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
     """Remove a language; the notice can undo it."""
