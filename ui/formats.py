@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from appliance.content.designs import merge as merge_tags
+from appliance.content.templates import revisions
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.sending.domains import records, store
@@ -634,5 +635,6 @@ FILTERS = {
     "initials": initials,
     "reason": reason_label, "duration": duration, "clock_time": clock_time, "query": query_string,
     "full_time": full_time, "stored": i18n.translate_stored, "attention": store.describe_attention,
+    "history_label": revisions.translate_label,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
 }  # fmt: skip

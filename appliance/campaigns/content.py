@@ -25,7 +25,7 @@ from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.translation_edits import Texts
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.flows.store import TEST_FLOW_REFUSED
 from appliance.sending.messages import compose, languages, merge_tags, preview, senders
 from appliance.storage.models import Account, Campaign, Contact, Flow, Template
@@ -34,6 +34,8 @@ from appliance.storage.transactions import require_write_transaction
 # Changes over the API of a standalone template, or of the template of a campaign or flow step.
 
 _TEST_KEY_REFUSED = gettext_noop("A test key cannot change a live flow.")
+_CONTENT_OF = gettext_stored("Content of %(name)s", revisions.HISTORY)
+_PASTED = gettext_stored("Pasted HTML", revisions.HISTORY)
 _LIVE_FLOW = gettext_noop("This flow is live; only a user who may send can change its content.")
 
 
@@ -153,7 +155,7 @@ def _copy_content(template: Template, source: int | str, user_id: int | None) ->
     if template.channel == "email":
         values |= {key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(template, key)}
     values["translations"] = _copy_translations(template, content, values)
-    templates.write(template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
+    templates.write(template, values, user_id, label=(_CONTENT_OF % {"name": name})[:200], starts_over=True)
 
 
 def _copy_translations(template: Template, content: dict[str, Any], copied: Container[str]) -> dict[str, Any]:
@@ -183,7 +185,7 @@ def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None
     if campaign.channel != "email":
         raise Invalid({"body": [gettext("is for the other channel")]})
     values = {"body": validation.normalize_field("body", html), "design": validation.normalize_field("design", None)}
-    templates.write(campaign.template, values, user_id, label="Pasted HTML", starts_over=True)
+    templates.write(campaign.template, values, user_id, label=_PASTED, starts_over=True)
     store.mark_changed(campaign)
     return store.get(account_id, campaign_id)
 

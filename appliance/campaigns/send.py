@@ -17,7 +17,7 @@ from appliance.content.templates import revisions
 from appliance.content.templates.store import PreparedContent
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, gettext_stored
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import shared_content
@@ -26,6 +26,8 @@ from appliance.settings.config import parse_seconds
 from appliance.storage.database import connection, rows
 from appliance.storage.models import Campaign, Flow, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
+
+_SENT = gettext_stored("Sent %(time)s", revisions.HISTORY)
 
 
 def go_live(
@@ -123,7 +125,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = N
     now = clock.now_ms()
     campaign.sender = preflight.get_sender(campaign, campaign.account)
     campaign.pinned = shared_content.build_campaign_snapshot(campaign)
-    campaign.content = revisions.pin_current(campaign.template, f"Sent {clock.iso(now)}")
+    campaign.content = revisions.pin_current(campaign.template, _SENT % {"time": clock.iso(now)})
     campaign.hold_until = now + hold_seconds * 1000 if hold_seconds else None
     campaign.started_at = now
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"

@@ -224,35 +224,55 @@ def pgettext_noop(context: str, message: str) -> str:
     return message
 
 
-_stored: list[str] = []  # the texts of `gettext_stored`
+_stored: dict[str, list[str]] = {}  # the texts of `gettext_stored` by their scope
+# Values of stored texts that are names, separated by commas, each of which is translated.
+_NAME_LISTS = ("fields", "properties")
 _VALUE = re.compile(r"%\((\w+)\)s")
 _MAX_STORED_CHARACTERS = 2_000
 
 
-def gettext_stored(message: str) -> str:
+def gettext_stored(message: str, scope: str = "") -> str:
     """Return a text unchanged; marks a text that is stored in English, with values in place of `%(name)s`.
 
-    It must be called when a module is imported, so that `translate_stored` knows the text.
+    It must be called when a module is imported, so that `translate_stored` knows the text. A text that is only looked
+    for in some places, because it is so general that other texts look like it, has a scope.
     """
-    _stored.append(message)
+    _stored.setdefault(scope, []).append(message)
     return message
 
 
-def translate_stored(text: str) -> str:
+def translate_stored(text: str, scope: str = "") -> str:
     """Return a text that was stored in English in the current language.
 
-    The text was marked with `gettext_noop`, or made of a text of `gettext_stored` and values. Any other text, such as
-    the reply of a server, is returned unchanged.
+    The text was marked with `gettext_noop`, or made of a text of `gettext_stored` with this scope and values. Any other
+    text, such as the reply of a server, is returned unchanged.
     """
     if _language.get() == DEFAULT_LANGUAGE or not text or len(text) > _MAX_STORED_CHARACTERS:
         return text
     translation = translate(text.replace("%", "%%")).replace("%%", "%")
     if translation != text:
         return translation
-    for message in _stored:
+    for message in _stored.get(scope, ()):
         if match := _stored_pattern(message).fullmatch(text):
-            return gettext(message, **{name: translate_stored(value) for name, value in match.groupdict().items()})
+            return gettext(message, **{
+                name: _translate_names(value) if name in _NAME_LISTS else translate_stored(value, scope)
+                for name, value in match.groupdict().items()
+            })  # fmt: skip
     return text
+
+
+def _translate_names(names: str) -> str:
+    """Translate names that are separated by commas; a label with a small letter keeps it, except in German."""
+
+    def translate_name(name: str) -> str:
+        translation = translate_stored(name)
+        if translation != name or not name[:1].islower():
+            return translation
+        translation = translate_stored(name[:1].upper() + name[1:])
+        is_small = translation[1:2].islower() and _language.get() != "de"
+        return translation[:1].lower() + translation[1:] if is_small else translation
+
+    return ", ".join(map(translate_name, names.split(", ")))
 
 
 @cache

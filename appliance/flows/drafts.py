@@ -398,7 +398,9 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
     if changed_template is not None:
         row, live = changed_template
         differences.append(
-            revisions.describe_change([name for name, value in live.items() if getattr(row, name) != value])
+            revisions.translate_label(
+                revisions.describe_change([name for name, value in live.items() if getattr(row, name) != value])
+            )
         )
     return ", ".join(differences)
 

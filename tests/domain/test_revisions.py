@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from appliance.accounts import users
 from appliance.accounts.users import NewUser
-from appliance.content.templates import revisions, store
+from appliance.content.templates import editing, revisions, section_edits, store
 from appliance.content.templates.validation import TemplateWrite
-from appliance.core import validation
+from appliance.core import i18n, validation
 from appliance.core.errors import Conflict, Invalid, NotFound
 from appliance.core.validation import PageQuery
 from appliance.storage import transactions
@@ -187,6 +187,25 @@ def test_revisions_of_other_accounts_are_not_found(home: Home) -> None:
             transactions.write(verb, 9, template.id)
     with pytest.raises(NotFound):
         transactions.write(store.restore, 9, template.id, 1)
+
+
+def test_labels_are_stored_in_english(home: Home) -> None:
+    """The history is written in English whatever the author's language is, and shown in the reader's language."""
+    template = create_template(home, design={"sections": [{"id": "x", "type": "image"}]})
+    with i18n.use_language("de"):
+        spot = section_edits.SectionTarget()
+        edit = section_edits.add_section("text", spot)
+        transactions.write(editing.edit_sections, home.account_id, template.id, edit, None)
+        changes = [editing.Change("props.alt", "A bell")]
+        transactions.write(editing.edit_values, home.account_id, template.id, "x", changes, None)
+        transactions.write(store.undo, home.account_id, template.id)
+        labels = [row.label for row in list_revisions(home, template)][1:]
+        shown = [revisions.translate_label(label) for label in labels]
+
+    assert labels == ["Text added", "Image: alt text changed", "Undo: back to revision 2 (Text added)"]
+    assert shown == [
+        "Text hinzugefügt", "Bild: Alt-Text geändert", "Rückgängig: zurück zu Version 2 (Text hinzugefügt)",
+    ]  # fmt: skip
 
 
 def test_duplicating_a_template(home: Home) -> None:

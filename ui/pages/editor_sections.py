@@ -7,9 +7,10 @@ from sanic.response import HTTPResponse
 
 from appliance.content.templates import editing, section_edits, store
 from appliance.content.templates.editing import SectionEdit
+from appliance.content.templates.revisions import HISTORY
 from appliance.content.templates.section_edits import SectionTarget
 from appliance.core.errors import Conflict, Invalid
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, gettext_stored
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
 from ui.forms import Form, parse_int
@@ -22,6 +23,7 @@ from ui.widgets import editor_panels
 
 pages = Pages("ui_editor_acts", url_prefix="/templates")
 
+_THEME_RESET = gettext_stored("Theme reset to the brand", HISTORY)
 _NUMBERS = tuple(str(number) for number in range(100))
 _ALL_BLOCKS = ("state", "steps", "list", "inspector")
 
@@ -80,7 +82,7 @@ async def reset_theme(request: Request, visit: Visit, template_id: int) -> HTTPR
 
     def clear_theme(design: dict[str, Any], result: Any) -> tuple[str, str | None]:
         design["theme"] = {}
-        return gettext("Theme reset to the brand"), None
+        return _THEME_RESET, None
 
     return await _arrange(request, visit, template_id, clear_theme, "", also=("theme",))
 

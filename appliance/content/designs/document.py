@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, validate_value
 from appliance.content.designs.sections import BY_NAME, KINDS
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, gettext_noop
 
 MAX_SECTIONS = 200
 MAX_COLUMN_SECTIONS = 50
@@ -220,11 +220,23 @@ class Entry(NamedTuple):
     @property
     def label(self) -> str:
         """Return the author's name for the section, or the label of its kind in the language of this request."""
+        return self.own_name or gettext(self.stored_label)
+
+    @property
+    def stored_label(self) -> str:
+        """Return the author's name for the section, or the label of its kind in English, as texts are stored."""
+        return self.own_name or (
+            self.section.kind.label if self.section.kind is not None else gettext_noop("Unknown section")
+        )
+
+    @property
+    def own_name(self) -> str:
+        """Return the author's name for the section, or an empty string."""
         name = self.section.props.get("name")
         has_name = self.section.kind is not None and "name" not in {prop.name for prop in self.section.kind.props}
         if has_name and isinstance(name, str) and name.strip():
             return name.strip()
-        return gettext(self.section.kind.label) if self.section.kind is not None else gettext("Unknown section")
+        return ""
 
 
 def list_entries(design: Any) -> list[Entry]:

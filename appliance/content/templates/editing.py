@@ -19,13 +19,12 @@ from appliance.content.designs import document, sanitizer, theme
 from appliance.content.designs import document as designs
 from appliance.content.designs.document import Entry
 from appliance.content.designs.kind import SCHEMES, STYLES, THEME, Kind, Prop, normalize_address, validate_value
-from appliance.content.templates import store, validation
+from appliance.content.templates import revisions, store, validation
 from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
-from appliance.core import i18n
 from appliance.core import validation as fields
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.storage.models import Template, TemplateRevision, User
 from appliance.storage.transactions import require_write_transaction
 
@@ -36,6 +35,8 @@ PADDING_SIDES = ("top", "bottom", "sides")
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _MAX_SPACE = 96
+_VALUES_CHANGED = gettext_stored("%(section)s: %(properties)s changed", revisions.HISTORY)
+_DETAILS_CHANGED = gettext_stored("%(fields)s changed", revisions.HISTORY)
 
 
 class ValuePath(NamedTuple):
@@ -57,14 +58,14 @@ class ValuePath(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return the label of this value in the history, such as `entries, title`."""
-        label = _lower_first(gettext(self.owner.label))
-        return label if self.prop is self.owner else f"{label}, {_lower_first(gettext(self.prop.label))}"
+        """Return the label of this value in the history in English, such as `entries, title`."""
+        label = _lower_first(self.owner.label)
+        return label if self.prop is self.owner else f"{label}, {_lower_first(self.prop.label)}"
 
 
 def _lower_first(text: str) -> str:
-    """Return a label for the middle of a sentence: with a small letter, except an acronym and a noun in German."""
-    return text[:1].lower() + text[1:] if text[1:2].islower() and i18n.get_language() != "de" else text
+    """Return an English label for the middle of a sentence: with a small letter, except an acronym."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def hash_value(value: Any) -> str:
@@ -357,8 +358,8 @@ def build_value_edit(template: Template, key: str | None, changes: list[Change])
             labels.append(value_path.label)
     if not labels:
         return None
-    section, names = entry.label if entry is not None else gettext("Theme"), ", ".join(labels)
-    label = gettext("%(section)s: %(properties)s changed", section=section, properties=names)
+    section = entry.stored_label if entry is not None else gettext_noop("Theme")
+    label = _VALUES_CHANGED % {"section": section, "properties": ", ".join(labels)}
     edited_field = f"{key or 'theme'} {changes[0].path}" if len(changes) == 1 else None
     return Edit({"design": _validate_design(design)}, label[:255], edited_field)
 
@@ -480,8 +481,7 @@ def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
         values[name] = value
     if not values:
         return None
-    names = ", ".join(gettext(_DETAIL_LABELS[name]) for name in values)
-    label = gettext("%(fields)s changed", fields=names)
+    label = _DETAILS_CHANGED % {"fields": ", ".join(_DETAIL_LABELS[name] for name in values)}
     return Edit(values, label, f"email {next(iter(values))}" if len(values) == 1 else None)
 
 

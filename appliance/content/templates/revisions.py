@@ -10,7 +10,7 @@ from peewee import JOIN
 
 from appliance.core import clock
 from appliance.core.errors import NotFound
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored, translate_stored
 from appliance.core.validation import PageQuery
 from appliance.storage.database import Page, connection, paginate, rows
 from appliance.storage.models import Template, TemplateRevision, User
@@ -25,6 +25,12 @@ _FIELD_LABELS = {
     "from_email": gettext_noop("From address"), "reply_to": gettext_noop("Reply-to address"),
     "translations": gettext_noop("translations"),
 }  # fmt: skip
+# Labels are stored in English. `HISTORY` is their scope in `i18n.translate_stored`, which `translate_label` calls.
+HISTORY = "history"
+_EDITED = gettext_noop("Edited")
+_CHANGED = gettext_stored("Changed %(fields)s", HISTORY)
+_LABELLED_REVISION = gettext_stored("revision %(number)s (%(label)s)", HISTORY)
+_REVISION = gettext_stored("revision %(number)s", HISTORY)
 # The number of newest edits that `prune` keeps in any case.
 MAX_KEPT_EDITS = 200
 # Changes of the same value by the same user within this time share one revision.
@@ -125,8 +131,13 @@ def pop_mergeable_revision(template: Template, edited_field: str | None, user_id
 
 
 def describe_change(names: list[str]) -> str:
-    """Return the label of an edit that changed the named fields."""
-    return gettext("Changed %(fields)s", fields=", ".join(gettext(_FIELD_LABELS.get(name, name)) for name in names))
+    """Return the label of an edit that changed the named fields, in English."""
+    return _CHANGED % {"fields": ", ".join(_FIELD_LABELS.get(name, name) for name in names)}
+
+
+def translate_label(label: str | None) -> str:
+    """Return the label of a revision in the language of this request; `Edited` for a revision without a label."""
+    return translate_stored(label, HISTORY) if label else gettext(_EDITED)
 
 
 def fetch_origins(template_id: int) -> dict[int, Origin]:
@@ -188,7 +199,7 @@ def name_revision(account_id: int, template_id: int, number: int, label: str | N
     require_write_transaction()
     revision = get(account_id, template_id, number)
     label = (label or "").strip()[:255]
-    revision.label, revision.named = label or gettext("Edited"), bool(label)
+    revision.label, revision.named = label or _EDITED, bool(label)
     revision.save(only=[TemplateRevision.label, TemplateRevision.named])
     return revision
 
@@ -282,7 +293,7 @@ def get_content_values(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_revision(revision: Any) -> str:
-    """Return the number of a revision, and its label if it has one."""
+    """Return the number of a revision, and its label if it has one, in English."""
     if not revision.label:
-        return gettext("revision %(number)s", number=str(revision.number))
-    return gettext("revision %(number)s (%(label)s)", number=str(revision.number), label=revision.label)[:200]
+        return _REVISION % {"number": revision.number}
+    return (_LABELLED_REVISION % {"number": revision.number, "label": revision.label})[:200]

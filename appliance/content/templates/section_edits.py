@@ -14,8 +14,20 @@ from appliance.content.designs.document import Entry
 from appliance.content.designs.kind import Kind
 from appliance.content.designs.sections import BY_NAME
 from appliance.content.templates.editing import SectionEdit
+from appliance.content.templates.revisions import HISTORY
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.i18n import gettext, ngettext
+from appliance.core.i18n import gettext, gettext_stored, ngettext
+
+# The labels of the edits in the history.
+_ENTRY_ADDED = gettext_stored("%(section)s: entry added (%(list)s)", HISTORY)
+_ENTRY_REMOVED = gettext_stored("%(section)s: entry removed (%(list)s)", HISTORY)
+_ORDER_CHANGED = gettext_stored("%(section)s: order changed (%(list)s)", HISTORY)
+_ADDED = gettext_stored("%(section)s added", HISTORY)
+_MOVED = gettext_stored("%(section)s moved", HISTORY)
+_MOVED_UP = gettext_stored("%(section)s moved up", HISTORY)
+_MOVED_DOWN = gettext_stored("%(section)s moved down", HISTORY)
+_DUPLICATED = gettext_stored("%(section)s duplicated", HISTORY)
+_REMOVED = gettext_stored("%(section)s removed", HISTORY)
 
 
 class SectionTarget(Struct):
@@ -46,7 +58,7 @@ def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
             raise NotFound
         raw = _set_ids({"type": kind, "props": copy.deepcopy(section_kind.initial_props)})
         _insert(design, entries, raw, section_kind, spot, lenient=True)
-        return gettext("%(section)s added", section=gettext(section_kind.label)), str(raw["id"])
+        return _ADDED % {"section": section_kind.label}, str(raw["id"])
 
     return make
 
@@ -67,7 +79,7 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
         entry.siblings[entry.position] = mark
         _insert(design, entries, entry.raw, entry.section.kind, spot)
         _remove_marker(entry.siblings, mark)
-        return gettext("%(section)s moved", section=entry.label), _find_key(design, entry.raw)
+        return _MOVED % {"section": entry.stored_label}, _find_key(design, entry.raw)
 
     return make
 
@@ -82,11 +94,8 @@ def shift_section(key: str, by: int) -> SectionEdit:
         entry = _get_entry(entries, key)
         to = max(0, min(len(entry.siblings) - 1, entry.position + by))
         entry.siblings.insert(to, entry.siblings.pop(entry.position))
-        up, down = (
-            gettext("%(section)s moved up", section=entry.label),
-            gettext("%(section)s moved down", section=entry.label),
-        )
-        return up if by < 0 else down, _find_key(design, entry.raw)
+        label = (_MOVED_UP if by < 0 else _MOVED_DOWN) % {"section": entry.stored_label}
+        return label, _find_key(design, entry.raw)
 
     return make
 
@@ -101,7 +110,7 @@ def duplicate_section(key: str) -> SectionEdit:
         entry = _get_entry(entries, key)
         copied = _set_ids(copy.deepcopy(entry.raw), renew=True)
         entry.siblings.insert(entry.position + 1, copied)
-        return gettext("%(section)s duplicated", section=entry.label), _find_key(design, copied)
+        return _DUPLICATED % {"section": entry.stored_label}, _find_key(design, copied)
 
     return make
 
@@ -117,19 +126,10 @@ def remove_section(key: str) -> SectionEdit:
         neighbours = [other for other in entries if other.siblings is entry.siblings and other.key != key]
         neighbour = min(neighbours, key=lambda other: abs(other.position - entry.position), default=None)
         del entry.siblings[entry.position]
-        label = gettext("%(section)s removed", section=entry.label)
+        label = _REMOVED % {"section": entry.stored_label}
         return label, _find_key(design, neighbour.raw) if neighbour is not None else entry.parent or None
 
     return make
-
-
-def _describe_list_edit(act: str, section: str, list_label: str) -> str:
-    """Return the label of an edit of a list in the history."""
-    if act == "add":
-        return gettext("%(section)s: entry added (%(list)s)", section=section, list=list_label)
-    if act == "remove":
-        return gettext("%(section)s: entry removed (%(list)s)", section=section, list=list_label)
-    return gettext("%(section)s: order changed (%(list)s)", section=section, list=list_label)
 
 
 def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
@@ -172,7 +172,8 @@ def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
         props[name] = entries
         if name == "columns" and props.get("preset") and act in ("add", "remove"):
             props.pop("preset")
-        return _describe_list_edit(act, entry.label, gettext(prop.label)), key
+        label = {"add": _ENTRY_ADDED, "remove": _ENTRY_REMOVED}.get(act, _ORDER_CHANGED)
+        return label % {"section": entry.stored_label, "list": prop.label}, key
 
     return make
 

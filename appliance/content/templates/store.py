@@ -22,7 +22,7 @@ from appliance.content.templates.validation import (
 )
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.core.signals import Provider, Signal
 from appliance.core.validation import sent_fields
 from appliance.storage.database import Page, fetch_one, paginate
@@ -30,6 +30,10 @@ from appliance.storage.models import Campaign, Flow, Template, User
 from appliance.storage.transactions import require_write_transaction
 
 UNTITLED = gettext_noop("Untitled template")
+_COPIED = gettext_stored("Copied from %(name)s", revisions.HISTORY)
+_RESTORED = gettext_stored("Restored %(revision)s", revisions.HISTORY)
+_UNDONE = gettext_stored("Undo: back to %(revision)s", revisions.HISTORY)
+_REDONE = gettext_stored("Redo: back to %(revision)s", revisions.HISTORY)
 # The sort keys of the template list; a minus before the key means descending.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
 # By message source: the links of the compiled message as (address, text), or the error of a message that does not
@@ -174,7 +178,7 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> 
     name = source.name or make_readable(source.subject or "") or UNTITLED
     copied.name = f"{name[:240]} (copy)"
     copied.save(force_insert=True)
-    revisions.add_revision(copied, gettext("Copied from %(name)s", name=name), user_id, Origin(1, None, None))
+    revisions.add_revision(copied, _COPIED % {"name": name}, user_id, Origin(1, None, None))
     return copied
 
 
@@ -565,7 +569,7 @@ def restore(
         template,
         revisions.get_content_values(revision_row.document),
         user_id,
-        gettext("Restored %(revision)s", revision=revisions.describe_revision(revision_row)),
+        _RESTORED % {"revision": revisions.describe_revision(revision_row)},
         restored_number=number,
         prepared=prepared,
     )
@@ -598,8 +602,7 @@ def _undo_or_redo(
         raise Invalid({"base": [nothing_undone if direction == "undo" else nothing_redone]})
     target = revisions.get(account_id, template_id, number)
     revision_name = revisions.describe_revision(target)
-    undone = gettext("Undo: back to %(revision)s", revision=revision_name)
-    label = undone if direction == "undo" else gettext("Redo: back to %(revision)s", revision=revision_name)
+    label = (_UNDONE if direction == "undo" else _REDONE) % {"revision": revision_name}
     values = revisions.get_content_values(target.document)
     write(template, values, user_id, label, restored_number=number, moved=True, prepared=prepared)
     return template
