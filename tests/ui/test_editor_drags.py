@@ -409,6 +409,20 @@ def test_clicking_a_tile_adds_a_section(page: Page, api: Client) -> None:
     assert email.types()[:4] == ["heading", "divider", "button", "heading"]
 
 
+def test_an_empty_email_opens_where_sections_are_added(page: Page, api: Client) -> None:
+    """The tab “Add” is open and stays open while sections are added; an email with sections opens on its sections."""
+    template_id = create_template(api, design={"sections": []})
+    page.goto(f"/templates/{template_id}/edit")
+    for count, kind in enumerate(("Text", "Button"), 1):
+        expect(page.get_by_role("tab", name="Add")).to_have_attribute("aria-selected", "true")
+        page.get_by_role("button", name=kind, exact=True).click()
+        expect(page.locator("#list li")).to_have_count(count)
+        expect(page.get_by_role("tabpanel", name="Add")).to_be_visible()
+    wait_until_saved(page)
+    page.reload()
+    expect(page.get_by_role("tabpanel", name="Sections")).to_be_visible()
+
+
 def test_adding_a_section_on_a_phone(browser: Browser, server: Server, api: Client) -> None:
     """After adding a section its fields are shown, and the palette is still open behind them."""
     template_id = create_template(api, design={"sections": sections()})
