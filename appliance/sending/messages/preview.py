@@ -439,12 +439,13 @@ _EMPTY_PICTURE = (
     '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100%% - 32px);'
     "max-width:568px;margin:12px auto;display:flex;flex-direction:column;align-items:center;justify-content:center;"
     "gap:8px;padding:16px;text-align:center;"
-    "font:14px/1.5 system-ui,sans-serif;color:light-dark(#565b62,#c3c8cf);background:light-dark(#f3f5f6,#2a2e33);"
-    'border:1.5px dashed #8a9099;border-radius:10px">'
-    '<svg width="28" height="28" viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.6" '
-    'aria-hidden="true"><rect x="3" y="3" width="18" height="18" rx="2"/><circle cx="9" cy="9" r="2"/>'
+    "font:14px/1.5 system-ui,sans-serif;color:%(ink)s;background:%(ground)s;"
+    'border:1.5px dashed %(brand)s;border-radius:10px">'
+    '<svg width="28" height="28" viewBox="0 0 24 24" fill="none" style="color:%(brand)s" '
+    'stroke="currentColor" stroke-width="1.6" aria-hidden="true">'
+    '<rect x="3" y="3" width="18" height="18" rx="2"/><circle cx="9" cy="9" r="2"/>'
     '<path d="m21 15-3.1-3.1a2 2 0 0 0-2.8 0L6 21"/></svg>'
-    "<span>%s</span></div>"
+    "<span>%(text)s</span></div>"
 )
 
 
@@ -604,7 +605,13 @@ class _RowSplitter:
 
     def _write_empty_picture(self, path: str) -> str:
         """Return the drop area of a section without a picture, on a band as wide and coloured as other sections."""
-        area = _EMPTY_PICTURE % gettext("Drop an image here or <u>select one</u>")
+        light, dark = self._theme.light, self._theme.dark
+        area = _EMPTY_PICTURE % {
+            "text": gettext("Drop an image here or <u>select one</u>"),
+            "brand": f"light-dark({light.link},{dark.link})",
+            "ground": f"light-dark({light.page},{dark.page})",
+            "ink": f"light-dark({light.text},{dark.text})",
+        }
         if path.count("[") > 1:
             return _wrap_in_table_row(area, path)
         style = f"max-width:{self._theme.width}px;margin:0 auto;padding:1px 0;background:{self._theme.light.card}"
