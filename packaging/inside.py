@@ -194,10 +194,10 @@ def _always() -> Iterator[Part]:
 
 
 def _vendored() -> Iterator[Part]:
-    """Yield the third-party files in `static/`."""
+    """Yield the third-party files in `static/` and `appliance/`."""
     for cells in rows("vendored.md"):
         found = re.match(r"([\w.-]+) (\d+(?:\.\d+)+)", cells[1])
-        if found and cells[0].startswith("`static/"):
+        if found and cells[0].startswith(("`static/", "`appliance/")):
             name, version = found.groups()
             yield Part(name, version, _SHORT.get(cells[3], cells[3].split(";")[0]), f"pkg:npm/{name}@{version}")
 

@@ -20,6 +20,8 @@ from appliance.storage.transactions import require_write_transaction
 T = TypeVar("T")
 MAX_UPLOAD_BYTES = 5 * 1_048_576
 URL_PATH = "/m/"
+# The directory of the icons of social links, below URL_PATH.
+ICONS_DIRECTORY = "icons"
 # The prefix of the temporary directory that an upload is written to.
 UPLOAD_DIR_PREFIX = "campanero-upload-"
 # The one thread of this executor waits for the child process that decodes pictures one at a time (`pictures.process`).

@@ -3,12 +3,14 @@
 Loading a page never changes consent (docs/decisions.md#16); only submitting its form does.
 """
 
+from functools import cache
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 
 from appliance.api.endpoints import FORM_SUBMISSION_PATH
 from appliance.content import media
+from appliance.content.designs.sections import social
 from appliance.core import executable
 from appliance.public import clicks, forms, pages, preferences, provider_webhooks
 from appliance.storage.transactions import fetch_public
@@ -21,6 +23,8 @@ _PICTURE_HEADERS = {
     "X-Robots-Tag": "noindex",
 }
 # The picture of an id never changes.
+# The icon of a name may be another one in a later version.
+_CACHE_WEEK = {"Cache-Control": "public, max-age=604800"}
 _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
@@ -42,6 +46,19 @@ async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
     )
 
 
+async def show_icon(request: Request, name: str) -> HTTPResponse:
+    """Serve an icon of social links; the status is 404 if there is no such icon."""
+    content = _load_icons().get(name)
+    if content is None:
+        return HTTPResponse("Not found.", 404, {**_PICTURE_HEADERS, "Cache-Control": "no-store"}, "text/plain")
+    return HTTPResponse(content, 200, {**_PICTURE_HEADERS, **_CACHE_WEEK}, content_type="image/png")
+
+
+@cache
+def _load_icons() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in social.ICONS.glob("*.png")}
+
+
 _READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _WEBHOOK_PREFIX = "/hooks/"
 # The path, methods and handler of each route. The webhook handlers check the method themselves, so that a request with
@@ -58,6 +75,7 @@ _ROUTES = (
     ("/v/<token:str>", _READ_METHODS, pages.show_message),
     ("/c/<token:str>", _READ_METHODS, clicks.follow_link),
     ("/o/<token:str>", _READ_METHODS, clicks.serve_pixel),
+    (f"{media.URL_PATH}{media.ICONS_DIRECTORY}/<name:str>", _READ_METHODS, show_icon),
     (f"{media.URL_PATH}<signed_id:str>", _READ_METHODS, show_picture),
     (f"{_WEBHOOK_PREFIX}<name:str>", _ALL_METHODS, provider_webhooks.receive_email_webhook),
     (f"{_WEBHOOK_PREFIX}<provider:str>/<name:str>", _ALL_METHODS, provider_webhooks.receive_provider_webhook),

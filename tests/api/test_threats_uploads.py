@@ -75,6 +75,14 @@ def test_invalid_images_are_rejected(api: Client, name: str) -> None:
         assert error["validation_errors"]["file"][0].split()[0] in ("is", "has")
 
 
+def test_icons_of_social_links_are_served(api: Client) -> None:
+    """The icons that emails show are PNGs that need no login; other names below them are not found."""
+    icon = api.request("GET", "/m/icons/facebook-colour.png")
+    assert (icon.status, icon.headers["Content-Type"], icon.body[1:4]) == (200, "image/png", b"PNG")
+    for name in ("facebook.svg", "..%2Fsocial.py", "none.png"):
+        assert api.request("GET", f"/m/icons/{name}").status == 404, name
+
+
 def test_an_svg_has_its_own_error(api: Client) -> None:
     """The error for an SVG says to export a PNG."""
     error = upload_image(api, hostile_files()["svg"], "logo.svg").expect(422)

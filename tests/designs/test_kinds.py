@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.content.designs.render import RenderedDesign, render_design
+from appliance.content.designs.sections import social
 from appliance.content.designs.theme import (
     DEFAULT_WIDTH,
     MAX_WIDTH,
@@ -159,6 +160,24 @@ def test_a_dark_badge_turns_light_in_dark_mode() -> None:
     assert not re.search(
         inverted, render_section("social", links=[{"platform": "facebook", "url": "https://facebook.com/b"}]).html
     )
+
+
+def test_social_links_are_icons() -> None:
+    """Links to known platforms are icons with the name as alt text, which dark mode changes if they follow the text."""
+    look = LOOK._replace(icons_url="https://mail.example/m/icons")
+    links = [{"url": f"https://{name}.com/bell"} for name in ("facebook", "twitter")]
+
+    def icons(**props: Any) -> list[str]:
+        html = render_section("social", look, links=links, **props).html
+        return re.findall(r'<img[^>]* src="https://mail.example/m/icons/([^"]+)" alt="([^"]+)"', html)
+
+    assert icons() == [("facebook-colour.png", "Facebook"), ("x-colour.png", "X")]
+    assert [name for name, _ in icons(style="ink")][:2] == ["facebook-ink-dark.png", "facebook-ink-light.png"]
+    dark = render_section("social", look, {"background_color": "#101010"}, links=links, style="outline").html
+    assert "facebook-outline-light.png" in dark and "facebook-outline-dark.png" not in dark
+    assert ">Diary<" in render_section("social", look, links=[{"platform": "Diary", "url": SHOP}]).html
+    files = {f"{name}-{style}.png" for name in social.PLATFORMS if name != "twitter" for style in social.ICON_STYLES}
+    assert {path.name for path in social.ICONS.glob("*.png")} == files
 
 
 def test_plain_text_of_an_html_section() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from appliance.content import brand
+from appliance.content import brand, media
 from appliance.content.designs.theme import Look, resolve_theme
 from appliance.core import validation
 from appliance.storage import transactions
@@ -17,7 +17,9 @@ def update_brand(home: Home, **body: Any) -> Brand:
 
 def test_a_new_brand_uses_the_account_name(home: Home) -> None:
     """Without a brand, the company name is the account's name and all else is empty."""
-    assert brand.build_look(brand.get(home.account_id)) == Look(company_name="Acme")
+    assert brand.build_look(brand.get(home.account_id)) == Look(
+        company_name="Acme", icons_url=media.public_url(media.ICONS_DIRECTORY)
+    )
 
 
 def test_the_look_contains_the_brand_as_saved(home: Home) -> None:
@@ -32,6 +34,7 @@ def test_the_look_contains_the_brand_as_saved(home: Home) -> None:
     assert look == Look(
         "Bakery", "1 Mill Lane", "#0f617d", "#222222", "#ffffff", "Georgia", "Helvetica",
         "https://example.org/logo.png", (), {"width": 640}, {"layout": "centered"}, {"text": "Bye"},
+        media.public_url(media.ICONS_DIRECTORY),
     )  # fmt: skip
     assert resolve_theme({}, look).width == 640
 

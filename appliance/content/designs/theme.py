@@ -100,6 +100,7 @@ BUTTON_RADII = {"rounded": 8, "square": 0, "pill": 40}
 class Look(NamedTuple):
     """The parts of a brand that an email shows.
 
+    `icons_url` is the address of the directory of the icons of social links; without it they are badges with letters.
     `theme`, `header` and `footer` are the brand's default properties for the theme, the header section and the footer
     section.
     """
@@ -116,6 +117,7 @@ class Look(NamedTuple):
     theme: Mapping[str, Any] = {}
     header: Mapping[str, Any] = {}
     footer: Mapping[str, Any] = {}
+    icons_url: str | None = None
 
 
 class Palette(NamedTuple):

@@ -1,14 +1,31 @@
-"""The social links section: badges with letters, so that no picture is loaded from a third party."""
+"""The social links section: icons that this service hosts, so that no picture is loaded from a third party.
+
+A link to a site without an icon is a badge with its name. `packaging/social_icons.py` draws the icons.
+"""
 
 import re
 from typing import NamedTuple
 
 from appliance.content.designs import theme
 from appliance.content.designs.kind import Kind, View, choice, items, line, number, url
+from appliance.core import executable
 from appliance.core.i18n import gettext_noop
 
-# The letters, colour and name of each platform. A link to any other site is shown by its name.
-_PLATFORMS = {
+# The icons: `NAME.svg` and `NAME-STYLE.png`.
+ICONS = executable.shipped_path("appliance", "content", "designs", "icons")
+ICON_STYLES = ("colour", "ink-dark", "ink-light", "outline-dark", "outline-light")
+
+
+class Platform(NamedTuple):
+    """A platform with an icon; its badge has letters where a design is rendered without the address of icons."""
+
+    letters: str
+    colour: str
+    name: str
+
+
+# A link to any other site is shown by its name.
+PLATFORMS = {name: Platform(*values) for name, values in {
     "facebook": ("f", "#1877f2", "Facebook"), "instagram": ("ig", "#c13584", "Instagram"),
     "x": ("X", "#14171a", "X"), "twitter": ("X", "#14171a", "X"), "linkedin": ("in", "#0a66c2", "LinkedIn"),
     "youtube": ("yt", "#d90000", "YouTube"), "tiktok": ("tt", "#14171a", "TikTok"),
@@ -19,18 +36,22 @@ _PLATFORMS = {
     "medium": ("M", "#14171a", "Medium"), "discord": ("d", "#5865f2", "Discord"), "reddit": ("r", "#c93a00", "Reddit"),
     "snapchat": ("sc", "#14171a", "Snapchat"), "spotify": ("sp", "#127a3b", "Spotify"),
     "email": ("@", "#4a5058", "Email"), "website": ("www", "#4a5058", "Website"),
-}  # fmt: skip
+}.items()}  # fmt: skip
 _HOST = re.compile(r"https?://(?:www\.|m\.)?([a-z0-9-]+)\.", re.IGNORECASE)
 _SHORT = {"t": "telegram", "wa": "whatsapp", "youtu": "youtube", "fb": "facebook", "bsky": "bluesky"}
 
 
 class Badge(NamedTuple):
-    """A link shown as a badge; if `letters` is None, the badge shows the whole name."""
+    """A link shown as an icon or a badge; if `letters` is None, the badge shows the whole name.
+
+    `icon` is the name of the icon, empty without one.
+    """
 
     letters: str | None
     name: str
     href: str
     colour: str
+    icon: str = ""
 
 
 def badges(view: View) -> list[Badge]:
@@ -41,15 +62,32 @@ def badges(view: View) -> list[Badge]:
 
 def _badge(name: str, href: str) -> Badge:
     key = re.sub(r"[^a-z]", "", name.lower())
-    platform = _PLATFORMS.get(key)
+    platform = PLATFORMS.get(key)
     if platform is None:
         host = _HOST.match(href)
         word = host[1].lower() if host else ""
-        platform = _PLATFORMS.get(_SHORT.get(word, word)) if not key or key in (word, f"{word}com") else None
+        key = _SHORT.get(word, word) if not key or key in (word, f"{word}com") else key
+        platform = PLATFORMS.get(key)
         name = name or word.capitalize() or "Link"
     if platform is None:
         return Badge(None, name[:40], href, "#4a5058")
-    return Badge(platform[0], platform[2], href, platform[1])
+    return Badge(platform.letters, platform.name, href, platform.colour, "x" if key == "twitter" else key)
+
+
+def icon_urls(view: View, badge: Badge) -> tuple[str, str]:
+    """Return (address of the icon of a badge, address of the one for dark mode, empty if it is the same).
+
+    Both are empty without an icon. The icons `colour` stand on light and dark backgrounds; the others follow the colour
+    of the text, which dark mode changes unless the section has a background of its own.
+    """
+    if not badge.icon or not view.look.icons_url:
+        return "", ""
+    address, style = f"{view.look.icons_url}/{badge.icon}", view.props.style
+    if style == "colour":
+        return f"{address}-colour.png", ""
+    if theme.luminance(view.text_colour) > 0.4:
+        return f"{address}-{style}-light.png", ""
+    return f"{address}-{style}-dark.png", f"{address}-{style}-light.png" if view.background is None else ""
 
 
 def badge_colours(view: View, badge: Badge) -> tuple[str, str, str, str]:
