@@ -255,10 +255,20 @@ def translate_stored(text: str, scope: str = "") -> str:
     for message in _stored.get(scope, ()):
         if match := _stored_pattern(message).fullmatch(text):
             return gettext(message, **{
-                name: _translate_names(value) if name in _NAME_LISTS else translate_stored(value, scope)
+                name: _translate_names(value)
+                if name in _NAME_LISTS
+                else _translate_language_name(value)
+                if name == "language"
+                else translate_stored(value, scope)
                 for name, value in match.groupdict().items()
             })  # fmt: skip
     return text
+
+
+def _translate_language_name(name: str) -> str:
+    """Return the English name of a language in the current language; unchanged, if it has a script or a region."""
+    tag = next((tag for tag, english in _list_languages(DEFAULT_LANGUAGE) if english == name), None)
+    return name_language(tag) if tag else name
 
 
 def _translate_names(names: str) -> str:

@@ -7,11 +7,20 @@ from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.translations import TranslationSummary
 from appliance.core import i18n
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, gettext_stored
 from appliance.storage.models import Account, Template
 from appliance.storage.transactions import require_write_transaction
 
+# The labels of the edits in the history.
+_TRANSLATED = gettext_stored("Translated into %(language)s", revisions.HISTORY)
+_REMOVED = gettext_stored("Translation into %(language)s removed", revisions.HISTORY)
+
 Texts = Mapping[str, str | None]
+
+
+def _name_in_english(language: str) -> str:
+    with i18n.use_language(i18n.DEFAULT_LANGUAGE):
+        return i18n.name_language(language)
 
 
 def read_language(text: str) -> str:
@@ -62,7 +71,7 @@ def set_texts(
     template = store.get(account_id, template_id)
     store.require_unchanged(template, revision=revision)
     changed = _compute(template, language, texts, prefix)
-    label = gettext("Translated into %(language)s", language=i18n.name_language(language))
+    label = _TRANSLATED % {"language": _name_in_english(language)}
     edited_field = f"translations {language} {next(iter(texts))}"[:255] if len(texts) == 1 else None
     store.write(template, {"translations": changed}, user_id, label, edited_field=edited_field, prepared=prepared)
     return template
@@ -90,7 +99,7 @@ def remove(
     if language not in template.translations:
         raise NotFound
     changed = translations.remove_language(template.translations, language)
-    label = gettext("Translation into %(language)s removed", language=i18n.name_language(language))
+    label = _REMOVED % {"language": _name_in_english(language)}
     store.write(template, {"translations": changed}, user_id, label, prepared=prepared)
     return template
 
