@@ -1,6 +1,5 @@
 """A Hypothesis state machine that drives the service and the interpreter, and compares them after each action."""
 
-from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -126,11 +125,8 @@ class FlowMachine(RuleBasedStateMachine):
 
     def _record_events(self, acts: list[documents.Act]) -> None:
         for act in acts:
-            if (number := self.example.ids[act.contact]) is None:
-                continue
-            sent = {"event": act.name, "contact_id": number, "data": {"n": act.n}}
-            self.example.api.post("/events", sent).expect(201)
-            self.example.update_contact(act.contact, partial(record_event, name=act.name, data={"n": act.n}))
+            if self.example.ids[act.contact] is not None:
+                self.example.record_event(act.contact, act.name, act.n)
 
     @rule(hours=st.integers(1, 6), kill=st.integers(0, 3), after=st.floats(0, 0.03))
     def pass_time(self, hours: int, kill: int, after: float) -> None:

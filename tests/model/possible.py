@@ -32,9 +32,22 @@ def final_states(
 
     `every` tries all orders, else equivalent orders are skipped. Raises TooManyStates.
     """
-    flow_set = FlowSet(flows, now)
+    return [contact for contact, is_final in _search(contacts, FlowSet(flows, now), every) if is_final]
+
+
+def states_before_event(
+    contacts: Iterable[Contact], flows: Mapping[int, Flow], now: int, name: str, every: bool = False
+) -> list[Contact]:
+    """Return the states in which contacts may be when an event of this name is recorded at this hour.
+
+    The service may have done none, some or all of its work by then. `every` and errors are as in `final_states`.
+    """
+    return [contact for contact, _ in _search(contacts, FlowSet(flows, now, (name,)), every)]
+
+
+def _search(contacts: Iterable[Contact], flow_set: "FlowSet", every: bool = False) -> Iterator[tuple[Contact, bool]]:
+    """Yield each state that may be reached, and whether nothing is left to do in it."""
     seen: set[str] = set()
-    ends: dict[str, Contact] = {}
     todo = [normalize(state, flow_set) for state in contacts]
     while todo:
         contact = todo.pop()
@@ -44,12 +57,10 @@ def final_states(
         seen.add(key)
         if len(seen) > (MAX_STATES_OF_ALL_ORDERS if every else MAX_STATES):
             raise TooManyStates
-        successors = next_states(contact, flows, now) if every else _successors(contact, flow_set)
+        successors = next_states(contact, flow_set.flows, flow_set.now) if every else _successors(contact, flow_set)
         following = [normalize(state, flow_set) for state in successors]
-        if not following:
-            ends[key] = contact
+        yield contact, not following
         todo += following
-    return list(ends.values())
 
 
 class Effects(NamedTuple):
@@ -67,14 +78,15 @@ class Effects(NamedTuple):
 
 
 class FlowSet:
-    """All flows at an hour, and the effects of each."""
+    """All flows at an hour, the effects of each, and the names of events that are about to be recorded."""
 
-    def __init__(self, flows: Mapping[int, Flow], now: int) -> None:
+    def __init__(self, flows: Mapping[int, Flow], now: int, coming: Iterable[str] = ()) -> None:
         self.flows, self.now = flows, now
         self.relevant_events = {flow.event for flow in flows.values()} | {flow.goal for flow in flows.values()}
         self.goals = {flow.goal for flow in flows.values() if flow.status != "deleted"}
         self.emitted: set[str] = set()
         self.mail_effects = self.effects_of_events("email_sent")
+        self.coming_effects = self.effects_of_events(*coming)
         self.flow_effects = {
             flow.id: self.effects_of_steps(flow.steps) | self.effects_of_events("flow_enter", "flow_exit", "flow_goal")
             for flow in flows.values()
@@ -125,7 +137,8 @@ class FlowSet:
         else:
             effects_of_steps = self.effects_of_step(run.rest[0])
         others = [self.flow_effects[other] for other in self.flows if other != run.flow]
-        return not any(effects_of_steps.disturbs(other) for other in [*others, self.mail_effects])
+        others += [self.mail_effects, self.coming_effects]
+        return not any(effects_of_steps.disturbs(other) for other in others)
 
 
 def _filter_subject(condition: dict[str, Any]) -> str:

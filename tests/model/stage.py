@@ -10,8 +10,8 @@ from tests.kit.clock import TestClock
 from tests.kit.server import Server
 from tests.model import documents
 from tests.model.facts import Facts
-from tests.model.interpreter import Contact, Flow
-from tests.model.possible import TooManyStates, final_states, outline
+from tests.model.interpreter import Contact, Flow, record_event
+from tests.model.possible import TooManyStates, final_states, outline, states_before_event
 
 # Only events of these names are compared; others are not caused by flows
 NAMES = (
@@ -80,6 +80,18 @@ class Example:
         """Apply a change to a contact of the interpreter."""
         self.possible[index] = [change(contact) for contact in self.possible[index]]
 
+    def record_event(self, index: int, name: str, n: int) -> None:
+        """Send an event of a contact, and record it in the interpreter in each state of the service at that time."""
+        sent = {"event": name, "contact_id": self.ids[index], "data": {"n": n}}
+        self.api.post("/events", sent).expect(201)
+        if self.given_up:
+            return
+        try:
+            self.possible[index] = states_before_event(self.possible[index], self.flows, self.facts.hour, name)
+        except TooManyStates:
+            self._give_up()
+        self.update_contact(index, lambda contact: record_event(contact, name, {"n": n}))
+
     def check_when_idle(self) -> None:
         """Wait until the service is idle, then check each contact against the interpreter."""
         self.facts.wait_until_idle(why=lambda: self.stage.server.output[-3000:])
@@ -91,13 +103,17 @@ class Example:
         try:
             ends = final_states(self.possible[index], self.flows, self.facts.hour)
         except TooManyStates:
-            self.given_up = True
-            self.tally.given_up += 1
+            self._give_up()
             return
         seen = self.facts.outline(number, self.flows, NAMES, self.since)
         self.possible[index] = [contact for contact in ends if _observable(contact) == seen]
         self.tally.checks += 1
         assert self.possible[index], _difference(seen, [_observable(contact) for contact in ends], self.flows)
+
+    def _give_up(self) -> None:
+        """Check no contact of this example any more."""
+        self.given_up = True
+        self.tally.given_up += 1
 
     def check_stats(self) -> None:
         """Check that the stats of each flow match its runs."""

@@ -8,8 +8,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.recipients import NO_RATE_LIMITS
+from tests.model.interpreter import Flow
 from tests.model.machine import FlowMachine
-from tests.model.stage import Environment, Tally
+from tests.model.stage import Environment, Example, Tally
 
 # A seed whose few examples are rich in events
 SEED = 5
@@ -36,3 +37,25 @@ def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestC
     print(vars(tally))
     assert tally.checks > 30 and tally.runs.total() > 10 and tally.given_up <= tally.examples // 10, vars(tally)
     server.stop()
+
+
+def test_an_event_in_the_hour_in_which_the_goal_ended_a_run(fresh_server: FreshServer, clock: TestClock) -> None:
+    """An event that is recorded after a run reached its goal starts another one; the interpreter allows it."""
+    server = fresh_server(clock=clock, env=NO_RATE_LIMITS)
+    example = Example(Environment(server, clock), Tally())
+    wait = {"type": "wait", "duration": 3600}
+    steps = [wait, {"type": "emit_event", "event_name": "m_own"}, wait]
+    document = {"name": "Goal", "status": "active", "trigger": {"event": "m_one"}, "goal": "m_own", "steps": steps}
+    flow_id = example.api.post("/flows", document).expect(201)["id"]
+    with_ids = tuple(step | {"id": number} for number, step in enumerate(steps, 1))
+    example.flows[flow_id] = Flow(flow_id, "m_one", with_ids, goal="m_own")
+
+    example.record_event(0, "m_one", 1)
+    example.check_when_idle()
+    clock.advance(hours=1)
+    example.facts.wait_until_idle()  # the service emits `m_own`, which ends the run, before the next event
+    example.record_event(0, "m_one", 2)
+    example.check_when_idle()
+
+    runs = example.facts.query("SELECT status, exit_reason FROM run WHERE flow_id = ? ORDER BY id", flow_id)
+    assert runs == [("completed", "goal"), ("live", None)]
