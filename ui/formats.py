@@ -14,67 +14,67 @@ from appliance.content.designs import merge as merge_tags
 from appliance.content.templates import revisions
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
+from appliance.events import log
 from appliance.sending.domains import records, store
 
-# Icon, colour class and label of each event.
-_EVENTS = {
-    "contact_add": ("user-plus", "good", gettext_noop("Added")),
-    "contact_update": ("pencil", "", gettext_noop("Changed")),
-    "contact_delete": ("trash-2", "", gettext_noop("Deleted")),
-    "list_add": ("list", "", gettext_noop("Joined a list")),
-    "list_remove": ("list", "", gettext_noop("Left a list")),
-    "opt_in": ("circle-check", "good", gettext_noop("Subscribed")),
-    "opt_out": ("ban", "warn", gettext_noop("Unsubscribed")),
-    "double_opt_in_requested": ("mail", "hold", gettext_noop("Confirmation requested")),
-    "double_opt_in_confirmed": ("circle-check", "good", gettext_noop("Confirmed the address")),
-    "form_submitted": ("pencil", "info", gettext_noop("Submitted a form")),
-    "erase_requested": ("trash-2", "warn", gettext_noop("Requested data deletion (GDPR)")),
-    "email_sent": ("send", "info", gettext_noop("Email sent")),
-    "email_delivered": ("mail", "good", gettext_noop("Email delivered")),
-    "email_opened": ("mail-open", "info", gettext_noop("Opened an email")),
-    "email_clicked": ("mouse-pointer-click", "info", gettext_noop("Clicked a link")),
-    "email_soft_bounced": ("circle-alert", "warn", gettext_noop("Email soft bounced")),
-    "email_bounced": ("circle-alert", "bad", gettext_noop("Email bounced")),
-    "email_complained": ("circle-alert", "bad", gettext_noop("Marked an email as spam")),
-    "email_failed": ("circle-alert", "bad", gettext_noop("Email rejected")),
-    "email_skipped": ("ban", "warn", gettext_noop("Email skipped")),
-    "email_replied": ("reply", "good", gettext_noop("Replied")),
-    "sms_sent": ("send", "info", gettext_noop("SMS sent")),
-    "sms_delivered": ("check", "good", gettext_noop("SMS delivered")),
-    "sms_clicked": ("mouse-pointer-click", "info", gettext_noop("Clicked a link in an SMS")),
-    "sms_failed": ("circle-alert", "bad", gettext_noop("SMS not delivered")),
-    "sms_skipped": ("ban", "warn", gettext_noop("SMS skipped")),
-    "message": ("reply", "good", gettext_noop("Replied by SMS")),
-    "keyword": ("reply", "good", gettext_noop("Sent a keyword")),
-    "campaign_started": ("send", "info", gettext_noop("Campaign started")),
-    "campaign_paused": ("pause", "warn", gettext_noop("Campaign paused")),
-    "campaign_completed": ("circle-check", "good", gettext_noop("Campaign sent")),
-    "contact_merge": ("users", "", gettext_noop("Merged with another contact")),
-    "tag_add": ("plus", "", gettext_noop("Tag added")),
-    "tag_remove": ("x", "", gettext_noop("Tag removed")),
-    "segment_enter": ("users", "", gettext_noop("Entered a segment")),
-    "segment_exit": ("users", "", gettext_noop("Left a segment")),
-    "date_reached": ("clock", "info", gettext_noop("Date reached (anniversary)")),
-    "flow_enter": ("play", "info", gettext_noop("Entered a flow")),
-    "flow_goal": ("circle-check", "good", gettext_noop("Reached the goal of a flow")),
-    "flow_exit": ("log-out", "", gettext_noop("Left a flow")),
-    "domain_verified": ("circle-check", "good", gettext_noop("Sending domain verified")),
-    "domain_failed": ("circle-alert", "bad", gettext_noop("Sending domain failed verification")),
-    "webhook_disabled": ("circle-alert", "bad", gettext_noop("Webhook turned off")),
+# Icon and colour class of each event of the service, in the order in which events are offered.
+EVENT_ICONS = {
+    "contact_add": ("user-plus", "good"),
+    "contact_update": ("pencil", ""),
+    "contact_delete": ("trash-2", ""),
+    "list_add": ("list", ""),
+    "list_remove": ("list", ""),
+    "opt_in": ("circle-check", "good"),
+    "opt_out": ("ban", "warn"),
+    "double_opt_in_requested": ("mail", "hold"),
+    "double_opt_in_confirmed": ("circle-check", "good"),
+    "form_submitted": ("pencil", "info"),
+    "erase_requested": ("trash-2", "warn"),
+    "email_sent": ("send", "info"),
+    "email_delivered": ("mail", "good"),
+    "email_opened": ("mail-open", "info"),
+    "email_clicked": ("mouse-pointer-click", "info"),
+    "email_soft_bounced": ("circle-alert", "warn"),
+    "email_bounced": ("circle-alert", "bad"),
+    "email_complained": ("circle-alert", "bad"),
+    "email_failed": ("circle-alert", "bad"),
+    "email_skipped": ("ban", "warn"),
+    "email_replied": ("reply", "good"),
+    "sms_sent": ("send", "info"),
+    "sms_delivered": ("check", "good"),
+    "sms_clicked": ("mouse-pointer-click", "info"),
+    "sms_failed": ("circle-alert", "bad"),
+    "sms_skipped": ("ban", "warn"),
+    "message": ("reply", "good"),
+    "keyword": ("reply", "good"),
+    "campaign_started": ("send", "info"),
+    "campaign_paused": ("pause", "warn"),
+    "campaign_completed": ("circle-check", "good"),
+    "contact_merge": ("users", ""),
+    "tag_add": ("plus", ""),
+    "tag_remove": ("x", ""),
+    "segment_enter": ("users", ""),
+    "segment_exit": ("users", ""),
+    "date_reached": ("clock", "info"),
+    "flow_enter": ("play", "info"),
+    "flow_goal": ("circle-check", "good"),
+    "flow_exit": ("log-out", ""),
+    "domain_verified": ("circle-check", "good"),
+    "domain_failed": ("circle-alert", "bad"),
+    "webhook_disabled": ("circle-alert", "bad"),
 }
 
 
 def event(name: str) -> tuple[str, str, str]:
     """Return the icon, the colour class and the label of an event; an unknown event is labelled with its name."""
-    if name not in _EVENTS:
-        return "zap", "hold", name.replace("_", " ").capitalize()
-    icon, colour, label = _EVENTS[name]
-    return icon, colour, gettext(label)
+    icon, colour = EVENT_ICONS.get(name, ("zap", "hold"))
+    label = log.find_label(name)
+    return icon, colour, name.replace("_", " ").capitalize() if label is None else label
 
 
 def is_ours(name: str) -> bool:
     """Return whether events of this name are recorded by the service itself."""
-    return name in _EVENTS
+    return name in log.RESERVED_NAMES
 
 
 # The label of each suppression reason, and a sentence that explains it.

@@ -193,96 +193,113 @@ def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: st
 
 
 class EventKind(NamedTuple):
-    """A kind of event that the service records: its name, group and description ("opened an email", a marked text)."""
+    """A kind of event that the service records.
+
+    `label` stands alone ("Opened an email"), `description` follows the name of a contact ("opened an email"); both are
+    marked texts.
+    """
 
     name: str
     group: str
+    label: str
     description: str
 
 
 EVENT_KINDS = tuple(
-    EventKind(name, group, words)
+    EventKind(name, group, *texts)
     for group, names in (
         (
             "contact",
             {
-                "contact_add": gettext_noop("was added"),
-                "contact_update": gettext_noop("was updated"),
-                "contact_delete": gettext_noop("was deleted"),
-                "contact_merge": gettext_noop("was merged"),
-                "tag_add": gettext_noop("got a tag"),
-                "tag_remove": gettext_noop("lost a tag"),
+                "contact_add": (gettext_noop("Added"), gettext_noop("was added")),
+                "contact_update": (gettext_noop("Changed"), gettext_noop("was updated")),
+                "contact_delete": (gettext_noop("Deleted"), gettext_noop("was deleted")),
+                "contact_merge": (gettext_noop("Merged with another contact"), gettext_noop("was merged")),
+                "tag_add": (gettext_noop("Tag added"), gettext_noop("got a tag")),
+                "tag_remove": (gettext_noop("Tag removed"), gettext_noop("lost a tag")),
             },
         ),
         (
             "audience",
             {
-                "list_add": gettext_noop("joined a list"),
-                "list_remove": gettext_noop("left a list"),
-                "segment_enter": gettext_noop("entered a segment"),
-                "segment_exit": gettext_noop("left a segment"),
+                "list_add": (gettext_noop("Joined a list"), gettext_noop("joined a list")),
+                "list_remove": (gettext_noop("Left a list"), gettext_noop("left a list")),
+                "segment_enter": (gettext_noop("Entered a segment"), gettext_noop("entered a segment")),
+                "segment_exit": (gettext_noop("Left a segment"), gettext_noop("left a segment")),
             },
         ),
         (
             "consent",
             {
-                "opt_in": gettext_noop("opted in"),
-                "opt_out": gettext_noop("opted out"),
-                "double_opt_in_requested": gettext_noop("was asked to confirm the address"),
-                "double_opt_in_confirmed": gettext_noop("confirmed the address"),
-                "form_submitted": gettext_noop("submitted a form"),
-                "erase_requested": gettext_noop("asked for their data to be deleted"),
+                "opt_in": (gettext_noop("Subscribed"), gettext_noop("opted in")),
+                "opt_out": (gettext_noop("Unsubscribed"), gettext_noop("opted out")),
+                "double_opt_in_requested": (
+                    gettext_noop("Confirmation requested"),
+                    gettext_noop("was asked to confirm the address"),
+                ),
+                "double_opt_in_confirmed": (
+                    gettext_noop("Confirmed the address"),
+                    gettext_noop("confirmed the address"),
+                ),
+                "form_submitted": (gettext_noop("Submitted a form"), gettext_noop("submitted a form")),
+                "erase_requested": (
+                    gettext_noop("Requested data deletion (GDPR)"),
+                    gettext_noop("asked for their data to be deleted"),
+                ),
             },
         ),
         (
             "email",
             {
-                "email_sent": gettext_noop("email sent"),
-                "email_delivered": gettext_noop("email delivered"),
-                "email_opened": gettext_noop("opened an email"),
-                "email_clicked": gettext_noop("clicked a link"),
-                "email_soft_bounced": gettext_noop("email soft bounced"),
-                "email_bounced": gettext_noop("email hard bounced"),
-                "email_complained": gettext_noop("marked an email as spam"),
-                "email_failed": gettext_noop("email rejected"),
-                "email_skipped": gettext_noop("email skipped"),
-                "email_replied": gettext_noop("replied to an email"),
+                "email_sent": (gettext_noop("Email sent"), gettext_noop("email sent")),
+                "email_delivered": (gettext_noop("Email delivered"), gettext_noop("email delivered")),
+                "email_opened": (gettext_noop("Opened an email"), gettext_noop("opened an email")),
+                "email_clicked": (gettext_noop("Clicked a link"), gettext_noop("clicked a link")),
+                "email_soft_bounced": (gettext_noop("Email soft bounced"), gettext_noop("email soft bounced")),
+                "email_bounced": (gettext_noop("Email bounced"), gettext_noop("email hard bounced")),
+                "email_complained": (gettext_noop("Marked an email as spam"), gettext_noop("marked an email as spam")),
+                "email_failed": (gettext_noop("Email rejected"), gettext_noop("email rejected")),
+                "email_skipped": (gettext_noop("Email skipped"), gettext_noop("email skipped")),
+                "email_replied": (gettext_noop("Replied"), gettext_noop("replied to an email")),
             },
         ),
         (
             "sms",
             {
-                "sms_sent": gettext_noop("SMS sent"),
-                "sms_delivered": gettext_noop("SMS delivered"),
-                "sms_failed": gettext_noop("SMS not delivered"),
-                "sms_skipped": gettext_noop("SMS skipped"),
-                "sms_clicked": gettext_noop("clicked a link in an SMS"),
-                "message": gettext_noop("replied by SMS"),
-                "keyword": gettext_noop("sent an SMS keyword"),
+                "sms_sent": (gettext_noop("SMS sent"), gettext_noop("SMS sent")),
+                "sms_delivered": (gettext_noop("SMS delivered"), gettext_noop("SMS delivered")),
+                "sms_failed": (gettext_noop("SMS not delivered"), gettext_noop("SMS not delivered")),
+                "sms_skipped": (gettext_noop("SMS skipped"), gettext_noop("SMS skipped")),
+                "sms_clicked": (gettext_noop("Clicked a link in an SMS"), gettext_noop("clicked a link in an SMS")),
+                "message": (gettext_noop("Replied by SMS"), gettext_noop("replied by SMS")),
+                "keyword": (gettext_noop("Sent a keyword"), gettext_noop("sent an SMS keyword")),
             },
         ),
         (
             "flow",
             {
-                "flow_enter": gettext_noop("entered a flow"),
-                "flow_exit": gettext_noop("left a flow"),
-                "flow_goal": gettext_noop("reached the goal of a flow"),
-                "date_reached": gettext_noop("a date was reached"),
+                "flow_enter": (gettext_noop("Entered a flow"), gettext_noop("entered a flow")),
+                "flow_exit": (gettext_noop("Left a flow"), gettext_noop("left a flow")),
+                "flow_goal": (gettext_noop("Reached the goal of a flow"), gettext_noop("reached the goal of a flow")),
+                "date_reached": (gettext_noop("Date reached (anniversary)"), gettext_noop("a date was reached")),
             },
         ),
         (
             "campaign",
             {
-                "campaign_started": gettext_noop("campaign started"),
-                "campaign_paused": gettext_noop("campaign paused"),
-                "campaign_completed": gettext_noop("campaign sent"),
-                "domain_verified": gettext_noop("sending domain verified"),
-                "domain_failed": gettext_noop("sending domain failed verification"),
-                "webhook_disabled": gettext_noop("webhook turned off"),
+                "campaign_started": (gettext_noop("Campaign started"), gettext_noop("campaign started")),
+                "campaign_paused": (gettext_noop("Campaign paused"), gettext_noop("campaign paused")),
+                "campaign_completed": (gettext_noop("Campaign sent"), gettext_noop("campaign sent")),
+                "domain_verified": (gettext_noop("Sending domain verified"), gettext_noop("sending domain verified")),
+                "domain_failed": (
+                    gettext_noop("Sending domain failed verification"),
+                    gettext_noop("sending domain failed verification"),
+                ),
+                "webhook_disabled": (gettext_noop("Webhook turned off"), gettext_noop("webhook turned off")),
             },
         ),
     )
-    for name, words in names.items()
+    for name, texts in names.items()
 )
 
 RESERVED_NAMES = frozenset(kind.name for kind in EVENT_KINDS)
@@ -295,6 +312,12 @@ def find_name_error(name: str) -> str | None:
     if name in RESERVED_NAMES:
         return gettext_noop("is reserved")
     return None if _PATTERN.fullmatch(name) else gettext_noop("is invalid")
+
+
+def find_label(name: str) -> str | None:
+    """Return the label of an event of the service in the current language, or None for another event."""
+    kind = KINDS_BY_NAME.get(name)
+    return gettext(kind.label) if kind else None
 
 
 def describe(name: str) -> str:

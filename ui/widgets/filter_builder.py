@@ -257,10 +257,10 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
         for key in suggestions.suggest_data_keys(account_id)
     ]
     groups[_CUSTOM].append((ANY_DATA, gettext("Another custom field…")))
-    ours = [name for name in formats._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
+    ours = [name for name in formats.EVENT_ICONS if not name.startswith(("campaign_", "domain_", "webhook_"))]
     names = [
         *ours,
-        *(name for name in suggestions.list_event_names(account_id) if name not in formats._EVENTS),
+        *(name for name in suggestions.list_event_names(account_id) if name not in formats.EVENT_ICONS),
     ]
     groups[_EVENTS] = [(f"event:{name}", formats.event(name)[2]) for name in names]
     groups[_EVENTS].append((ANY_EVENT, gettext("Another event…")))

@@ -17,32 +17,13 @@ from appliance.audience.segments import members, store
 from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import format_clock, format_date, format_list, format_number, gettext, gettext_noop, ngettext
+from appliance.events import log
 from appliance.storage.database import rows, scalar
 
 Names = Callable[[str, int], str]
 # The predicates that ask which of two values is greater.
 COMPARISONS = ("gt", "gteq", "lt", "lteq", "between")
 _NUMBER = re.compile(r"[+-]?\d[\d.,\s]*")
-# The label of each event of the service.
-_EVENTS = {
-    "email_sent": gettext_noop("Email sent"),
-    "email_delivered": gettext_noop("Email delivered"),
-    "email_opened": gettext_noop("Opened an email"),
-    "email_clicked": gettext_noop("Clicked a link"),
-    "email_replied": gettext_noop("Replied"),
-    "email_bounced": gettext_noop("Email bounced"),
-    "email_complained": gettext_noop("Marked an email as spam"),
-    "sms_sent": gettext_noop("SMS sent"),
-    "sms_clicked": gettext_noop("Clicked a link in an SMS"),
-    "form_submitted": gettext_noop("Submitted a form"),
-    "list_add": gettext_noop("Joined a list"),
-    "list_remove": gettext_noop("Left a list"),
-    "opt_in": gettext_noop("Subscribed"),
-    "opt_out": gettext_noop("Unsubscribed"),
-    "contact_add": gettext_noop("Added"),
-    "flow_enter": gettext_noop("Entered a flow"),
-    "message": gettext_noop("Replied by SMS"),
-}
 # The phrases of each field of ids: is, is not, has any, has none.
 _IDS = {
     "contact_list": (
@@ -123,7 +104,7 @@ def _describe_ids(node: FieldCondition, names: Names) -> str:
 
 def _describe_event(node: EventCondition, scope: Scope) -> str:
     query = node.query
-    event = gettext(_EVENTS[query.event]) if query.event in _EVENTS else f"“{query.event.replace('_', ' ')}”"
+    event = log.find_label(query.event) or f"“{query.event.replace('_', ' ')}”"
     parts = [_describe_frequency(query, node.is_negative), *_describe_period(query, scope)]
     if query.nodes:
         parts.append(gettext("with matching data"))
