@@ -224,12 +224,13 @@ def test_undo_of_an_import_expires_after_a_day(fresh_server: FreshServer, clock:
 
 
 def select_all(server: Server, sql: str) -> list[tuple[Any, ...]]:
-    """Return all rows of a query on the database of a stopped server."""
+    """Return all rows of a query on the database of a server."""
     import apsw
 
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    result = here.execute(sql).fetchall()
-    here.close()
+    connection = apsw.Connection(str(server.data / "campanero.db"))
+    connection.set_busy_timeout(5_000)
+    result = connection.execute(sql).fetchall()
+    connection.close()
     return result
 
 
@@ -243,7 +244,9 @@ def test_import_files_are_deleted_after_a_week(fresh_server: FreshServer, clock:
     clock.advance(hours=25)
     time.sleep(2.5)
     assert api.get(f"/imports/{job}/results.csv").status == 200
-    days = 1
+    clock.advance(days=4)
+    time.sleep(2.5)
+    days = 5
     while home.exists() and days < 20:
         # The clock of the test does not change the modification time of directories
         os.utime(home, (time.time() - 7200, time.time() - 7200))
@@ -253,9 +256,11 @@ def test_import_files_are_deleted_after_a_week(fresh_server: FreshServer, clock:
     assert 7 <= days <= 9
     gone = api.get(f"/imports/{job}/results.csv")
     assert gone.status == 404 and re.search("7 days", gone.json["message"])
-    time.sleep(2)
+    deadline = time.monotonic() + 60
+    while select_all(server, "SELECT count(*) FROM import_chunk") != [(0,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     server.stop()
-    assert select_all(server, "SELECT count(*) FROM import_chunk") == [(0,)]
 
 
 def test_undo_data_is_deleted_after_a_day(fresh_server: FreshServer, clock: TestClock) -> None:

@@ -31,7 +31,8 @@ class Offers(HTMLParser):
         attributes = {name: value or "" for name, value in attrs}
         if tag == "fieldset":
             self._off.append("disabled" in attributes)
-        self.links |= {link for name in ("href", "hx-get") if (link := attributes.get(name, "")).startswith("/")}
+        urls = (attributes.get(name, "").partition("#")[0] for name in ("href", "hx-get"))
+        self.links |= {url for url in urls if url.startswith("/")}
         if tag == "form":
             self._form = (attributes.get("action") or self._path) if attributes.get("method") == "post" else ""
             self._named[attributes.get("id", "")] = self._form

@@ -130,7 +130,9 @@ def _crawl(server: Server) -> dict[str, Response]:
         responses[path] = visitor.send("GET", path)
         if _is_html(responses[path]):
             reader = ActiveContentParser(responses[path])
-            waiting += sorted(reader.links) + [str(frame["src"]) for frame in reader.frames]
+            # A page that is linked with several fragments is requested once
+            waiting += sorted({link.partition("#")[0] for link in reader.links} - {""})
+            waiting += [str(frame["src"]) for frame in reader.frames]
     return responses
 
 
