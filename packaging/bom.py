@@ -1,4 +1,4 @@
-"""Writes the bill of materials of a built executable (CycloneDX 1.6, JSON), read from the file itself: bom.py FILE.
+"""Write the bill of materials of a built executable (CycloneDX 1.6, JSON), read from the file itself: bom.py FILE.
 
 The same file gives the same bill: its time is the one of the sources (SOURCE_DATE_EPOCH), its number comes from its
 digest.
@@ -94,7 +94,7 @@ def main(file: str) -> None:
     document = bill(executable, json.loads(output)["version"], glibc)
     target = executable.with_name("campanero.cdx.json")
     target.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    inner = sum(len(one.get("components", ())) for one in document["components"])
+    inner = sum(len(component.get("components", ())) for component in document["components"])
     print(f"campanero.cdx.json: {len(document['components'])} parts, {inner} more compiled into them")
     print(f"needs Linux {os.uname().machine} with glibc {glibc} or newer")
 

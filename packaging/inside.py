@@ -66,7 +66,7 @@ def pinned() -> list[str]:
 
 def licence_of(name: str) -> str:
     """Return a part's licence from its row, as an SPDX expression."""
-    known = {normal(one): cells[2] for cells in rows("README.md") for one in cells[0].split(", ")}
+    known = {normal(name): cells[2] for cells in rows("README.md") for name in cells[0].split(", ")}
     if normal(name) not in known:
         raise Unknown(f"packaging/licences/README.md has no row for {name}")
     return known[normal(name)]
@@ -74,16 +74,16 @@ def licence_of(name: str) -> str:
 
 def owners() -> dict[str, str]:
     """Return which package of the lock file each of its files and modules belongs to."""
-    found = {"time-zones.zip": "tzdata"}
+    packages = {"time-zones.zip": "tzdata"}
     for name in pinned():
         for file in metadata.distribution(name).files or ():
-            found[str(file)] = name
+            packages[str(file)] = name
             if file.suffix == ".py":
                 parts = file.with_suffix("").parts
-                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = name
+                packages[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = name
             if ".libs" in file.parts[0]:
-                found[file.name] = name  # linked to from the top
-    return found
+                packages[file.name] = name  # linked to from the top
+    return packages
 
 
 def parts(modules: Iterable[str], files: Iterable[str]) -> list[Part]:
@@ -97,12 +97,12 @@ def parts(modules: Iterable[str], files: Iterable[str]) -> list[Part]:
             continue
         elif _SYSTEM.fullmatch(name):
             libraries.add(name)
-        elif top not in sys.stdlib_module_names and not any(one.startswith(f"{name}.") for one in known):
+        elif top not in sys.stdlib_module_names and not any(module.startswith(f"{name}.") for module in known):
             strange.append(name)
     if strange:
         raise Unknown(f"whose are these? {', '.join(strange)}")
-    found = [*map(_package, packages), *_libraries(libraries), *_always(), *_vendored()]
-    return sorted(found, key=lambda part: part.name.lower())
+    all_parts = [*map(_package, packages), *_libraries(libraries), *_always(), *_vendored()]
+    return sorted(all_parts, key=lambda part: part.name.lower())
 
 
 def _package(name: str) -> Part:
@@ -121,21 +121,23 @@ def _package(name: str) -> Part:
 
 def _carried(bill: Path, owner: str) -> Iterator[Part]:
     """Yield the parts compiled into a wheel, from the wheel's own bill."""
-    for one in json.loads(bill.read_text())["components"]:
-        purl = (one.get("purl") or "").partition("?")[0]
-        own = purl.startswith("pkg:pypi/") or one["name"].startswith("PIL.")
-        if one.get("scope") == "excluded" or own or one["name"] in _LEFT_OUT:
+    for component in json.loads(bill.read_text())["components"]:
+        purl = (component.get("purl") or "").partition("?")[0]
+        own = purl.startswith("pkg:pypi/") or component["name"].startswith("PIL.")
+        if component.get("scope") == "excluded" or own or component["name"] in _LEFT_OUT:
             continue
-        version = one.get("version") or ""
-        fallback = f"pkg:generic/{one['name']}" + (f"@{version}" if version else "")
-        yield Part(one["name"], version, _licence(one) or licence_of(one["name"]), purl or fallback)
+        version = component.get("version") or ""
+        fallback = f"pkg:generic/{component['name']}" + (f"@{version}" if version else "")
+        yield Part(component["name"], version, _licence(component) or licence_of(component["name"]), purl or fallback)
 
 
 def _licence(component: dict[str, Any]) -> str:
-    for one in component.get("licenses") or ():
-        said = one.get("expression") or one.get("license", {}).get("id") or one.get("license", {}).get("name")
-        if said:
-            return str(said)
+    for licence in component.get("licenses") or ():
+        name = (
+            licence.get("expression") or licence.get("license", {}).get("id") or licence.get("license", {}).get("name")
+        )
+        if name:
+            return str(name)
     return ""
 
 
@@ -196,27 +198,27 @@ def _always() -> Iterator[Part]:
 def _vendored() -> Iterator[Part]:
     """Yield the third-party files in `static/` and `appliance/`."""
     for cells in rows("vendored.md"):
-        found = re.match(r"([\w.-]+) (\d+(?:\.\d+)+)", cells[1])
-        if found and cells[0].startswith(("`static/", "`appliance/")):
-            name, version = found.groups()
+        match = re.match(r"([\w.-]+) (\d+(?:\.\d+)+)", cells[1])
+        if match and cells[0].startswith(("`static/", "`appliance/")):
+            name, version = match.groups()
             yield Part(name, version, _SHORT.get(cells[3], cells[3].split(";")[0]), f"pkg:npm/{name}@{version}")
 
 
-def notices(found: list[Part]) -> str:
+def notices(listed: list[Part]) -> str:
     """Return the licences of all parts as one text, as they require."""
     rule = "=" * 100
-    said = [(ROOT / "LICENSE").read_text(encoding="utf-8")]
-    for part in found:
+    sections = [(ROOT / "LICENSE").read_text(encoding="utf-8")]
+    for part in listed:
         head = f"{rule}\n{part.name} {part.version}: {part.licence}\n"
-        inner = "".join(f"  inside of it: {one.name} {one.version}: {one.licence}\n" for one in part.within)
+        inner = "".join(f"  inside of it: {item.name} {item.version}: {item.licence}\n" for item in part.within)
         texts = (text.read_text(encoding="utf-8", errors="replace").strip() for text in part.texts)
-        said.append(head + inner + "\n" + "\n\n".join(texts))
+        sections.append(head + inner + "\n" + "\n\n".join(texts))
     for page in ("vendored.md", "texts.md"):
-        said.append(f"{rule}\n{(HERE / 'licences' / page).read_text(encoding='utf-8')}")
-    return "\n\n".join(said) + "\n"
+        sections.append(f"{rule}\n{(HERE / 'licences' / page).read_text(encoding='utf-8')}")
+    return "\n\n".join(sections) + "\n"
 
 
-def versions(found: list[Part]) -> dict[str, str]:
+def versions(listed: list[Part]) -> dict[str, str]:
     """Return name and version of every part and of what is compiled into it, as far as known."""
-    inner = {one.name: one.version for part in found for one in part.within if one.name in ("sqlite", "openssl")}
-    return {**{normal(part.name): part.version for part in found}, **inner}
+    inner = {item.name: item.version for part in listed for item in part.within if item.name in ("sqlite", "openssl")}
+    return {**{normal(part.name): part.version for part in listed}, **inner}

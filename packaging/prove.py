@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-_PATIENCE = 120.0
+_MAX_WAIT_SECONDS = 120.0
 _PASSWORD = "correct horse battery"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 
@@ -49,7 +49,7 @@ class Service:
         line = [self._file, "serve", "--data", f"{self._home}/data", "--listen", f"127.0.0.1:{self._port}"]
         started_at = time.monotonic()
         process = subprocess.Popen(line, env=self._env, cwd=self._home, stdout=subprocess.PIPE, text=True)
-        while time.monotonic() < started_at + _PATIENCE and process.poll() is None:
+        while time.monotonic() < started_at + _MAX_WAIT_SECONDS and process.poll() is None:
             try:
                 self.ask("GET", "/healthz")
                 return process, time.monotonic() - started_at
@@ -61,9 +61,9 @@ class Service:
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str, str]:
         """Send an HTTP request; return the status, the body and the cookie."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        said = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"} if self._key else {}
+        login = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"} if self._key else {}
         text = body if isinstance(body, str) or body is None else json.dumps(body)
-        connection.request(method, path, text, {**said, **headers})
+        connection.request(method, path, text, {**login, **headers})
         answer = connection.getresponse()
         cookie = (answer.getheader("Set-Cookie") or "").partition(";")[0]
         return answer.status, answer.read().decode(), cookie
@@ -88,7 +88,7 @@ class Service:
         content = {"subject": "Hello {{ contact.first_name }}", "body": "<p>We open at eight.</p>"}
         order = {"trigger_attributes": {"contact_list_id": people}, "template_attributes": content}
         self.api("POST", f"/campaigns/{campaign}/send", order)
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _MAX_WAIT_SECONDS
         while (row := self.api("GET", f"/campaigns/{campaign}"))["status"] != "completed":
             if time.monotonic() > end:
                 raise Failed(f"the campaign is not completed: {row}")
@@ -121,7 +121,7 @@ def main(file: str) -> None:
             if "Hello Anna" not in page or "anna@example.org" not in page:
                 raise Failed("the message is not in the inbox")
             process.terminate()
-            if code := process.wait(_PATIENCE):
+            if code := process.wait(_MAX_WAIT_SECONDS):
                 raise Failed(f"the service ended with {code}")
         finally:
             process.kill()

@@ -46,7 +46,7 @@ _AWAITS_RETRY = (
     "m.campaign_id = ? AND m.channel = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? "
     "AND m.attempts > 0"
 )
-_FAILED_LIST = f"({','.join(repr(one) for one in _FAILED_STATUSES)})"
+_FAILED_LIST = f"({','.join(repr(status) for status in _FAILED_STATUSES)})"
 _PROBLEM_COLUMNS = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
 _JOIN_BOUNCE = "LEFT JOIN bounce r ON r.message_id = m.id"
 _MAX_SHOWN, _MAX_CACHED = 200, 50

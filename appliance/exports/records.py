@@ -335,7 +335,7 @@ def _load_contacts(account_id: int, page: Sequence[tuple[Any, ...]], names: dict
     if any(list_id not in names for list_ids in lists.values() for list_id in list_ids):
         names.update(rows("SELECT id, name FROM contact_list WHERE account_id = ?", (account_id,)))
     for row in page:
-        yield _build_contact(row, channels[row[0]], [names[one] for one in lists[row[0]] if one in names])
+        yield _build_contact(row, channels[row[0]], [names[list_id] for list_id in lists[row[0]] if list_id in names])
 
 
 def _build_contact(row: tuple[Any, ...], channels: list[dict[str, Any]], lists: list[str]) -> dict[str, Any]:
@@ -343,8 +343,8 @@ def _build_contact(row: tuple[Any, ...], channels: list[dict[str, Any]], lists: 
         channel["subscribed"] = bool(channel["subscribed"])
         for name in ("verified_at", "opt_in_at", "opt_out_at"):
             channel[name] = streaming.format_time(channel[name])
-    email = next((one for one in channels if one["kind"] == "email"), None)
-    phone = next((one for one in channels if one["kind"] == "phone"), None)
+    email = next((channel for channel in channels if channel["kind"] == "email"), None)
+    phone = next((channel for channel in channels if channel["kind"] == "phone"), None)
     main: dict[str, Any] = email or phone or {}
     contact: dict[str, Any] = dict(zip(_PLAIN_COLUMNS, row[: len(_PLAIN_COLUMNS)], strict=True))
     for name, value in zip(_TIME_COLUMNS, row[len(_PLAIN_COLUMNS) :], strict=False):

@@ -86,7 +86,7 @@ def _fill_placeholders(pattern: str) -> str:
     return f"(?:{pattern})"
 
 
-_REFUSAL = re.compile("|".join(_fill_placeholders(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
+_REFUSAL = re.compile("|".join(_fill_placeholders(text) for text in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
 _COURTESY = re.compile(rf"\b(?:{_COURTESY_WORDS})\b")
 
 
