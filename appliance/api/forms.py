@@ -10,7 +10,8 @@ from appliance.api.http import page_headers
 from appliance.api.schemas import Moment
 from appliance.core.clock import iso
 from appliance.forms import store
-from appliance.forms.store import FormField, FormPatch, FormQuery, FormWrite
+from appliance.forms.fields import FormField
+from appliance.forms.store import FormPatch, FormQuery, FormWrite
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
 
@@ -46,6 +47,13 @@ class Form(Struct):
         | None
     )
     consent_text: Annotated[str, Meta(description="consent text, stored as evidence")] | None
+    title: Annotated[str, Meta(description="heading of the form; null for its name")] | None
+    intro: Annotated[str, Meta(description="text below the heading")] | None
+    button_text: Annotated[str, Meta(description="text of the button; null for the built-in text")] | None
+    thanks_title: Annotated[str, Meta(description="heading after submission; null for the built-in heading")] | None
+    thanks_text: Annotated[str, Meta(description="text after submission; null for the built-in text")] | None
+    topic_ids: Annotated[list[int], Meta(description="ids of the public lists that visitors may choose from, in order")]
+    topics_required: Annotated[bool, Meta(description="whether visitors must choose at least one of `topic_ids`")]
     public_key: Annotated[str, Meta(description="public key that identifies the form in submissions")]
     url: Annotated[str, Meta(extra_json_schema={"format": "uri"}), Meta(description="URL of the form's own page")]
     submissions_count: Annotated[int, Meta(description="number of submissions")]
@@ -59,7 +67,8 @@ def serialize_form(row: models.Form) -> Form:
     return Form(
         row.id, row.account_id, row.name, row.list_ids, row.origins,
         [field if isinstance(field, str) else FormField(**field) for field in row.fields], row.double_opt_in,
-        row.redirect_url, row.consent_text, row.public_key, row.url, row.submissions_count, row.confirmed_count,
+        row.redirect_url, row.consent_text, row.title, row.intro, row.button_text, row.thanks_title, row.thanks_text,
+        row.topic_ids, row.topics_required, row.public_key, row.url, row.submissions_count, row.confirmed_count,
         str(iso(row.created_at)), str(iso(row.updated_at)),
     )  # fmt: skip
 

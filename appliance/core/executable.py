@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 # Folders of Jinja templates; the executable contains compiled templates instead (packaging/campanero.spec).
-TEMPLATES = ("ui/html", "appliance/content/designs/sections", "appliance/public/html")
+TEMPLATES = ("ui/html", "appliance/content/designs/sections", "appliance/public/html", "appliance/forms/html")
 COMPILED = "compiled-templates"
 
 

@@ -5,8 +5,11 @@ The texts of pages contain values to fill in, such as `{address}`. The texts of 
 their context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
+
+from markupsafe import Markup
 
 from appliance.core import i18n
 from appliance.core.i18n import pgettext_noop
@@ -126,6 +129,12 @@ _TEXTS = {
     "form_email_wrong": pgettext_noop("recipient", "Please write an address like name@example.com."),
     "form_phone_wrong": pgettext_noop("recipient", "Please write the number with its country, like +44 20 7946 0018."),
     "form_long": pgettext_noop("recipient", "That’s too long."),
+    "form_choose": pgettext_noop("recipient", "Please select one of the options."),
+    "form_choose_some": pgettext_noop("recipient", "Please select at least one option."),
+    "form_tick": pgettext_noop("recipient", "Please tick this box."),
+    "form_date_wrong": pgettext_noop("recipient", "Please enter a date."),
+    "form_number_wrong": pgettext_noop("recipient", "Please enter a number."),
+    "form_topics": pgettext_noop("recipient", "What would you like to receive?"),
     "form_again": pgettext_noop("recipient", "That was very quick. Please press the button once more."),
     "form_many_heading": pgettext_noop("recipient", "Please try again in a minute"),
     "form_many_lead": pgettext_noop("recipient", "There were too many attempts just now."),
@@ -200,3 +209,13 @@ def get_texts(language: str) -> Mapping[str, str]:
         raise KeyError(language)
     catalogue = i18n.load_catalogue(language)
     return {key: catalogue.pgettext("recipient", text) for key, text in _TEXTS.items()}
+
+
+def get_translator(language: str) -> Callable[..., Markup]:
+    """Return a function that looks up the text of a key in a language, and fills in the given values, escaped."""
+    texts = get_texts(language)
+
+    def say(phrase: str, **values: Any) -> Markup:
+        return Markup(texts[phrase]).format(**values)  # noqa: S704 - the phrases are ours and values are escaped
+
+    return say

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections import OrderedDict, deque
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
@@ -12,39 +12,21 @@ from appliance.audience.lists import MIRROR_MESSAGE
 from appliance.core import clock, crypto
 from appliance.core.errors import Faults, NotFound, RateLimitExceeded
 from appliance.core.i18n import gettext
-from appliance.core.validation import HttpUrl, Id, Long, Name, PageQuery, Short, default, sent_fields
+from appliance.core.validation import HttpUrl, Id, Line, Long, Name, PageQuery, Short, default, sent_fields
+from appliance.forms.fields import MAX_FIELDS, FormField, check_fields
 from appliance.sending.messages import links
 from appliance.settings import config
-from appliance.storage.database import Page, paginate, rows
+from appliance.storage.database import Page, fetch_one, paginate, rows
 from appliance.storage.models import Form
 from appliance.storage.transactions import require_write_transaction
 
-CONTACT_FIELDS = ("email", "phone", "first_name", "last_name", "language")
-_DATA_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
-_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _DEFAULT_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
-# Keys of `data` that a form cannot have as fields, because contacts store or parse them in a special way.
-_RESERVED_KEYS = ("tags", "enrichment", "website", "data", *CONTACT_FIELDS)
-
-
-class FormField(Struct):
-    """A field of a form: one of `CONTACT_FIELDS`, or a key of the custom data."""
-
-    name: Annotated[
-        str,
-        Meta(max_length=80),
-        Meta(description="`email`, `phone`, `first_name`, `last_name`, `language`, or a key of `data`"),
-    ]
-    label: (
-        Annotated[str, Meta(max_length=255), Meta(description="label of the field on the form's own page")] | None
-    ) = None
-    required: Annotated[bool, Meta(description="whether the field is required")] = False
 
 
 Fields = Annotated[
     list[str | FormField],
-    Meta(max_length=20),
+    Meta(max_length=MAX_FIELDS),
     Meta(
         description="fields of the form: `email`, `phone`, `first_name`, `last_name`, `language` or keys of `data`, "
         "each as a name or an object"
@@ -63,6 +45,22 @@ RedirectUrl = Annotated[
     HttpUrl, Meta(description="URL to which the browser is redirected after submission; null for the built-in page")
 ]
 ConsentText = Annotated[Long, Meta(description="consent text, stored as evidence")]
+Title = Annotated[Line, Meta(description="heading of the form; null for its name")]
+Intro = Annotated[str, Meta(max_length=2_000), Meta(description="text below the heading")]
+ButtonText = Annotated[
+    str, Meta(max_length=80, extra={"line": True}), Meta(description="text of the button; null for the built-in text")
+]
+ThanksTitle = Annotated[Line, Meta(description="heading after submission; null for the built-in heading")]
+ThanksText = Annotated[
+    str,
+    Meta(max_length=2_000),
+    Meta(description="text after submission; null for the built-in text. With double opt-in, the request to look "
+         "into the inbox follows"),
+]  # fmt: skip
+Topics = Annotated[
+    list[Id], Meta(max_length=50), Meta(description="ids of the public lists that visitors may choose from, in order")
+]
+TopicsRequired = Annotated[bool, Meta(description="whether visitors must choose at least one of `topic_ids`")]
 
 
 class FormWrite(Struct):
@@ -75,6 +73,13 @@ class FormWrite(Struct):
     double_opt_in: Annotated[DoubleOptIn, default(True)] | None | UnsetType = UNSET
     redirect_url: RedirectUrl | None | UnsetType = UNSET
     consent_text: ConsentText | None | UnsetType = UNSET
+    title: Title | None | UnsetType = UNSET
+    intro: Intro | None | UnsetType = UNSET
+    button_text: ButtonText | None | UnsetType = UNSET
+    thanks_title: ThanksTitle | None | UnsetType = UNSET
+    thanks_text: ThanksText | None | UnsetType = UNSET
+    topic_ids: Topics | None | UnsetType = UNSET
+    topics_required: Annotated[TopicsRequired, default(False)] | None | UnsetType = UNSET
 
 
 class FormPatch(Struct):
@@ -87,21 +92,19 @@ class FormPatch(Struct):
     double_opt_in: DoubleOptIn | None | UnsetType = UNSET
     redirect_url: RedirectUrl | None | UnsetType = UNSET
     consent_text: ConsentText | None | UnsetType = UNSET
+    title: Title | None | UnsetType = UNSET
+    intro: Intro | None | UnsetType = UNSET
+    button_text: ButtonText | None | UnsetType = UNSET
+    thanks_title: ThanksTitle | None | UnsetType = UNSET
+    thanks_text: ThanksText | None | UnsetType = UNSET
+    topic_ids: Topics | None | UnsetType = UNSET
+    topics_required: TopicsRequired | None | UnsetType = UNSET
 
 
 class FormQuery(PageQuery):
     """Filters of the form list."""
 
     search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
-
-
-class Field(NamedTuple):
-    """A parsed field of a form; `key` is the key of the custom data, or None for an address or a name."""
-
-    name: str
-    key: str | None
-    label: str | None
-    required: bool
 
 
 def list_forms(account_id: int, query: FormQuery) -> Page:
@@ -130,11 +133,56 @@ def find_by_key(public_key: str) -> Form:
 
 
 def _load_details(form: Form) -> Form:
-    """Remove deleted lists from `form.list_ids`, and set `form.url` to the URL of its hosted page."""
-    list_ids = {row[0] for row in rows("SELECT id FROM contact_list WHERE account_id = ?", (form.account_id,))}
-    form.list_ids = [list_id for list_id in form.list_ids if list_id in list_ids]
+    """Remove deleted lists from the form, and set `form.topics` and `form.url`, the URL of its hosted page.
+
+    `form.topics` are the (id, name) of the lists that visitors may choose from: those of `topic_ids` that are public.
+    """
+    list_rows = rows("SELECT id, name, public FROM contact_list WHERE account_id = ?", (form.account_id,))
+    names = {row[0]: row[1] for row in list_rows}
+    public_ids = {row[0] for row in list_rows if row[2]}
+    form.list_ids = [list_id for list_id in form.list_ids if list_id in names]
+    form.topic_ids = [list_id for list_id in form.topic_ids if list_id in names]
+    form.topics = [(list_id, names[list_id]) for list_id in form.topic_ids if list_id in public_ids]
     form.url = f"{config.base_url(config.current())}/f/{form.public_key}"
     return form
+
+
+def build_preview(account_id: int, request: FormWrite) -> Form:
+    """Return a form as it would be created, without storing it; raises Invalid with all errors."""
+    values: dict[str, Any] = {"fields": ["email"], **_parse_request(account_id, request)}
+    return _load_details(Form(account=account_id, public_key=PUBLIC_PREFIX, **values))
+
+
+def duplicate(account_id: int, form_id: int, name: str) -> Form:
+    """Create a copy of a form with a public key of its own and without submissions; raises NotFound."""
+    require_write_transaction()
+    source = get(account_id, form_id)
+    now = clock.now_ms()
+    copied = {column: getattr(source, column) for column in _COPIED_COLUMNS}
+    form = Form.create(
+        account=account_id, name=name[:255], public_key=_new_public_key(), created_at=now, updated_at=now, **copied
+    )
+    return get(account_id, form.id)
+
+
+_COPIED_COLUMNS = (
+    "list_ids", "origins", "fields", "double_opt_in", "redirect_url", "consent_text", "title", "intro", "button_text",
+    "thanks_title", "thanks_text", "topic_ids", "topics_required",
+)  # fmt: skip
+
+
+def count_recent_submissions(account_id: int, form_id: int, days: int) -> int:
+    """Return the number of submissions of a form in the last days."""
+    count = fetch_one(
+        "SELECT count(*) FROM event WHERE account_id = ? AND resource_uid = ? AND created_at > ? "
+        "AND event = 'form_submitted'",
+        (account_id, f"form:{form_id}", clock.now_ms() - days * DAY_MS),
+    )
+    return int(count[0]) if count else 0
+
+
+def _new_public_key() -> str:
+    return PUBLIC_PREFIX + crypto.random_base62(36)
 
 
 def create(account_id: int, request: FormWrite) -> Form:
@@ -143,7 +191,7 @@ def create(account_id: int, request: FormWrite) -> Form:
     values = _parse_request(account_id, request)
     now = clock.now_ms()
     form = Form.create(
-        account=account_id, public_key=PUBLIC_PREFIX + crypto.random_base62(36), created_at=now, updated_at=now,
+        account=account_id, public_key=_new_public_key(), created_at=now, updated_at=now,
         **{"fields": ["email"], **values},
     )  # fmt: skip
     return get(account_id, form.id)
@@ -170,25 +218,6 @@ def delete(account_id: int, form_id: int) -> Form:
     return form
 
 
-def list_fields(form: Form) -> list[Field]:
-    """Return the fields of a form. Without an email or phone field, a required `email` field comes first."""
-    fields = [_parse_field(field) for field in form.fields]
-    if not any(field.name in ("email", "phone") for field in fields):
-        fields.insert(0, Field("email", None, None, True))
-    # A single address field is always required; of two address fields, the contact may leave one empty.
-    is_single = sum(field.name in ("email", "phone") for field in fields) == 1
-    return [
-        field._replace(required=True) if is_single and field.name in ("email", "phone") else field for field in fields
-    ]
-
-
-def _parse_field(written: Any) -> Field:
-    spec = {"name": written} if isinstance(written, str) else written
-    name = spec["name"]
-    key = None if name in CONTACT_FIELDS else name.removeprefix("data.")
-    return Field(name if key is None else f"data.{key}", key, spec.get("label"), bool(spec.get("required")))
-
-
 def check_request(account_id: int, request: FormWrite | FormPatch, _: int | None = None) -> None:
     """Raise Invalid with all errors of a request whose types are valid. The third argument, a form id, is ignored."""
     _parse_request(account_id, request)
@@ -198,25 +227,41 @@ def _parse_request(account_id: int, request: FormWrite | FormPatch) -> dict[str,
     """Return the values that a request sets, by column; raises Invalid with all errors."""
     faults = Faults()
     values = sent_fields(request)
-    defaults: dict[str, Any] = {"list_ids": [], "origins": [], "fields": ["email"], "double_opt_in": True}
+    defaults: dict[str, Any] = {
+        "list_ids": [], "origins": [], "fields": ["email"], "double_opt_in": True, "topic_ids": [],
+        "topics_required": False,
+    }  # fmt: skip
     for name, value in values.items():
         values[name] = defaults.get(name) if value is None else value
     if "name" in values:
         values["name"] = values["name"].strip()
-    if "list_ids" in values:
-        values["list_ids"] = list(dict.fromkeys(values["list_ids"]))
-        segments_by_list = dict(rows("SELECT id, segment_id FROM contact_list WHERE account_id = ?", (account_id,)))
-        if not set(values["list_ids"]) <= set(segments_by_list):
-            faults.add("list_ids", gettext("must exist"))
-        elif any(segments_by_list[list_id] is not None for list_id in values["list_ids"]):
-            faults.add("list_ids", gettext(MIRROR_MESSAGE))
+    if values.keys() & {"list_ids", "topic_ids"}:
+        _check_lists(account_id, values, faults)
     if "origins" in values:
         values["origins"] = _parse_origins(values["origins"], faults)
     if "fields" in values:
-        _check_fields(values["fields"], faults)
+        check_fields(values["fields"], faults)
         values["fields"] = to_builtins(values["fields"])
     faults.check()
     return values
+
+
+def _check_lists(account_id: int, values: dict[str, Any], faults: Faults) -> None:
+    """Remove repetitions from the ids of lists in `values`, and add errors for unusable lists to `faults`."""
+    lists = {
+        row[0]: (row[1], row[2])
+        for row in rows("SELECT id, segment_id, public FROM contact_list WHERE account_id = ?", (account_id,))
+    }
+    for name in ("list_ids", "topic_ids"):
+        if name not in values:
+            continue
+        values[name] = list(dict.fromkeys(values[name]))
+        if not set(values[name]) <= set(lists):
+            faults.add(name, gettext("must exist"))
+        elif any(lists[list_id][0] is not None for list_id in values[name]):
+            faults.add(name, gettext(MIRROR_MESSAGE))
+        elif name == "topic_ids" and not all(lists[list_id][1] for list_id in values[name]):
+            faults.add(name, gettext("must be public lists, because visitors see their names"))
 
 
 def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
@@ -239,29 +284,9 @@ def get_redirect_url(form: Form) -> str | None:
     return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 
-def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
-    seen_keys: set[str] = set()
-    for index, field in enumerate(form_fields):
-        name = field if isinstance(field, str) else field.name
-        if not isinstance(name, str):
-            continue  # The error of a missing or invalid name was reported before.
-        match = _DATA_KEY.fullmatch(name)
-        if match is None:
-            faults.add(f"fields[{index}]", gettext("is invalid"))
-            continue
-        key = name if name in CONTACT_FIELDS else match[1]
-        if key in _RESERVED_KEYS and name not in CONTACT_FIELDS:
-            faults.add(f"fields[{index}]", gettext("is reserved"))
-        if key in seen_keys:
-            faults.add(f"fields[{index}]", gettext("has already been taken"))
-        seen_keys.add(key)
-        if isinstance(field, FormField) and isinstance(field.label, str) and _CONTROL_CHARACTERS.search(field.label):
-            faults.add(f"fields[{index}].label", gettext("is invalid"))
-
-
 # Submissions of anonymous clients are counted in memory: a restart resets the counts, and no client data is stored.
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 # The maximum number of counted keys; the least recently used key is removed first.
 _MAX_RATE_KEYS = 50_000
 

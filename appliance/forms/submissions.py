@@ -5,7 +5,6 @@ apart from the contacts until it is confirmed, and the confirmation email contai
 """
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
@@ -23,7 +22,7 @@ from appliance.core.validation import LanguageTag, Line
 from appliance.events import log, user_agents
 from appliance.events.log import NewEvent
 from appliance.forms import store
-from appliance.forms.store import Field
+from appliance.forms.fields import Field, list_fields, read_value
 from appliance.sending.messages import links, transactional
 from appliance.sending.messages.transactional import SystemEmail
 from appliance.storage.database import fetch_one, rows, run
@@ -33,7 +32,6 @@ from appliance.storage.transactions import commit, fetch, require_write_transact
 
 # A hidden field: people do not see it, but bots that fill in every field fill it in.
 HONEYPOT_FIELD = "website"
-_MAX_CHARACTERS = 1_000
 
 
 class Names(Struct):
@@ -48,7 +46,8 @@ class Submission(NamedTuple):
     """A parsed submission.
 
     `address` is the address to sign up. `names` are the fields of `Names` that are filled in. `data` is the custom data
-    by key. `browser_language` is stored if the language of the contact is not known otherwise.
+    by key. `browser_language` is stored if the language of the contact is not known otherwise. `topic_ids` are the
+    lists that the visitor chose.
     """
 
     address: Address
@@ -56,6 +55,7 @@ class Submission(NamedTuple):
     names: dict[str, str]
     data: dict[str, Any]
     browser_language: str | None = None
+    topic_ids: tuple[int, ...] = ()
 
     @property
     def language(self) -> str | None:
@@ -75,7 +75,7 @@ def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
     phone number as the address to sign up.
     """
     faults = Faults()
-    form_fields = store.list_fields(form)
+    form_fields = list_fields(form)
     data = _parse_data(raw, [field for field in form_fields if field.key is not None], faults)
     names: dict[str, str] = {}
     try:
@@ -96,10 +96,12 @@ def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
         faults.add(
             "phone" if not any(field.name == "email" for field in form_fields) else "email", gettext("can't be blank")
         )
+    topic_ids = _parse_topics(form, raw, faults)
     faults.check()
     address = addresses_by_kind["email"] or addresses_by_kind["phone"]
     assert address is not None
-    return Submission(address, addresses_by_kind["phone"] if addresses_by_kind["email"] else None, names, data)
+    phone = addresses_by_kind["phone"] if addresses_by_kind["email"] else None
+    return Submission(address, phone, names, data, topic_ids=tuple(topic_ids))
 
 
 def _parse_address(form: Form, kind: str, text: Any, faults: Faults) -> Address | None:
@@ -120,8 +122,7 @@ def _parse_address(form: Form, kind: str, text: Any, faults: Faults) -> Address 
 def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults) -> dict[str, Any]:
     """Return the custom data of a submission by key; errors are added to `faults`.
 
-    A value may be sent in the object `data`, or as the field `data.key`, `data[key]` or `key`. Lists, objects and
-    numbers beyond ±2**53 are left out.
+    A value may be sent in the object `data`, or as the field `data.key`, `data[key]` or `key`.
     """
     data = raw.get("data")
     data = data if isinstance(data, dict) else {}
@@ -130,66 +131,31 @@ def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults
         assert field.key is not None
         candidates = (data.get(field.key), raw.get(field.name), raw.get(f"data[{field.key}]"), raw.get(field.key))
         value = next((candidate for candidate in candidates if candidate not in (None, "")), None)
-        if isinstance(value, str):
-            value = value.strip()
-            if not _is_text(value):
-                faults.add(field.name, gettext("is invalid"))
-            elif len(value) > _MAX_CHARACTERS:
-                faults.add(
-                    field.name,
-                    gettext("is too long (maximum is %(limit)s characters)", limit=_MAX_CHARACTERS),
-                )
-        if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value):
-            values[field.key] = value
+        stored = read_value(field, value, faults)
+        if stored is not None:
+            values[field.key] = stored
     return values
 
 
-def _is_text(value: str) -> bool:
-    return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+def _parse_topics(form: Form, raw: Mapping[str, Any], faults: Faults) -> list[int]:
+    """Return the ids of the chosen lists among those that the form offers; a list that is not offered is left out.
+
+    A list may have been withdrawn while the form was being filled in, so its id is no error.
+    """
+    if not form.topics:
+        return []
+    chosen = raw.get("topics")
+    chosen_ids = {str(item) for item in (chosen if isinstance(chosen, list) else [chosen])}
+    topic_ids = [list_id for list_id, _ in form.topics if str(list_id) in chosen_ids]
+    if form.topics_required and not topic_ids:
+        faults.add("topics", gettext("can't be blank"))
+    return topic_ids
 
 
-def _is_finite(value: Any) -> bool:
-    return not isinstance(value, int | float) or -(2**53) <= value <= 2**53
-
-
-# The HTML snippet for the user's own website needs no script and inherits the style of the page.
-
-_INPUT_TYPES = {"email": "email", "phone": "tel"}
-
-
-def render_snippet(form: Form, language: str) -> str:
-    """Return the HTML snippet of a form, with labels in `language`, for the user's own website."""
-    words_by_key = recipient_texts.get_texts(language)
-    lines = [f'<form action="{escape(form.url)}" method="post">']
-    lines += [
-        f"  <p><label>{escape(_get_label(field, words_by_key))}<br>{_render_input(field)}</label></p>"
-        for field in store.list_fields(form)
-    ]
-    # The honeypot field is hidden, and keyboards and screen readers skip it.
-    lines.append(
-        f"  <p hidden><label>{escape(words_by_key['form_trap'])} "
-        f'<input name="{HONEYPOT_FIELD}" tabindex="-1" autocomplete="off"></label></p>'
-    )
-    if form.consent_text:
-        lines.append(f"  <p><small>{escape(form.consent_text)}</small></p>")
-    return "\n".join([*lines, f"  <p><button>{escape(words_by_key['form_button'])}</button></p>", "</form>"])
-
-
-def _get_label(field: Field, words_by_key: Mapping[str, str]) -> str:
-    return field.label or (
-        words_by_key[f"form_{field.name}"] if field.key is None else field.key.replace("_", " ").capitalize()
-    )
-
-
-def _render_input(field: Field) -> str:
-    required = " required" if field.required else ""
-    if field.name == "language":
-        options = "".join(
-            f'<option value="{code.replace("_", "-")}">{escape(name)}</option>'
-            for code, name in recipient_texts.LANGUAGE_NAMES.items()
-        )
-        return f'<select name="language"{required}><option value=""></option>{options}</select>'
-    return f'<input name="{escape(field.name)}" type="{_INPUT_TYPES.get(field.name, "text")}"{required}>'
+def select_values(form: Form, posted: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the values of a posted HTML form: all values of fields with several, and the first of each other field."""
+    several = {"topics", *(field.name for field in list_fields(form) if field.type == "checkboxes")}
+    return {name: values if name in several else values[0] for name, values in posted.items() if values}
 
 
 SOURCE = "form"
@@ -292,7 +258,7 @@ def accept_submission(form: Form, submission: Submission, ip: str, user_agent: s
     account = Account.get_by_id(form.account_id)
     evidence = Evidence(SOURCE, f"form:{form.id}", ip, user_agent, form.consent_text)
     channel = find_channel(account.id, submission.address.kind, submission.address.key)
-    sign_up = _SignUp(account, form, submission, _load_lists(form), channel, evidence)
+    sign_up = _SignUp(account, form, submission, _load_lists(form, submission), channel, evidence)
     run("UPDATE form SET submissions_count = submissions_count + 1 WHERE id = ?", (form.id,))
     needs_confirmation = _needs_confirmation(sign_up)
     if not needs_confirmation:
@@ -312,8 +278,9 @@ def accept_submission(form: Form, submission: Submission, ip: str, user_agent: s
         _request_confirmation(sign_up)
 
 
-def _load_lists(form: Form) -> dict[int, str | None]:
-    list_ids = set(form.list_ids)
+def _load_lists(form: Form, submission: Submission) -> dict[int, str | None]:
+    """Return the lists of the form and those that the visitor chose."""
+    list_ids = {*form.list_ids, *submission.topic_ids}
     list_rows = rows(
         "SELECT id, CASE WHEN public THEN name END FROM contact_list WHERE account_id = ? ORDER BY id",
         (form.account_id,),

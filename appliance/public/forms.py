@@ -9,9 +9,10 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import http
 from appliance.api.http import ApiError
-from appliance.core import clock, crypto, recipient_texts
+from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
-from appliance.forms import store, submissions
+from appliance.forms import rendering, store, submissions
+from appliance.forms.fields import Field, list_fields
 from appliance.forms.submissions import Submission
 from appliance.public import pages
 from appliance.storage.models import Form
@@ -28,11 +29,21 @@ async def show_form(request: Request, token: str) -> HTTPResponse:
     """Show the empty page of a sign-up form, or an error page if the form does not exist or cannot be read."""
     try:
         form = await fetch_public(store.find_by_key, token)
-        return await _form_page(form, {}, {}, crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8))
+        shown_at = crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8)
+        return await _form_page(form, _read_query(request, form), {}, shown_at)
     except NotFound:
         return pages.not_found_page(language=pages.detect_language(request))
     except Unavailable:
         return pages.unavailable_page(pages.detect_language(request))
+
+
+def _read_query(request: Request, form: Form) -> dict[str, str]:
+    """Return the values of hidden fields in the URL, by field name."""
+    return {
+        field.name: str(request.args.get(field.query_parameter) or "")
+        for field in list_fields(form)
+        if field.query_parameter
+    }
 
 
 async def submit_form(request: Request, token: str) -> HTTPResponse:
@@ -42,9 +53,10 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
     dropped but gets the same response as a valid one.
     """
     language = pages.detect_language(request)
-    raw = {name: values[0] for name, values in pages.read_form(request).items() if values}
+    raw: dict[str, Any] = {}
     try:
         form = await fetch_public(store.find_by_key, token)
+        raw = submissions.select_values(form, pages.read_form(request))
         submission, errors = await fetch_public(_parse_submission, form, raw)
         if errors or submission is None:
             return await _form_page(form, raw, errors, raw.get("t", ""), 422)
@@ -64,34 +76,49 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
     redirect_url = store.get_redirect_url(form)
     if redirect_url:
         return HTTPResponse("", 303, {**pages.PAGE_HEADERS, "Location": redirect_url})
-    phrase_prefix = "form_mailed" if form.double_opt_in else "form_done"
     return pages.render_page(
-        "note.html",
+        "thanks.html",
         await fetch_public(page_style.get_page_style, form.account_id, submission.language),
-        heading=f"{phrase_prefix}_heading",
-        lead=f"{phrase_prefix}_lead",
-        good=True,
+        form=form,
+        phrase="form_mailed" if form.double_opt_in else "form_done",
+        is_mailed=form.double_opt_in,
     )
 
 
-def _parse_submission(form: Form, raw: dict[str, str]) -> tuple[Submission | None, dict[str, str]]:
+def _parse_submission(form: Form, raw: dict[str, Any]) -> tuple[Submission | None, dict[str, str]]:
     """Return the submission and no errors, or None and the errors: the text key of the message by field name.
 
     A form that was submitted too quickly (`MIN_FILL_MS`) has an error for the field `base`.
     """
     try:
-        submission = submissions.parse_submission(form, raw)
+        submission = submissions.parse_submission(form, {name: value for name, value in raw.items() if name != "t"})
     except Invalid as error:
-        either = {field.name for field in store.list_fields(form) if not field.required} & {"email", "phone"}
-        return None, {name: _error_phrase(name, messages[0], either) for name, messages in error.fields.items()}
+        fields = {field.name: field for field in list_fields(form)}
+        either = {name for name, field in fields.items() if not field.required} & {"email", "phone"}
+        return None, {
+            name: _error_phrase(name, fields.get(name), messages[0], either) for name, messages in error.fields.items()
+        }
     shown_at = crypto.read_token(_SHOWN_AT_PURPOSE, raw.get("t", ""), 8)
     if shown_at is not None and clock.now_ms() - shown_at < MIN_FILL_MS:
         return None, {"base": "form_again"}
     return submission, {}
 
 
-def _error_phrase(name: str, message: str, either: set[str]) -> str:
-    if message == "can't be blank":
+# The texts for an empty and for an invalid value, by the type of the field.
+_PHRASES = {
+    "select": ("form_choose", "form_choose"), "radio": ("form_choose", "form_choose"),
+    "checkboxes": ("form_choose_some", "form_choose_some"), "checkbox": ("form_tick", "form_tick"),
+    "date": ("form_blank", "form_date_wrong"), "number": ("form_blank", "form_number_wrong"),
+}  # fmt: skip
+
+
+def _error_phrase(name: str, field: Field | None, message: str, either: set[str]) -> str:
+    is_blank = message == "can't be blank"
+    if name == "topics":
+        return "form_choose_some"
+    if field is not None and field.type in _PHRASES:
+        return _PHRASES[field.type][0 if is_blank else 1]
+    if is_blank:
         return "form_either" if name in either else "form_blank"
     if name in ("email", "phone"):
         return f"form_{name}_wrong"
@@ -101,7 +128,7 @@ def _error_phrase(name: str, message: str, either: set[str]) -> str:
 
 
 async def _form_page(
-    form: Form, raw: Mapping[str, str], errors: Mapping[str, str], shown_at: str, status: int = 200
+    form: Form, raw: Mapping[str, Any], errors: Mapping[str, str], shown_at: str, status: int = 200
 ) -> HTTPResponse:
     style = await fetch_public(page_style.get_page_style, form.account_id)
     frames = " ".join(form.origins) or "'none'"
@@ -110,11 +137,7 @@ async def _form_page(
         style,
         status,
         form=form,
-        fields=store.list_fields(form),
-        raw=raw,
-        languages=recipient_texts.LANGUAGE_NAMES,
-        errors=errors,
-        shown_at=shown_at,
+        form_html=rendering.render_form(form, style.language, raw, errors, shown_at),
         leads=_origin_of(store.get_redirect_url(form)),
         frames=frames,
     )
@@ -162,7 +185,7 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     form = await fetch_public(store.find_by_key, public_key)
     cors = _build_cors_headers(request, form)
     try:
-        is_html_form, raw = _parse_api_body(request)
+        is_html_form, raw = _parse_api_body(request, form)
         if not submissions.is_honeypot_filled(raw):
             submission = await fetch_public(submissions.parse_submission, form, raw)
             submission = submission._replace(browser_language=pages.read_browser_language(request))
@@ -178,11 +201,11 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     return http.json_response({"accepted": True}, 202, cors)
 
 
-def _parse_api_body(request: Request) -> tuple[bool, Mapping[str, Any]]:
+def _parse_api_body(request: Request, form: Form) -> tuple[bool, Mapping[str, Any]]:
     """Return whether the body is an HTML form (not JSON), and its fields.
 
     Raises ApiError for another content type, or a body that is too large or cannot be parsed. If a field of an HTML
-    form is repeated, its first value counts.
+    form is repeated, its first value counts, except for checkboxes.
     """
     content_type = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if content_type not in _FORM_CONTENT_TYPES:
@@ -197,4 +220,4 @@ def _parse_api_body(request: Request) -> tuple[bool, Mapping[str, Any]]:
         fields = parse_qs(request.body.decode("utf-8"), max_num_fields=_MAX_FORM_FIELDS)
     except ValueError:
         raise ApiError(400, "bad_request", "The body is not a valid form.") from None
-    return True, {name: values[0] for name, values in fields.items()}
+    return True, submissions.select_values(form, fields)

@@ -7,19 +7,18 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 from sanic import HTTPResponse, Request
 
 from appliance.audience.consent import Evidence
 from appliance.content import media
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.designs.theme import SANS_STACK
 from appliance.core import crypto, executable, i18n, recipient_texts
 from appliance.core.errors import RateLimitExceeded, Unavailable
 from appliance.sending.messages import links
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage.models import Message
 from appliance.storage.transactions import fetch_public, render_view
+from appliance.tracking import page_style
 from appliance.tracking.page_style import PageStyle
 
 _PAGE_POLICY = (
@@ -63,41 +62,13 @@ def render_page(
     """
     nonce = secrets.token_urlsafe(16)
     language = style.language if style is not None else language
+    look = page_style.build_css(style) if style is not None else ""
     body = get_environment().get_template(name).render(
-        style=style, language=language, say=get_translator(language), look=_build_brand_css(style),
-        nonce=nonce, **values
+        style=style, language=language, say=recipient_texts.get_translator(language), look=look, nonce=nonce, **values
     )  # fmt: skip
     policy = _PAGE_POLICY.format(nonce=nonce, leads=leads and f" {leads}", frames=frames)
     headers = {**PAGE_HEADERS, "Content-Security-Policy": policy}
     return HTTPResponse(body, status, headers, content_type="text/html; charset=utf-8")
-
-
-def get_translator(language: str) -> Any:
-    """Return a function that looks up the text of a key in a language, and fills in the given values, escaped."""
-    texts = recipient_texts.get_texts(language)
-
-    def say(phrase: str, **values: Any) -> Markup:
-        return Markup(texts[phrase]).format(**values)  # noqa: S704 - the phrases are ours and values are escaped
-
-    return say
-
-
-def _build_brand_css(style: PageStyle | None) -> Markup:
-    """Return the CSS variables of a style.
-
-    Nothing is escaped: colours are `#rrggbb`, and the font is a validated font stack.
-    """
-    if style is None:
-        return Markup("")
-    pairs = {
-        "paper": "page", "sheet": "card", "ink": "text", "quiet": "muted", "line": "line", "accent": "brand",
-        "accent-ink": "on_brand", "link": "link",
-    }  # fmt: skip
-    rules = [
-        f"--{name}:light-dark({getattr(style.light, key)},{getattr(style.dark, key)})" for name, key in pairs.items()
-    ]
-    font = "" if style.font == SANS_STACK else f";--font:{style.font}"
-    return Markup(f":root{{{';'.join(rules)}{font}}}")  # noqa: S704 - the values are validated
 
 
 def render_plain_text(language: str, *phrases: str, **values: Any) -> str:

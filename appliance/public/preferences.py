@@ -94,8 +94,8 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
 
 def _describe_changes(page: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
     """Return a sentence for each change, in the language of the page, which may have changed, too."""
-    say = pages.get_translator(page.style.language)
-    sentences = []
+    say = recipient_texts.get_translator(page.style.language)
+    sentences: list[str] = []
     for change in changes:
         if change.kind == "tracking":
             sentences.append(say("prefs_noticed", what=say(f"prefs_{change.name}")))

@@ -2,11 +2,19 @@
 
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from appliance.content import brand as brands
 from appliance.content.designs import theme
-from appliance.content.designs.theme import Palette
+from appliance.content.designs.theme import SANS_STACK, Palette
 from appliance.core import recipient_texts
 from appliance.storage.models import Account, Brand, Media
+
+# The CSS variables of the pages for recipients, with the colour of the palette that each has.
+_VARIABLES = {
+    "paper": "page", "sheet": "card", "ink": "text", "quiet": "muted", "line": "line", "accent": "brand",
+    "accent-ink": "on_brand", "link": "link",
+}  # fmt: skip
 
 
 class PageStyle(NamedTuple):
@@ -36,6 +44,19 @@ def get_page_style(account_id: int, contact_language: str | None = None) -> Page
         theme_values.font_body,
         _uploaded_logo(brand),
     )
+
+
+def build_css(style: PageStyle) -> Markup:
+    """Return the CSS variables of the pages for recipients.
+
+    Nothing is escaped: colours are `#rrggbb`, and the font is a validated font stack.
+    """
+    rules = [
+        f"--{name}:light-dark({getattr(style.light, key)},{getattr(style.dark, key)})"
+        for name, key in _VARIABLES.items()
+    ]
+    font = "" if style.font == SANS_STACK else f";--font:{style.font}"
+    return Markup(f":root{{{';'.join(rules)}{font}}}")  # noqa: S704 - the values are validated
 
 
 def _uploaded_logo(brand: Brand) -> str | None:

@@ -104,12 +104,17 @@ STORY: tuple[Example, ...] = (
     Example("DELETE /suppressions/{id}", "Lift a suppression", {"reason": "asked by mistake"}, 1),
     Example("POST /forms", "Create a sign-up form", {
         "name": "Footer of the shop", "list_ids": [1], "origins": ["https://example.com"],
-        "fields": ["email", {"name": "first_name", "label": "First name"}],
+        "fields": [
+            "email", {"name": "first_name", "label": "First name"},
+            {"name": "data.coffee", "label": "How do you drink coffee?", "type": "radio",
+             "options": ["Filter", "Espresso"]},
+            {"name": "data.source", "type": "hidden", "value": "shop", "query_parameter": "utm_source"},
+        ],
         "consent_text": "Yes, send me the weekly newsletter.",
     }),
     Example("PATCH /forms/{id}", "Set a redirect", {"redirect_url": "https://example.com/thanks"}, 1),
     Example("POST /v1/public/forms/{public_key}", "Sign up", {
-        "email": "dora@example.com", "first_name": "Dora",
+        "email": "dora@example.com", "first_name": "Dora", "data": {"coffee": "Filter"},
     }),
     Example("POST /templates", "Create a template with a design", {
         "name": "Spring", "subject": "Our spring menu", "preheader": "Strawberries are here", "design": DESIGN,

@@ -399,7 +399,13 @@ def _build_form_submission() -> dict[str, Any]:
         "website": "must be empty: the field is hidden, and only bots fill it in",
     }  # fmt: skip
     properties: dict[str, Any] = {name: {"type": "string", "description": text} for name, text in descriptions.items()}
-    properties["data"] = {"type": "object", "description": "values of the other fields, by name"}
+    properties["data"] = {
+        "type": "object", "description": "values of the other fields, by name; an array for `checkboxes`",
+    }  # fmt: skip
+    properties["topics"] = {
+        "type": "array", "items": {"type": "integer"},
+        "description": "ids of the lists that the contact chose from the form's `topic_ids`; others are ignored",
+    }  # fmt: skip
     accepted = {"const": True, "description": "always true; reveals nothing about the address"}
     body = {"schema": _object_schema(**properties)}
     example = request_examples.find_examples(f"POST {FORM_SUBMISSION_PATH}")

@@ -150,6 +150,13 @@ class Form(Table):
     double_opt_in = BooleanField(default=True)
     redirect_url = TextField(null=True)
     consent_text = TextField(null=True)
+    title = TextField(null=True)  # null: the name
+    intro = TextField(null=True)
+    button_text = TextField(null=True)
+    thanks_title = TextField(null=True)
+    thanks_text = TextField(null=True)
+    topic_ids = Json(default=list)  # lists that visitors may choose from
+    topics_required = BooleanField(default=False)
     public_key = TextField(unique=True)
     submissions_count = IntegerField(default=0)
     confirmed_count = IntegerField(default=0)

@@ -127,6 +127,9 @@ D fields [any]
 D double_opt_in boolean
 D redirect_url,consent_text string?
 D public_key string
+O title,intro,button_text,thanks_title,thanks_text string? -- the texts of the form
+O topic_ids [integer] -- the lists that visitors may choose from
+O topics_required boolean -- whether they must choose one
 O account_id integer -- as everything else has it
 O url string -- its hosted page
 O submissions_count,confirmed_count integer -- what it brought

@@ -11,6 +11,10 @@ D fields [any]?
 D double_opt_in boolean?
 D redirect_url string?
 D consent_text string?
+O title,intro,button_text string? -- the texts of the form
+O thanks_title,thanks_text string? -- the texts after submission
+O topic_ids [integer]? -- the lists that visitors may choose from
+O topics_required boolean? -- whether they must choose one
 """
 
 MORE = f"""
@@ -114,6 +118,10 @@ D name string
 D name string!
 O label string? -- how the page calls it
 O required boolean -- whether it may stay empty
+O type enum(text,textarea,select,radio,checkboxes,checkbox,date,number,hidden)? -- what it asks for
+O options [string]? -- what may be chosen
+O help,placeholder string? -- what explains it
+O value,query_parameter string? -- what a hidden field has
 = POST /imports
 D file any!
 D resource enum(contacts,suppressions)

@@ -1,0 +1,242 @@
+"""The fields of sign-up forms: their kinds, which definitions are valid, and how a submitted value is read."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+
+from appliance.core.errors import Faults
+from appliance.core.i18n import gettext
+from appliance.storage.models import Form
+
+CONTACT_FIELDS = ("email", "phone", "first_name", "last_name", "language")
+MAX_FIELDS, MAX_OPTIONS = 20, 50
+MAX_TEXT_CHARACTERS, MAX_HIDDEN_CHARACTERS = 1_000, 255
+_DATA_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
+_QUERY_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NUMBER = re.compile(r"[+-]?\d{1,16}(?:[.,]\d{1,10})?")
+# Keys of `data` that a form cannot have as fields, because contacts store or parse them in a special way.
+_RESERVED_KEYS = ("tags", "enrichment", "website", "data", *CONTACT_FIELDS)
+
+FieldType = Literal["text", "textarea", "select", "radio", "checkboxes", "checkbox", "date", "number", "hidden"]
+CHOICE_TYPES = ("select", "radio", "checkboxes")
+Option = Annotated[str, Meta(min_length=1, max_length=100)]
+Caption = Annotated[str, Meta(max_length=255)]
+
+
+class FormField(Struct):
+    """A field of a form: one of `CONTACT_FIELDS`, or a key of the custom data."""
+
+    name: Annotated[
+        str,
+        Meta(max_length=80),
+        Meta(description="`email`, `phone`, `first_name`, `last_name`, `language`, or a key of `data`"),
+    ]
+    label: Annotated[Caption, Meta(description="label of the field")] | None = None
+    required: Annotated[bool, Meta(description="whether the field is required")] = False
+    type: Annotated[FieldType, Meta(description="kind of a field of `data`; null is `text`")] | None = None
+    options: (
+        Annotated[
+            list[Option],
+            Meta(max_length=MAX_OPTIONS),
+            Meta(description="options of a `select`, `radio` or `checkboxes` field, in order"),
+        ]
+        | None
+    ) = None
+    help: Annotated[Caption, Meta(description="help text below the field")] | None = None
+    placeholder: Annotated[Caption, Meta(description="example shown while the field is empty")] | None = None
+    value: (
+        Annotated[Caption, Meta(description="value of a `hidden` field, unless its `query_parameter` has one")] | None
+    ) = None
+    query_parameter: (
+        Annotated[
+            str,
+            Meta(max_length=64),
+            Meta(description="parameter of the page's URL that a `hidden` field is read from, such as `utm_source`"),
+        ]
+        | None
+    ) = None
+
+
+class Field(NamedTuple):
+    """A parsed field of a form; `key` is the key of the custom data, or None for an address, a name or a language."""
+
+    name: str
+    key: str | None
+    label: str | None
+    required: bool
+    type: str = "text"
+    options: tuple[str, ...] = ()
+    help: str | None = None
+    placeholder: str | None = None
+    value: str | None = None
+    query_parameter: str | None = None
+
+
+def list_fields(form: Form) -> list[Field]:
+    """Return the fields of a form. Without an email or phone field, a required `email` field comes first."""
+    fields = [_parse_field(field) for field in form.fields]
+    if not any(field.name in ("email", "phone") for field in fields):
+        fields.insert(0, Field("email", None, None, True))
+    # A single address field is always required; of two address fields, the contact may leave one empty.
+    is_single = sum(field.name in ("email", "phone") for field in fields) == 1
+    return [
+        field._replace(required=True) if is_single and field.name in ("email", "phone") else field for field in fields
+    ]
+
+
+def _parse_field(written: Any) -> Field:
+    spec = {"name": written} if isinstance(written, str) else written
+    name = spec["name"]
+    key = None if name in CONTACT_FIELDS else name.removeprefix("data.")
+    texts = (spec.get(part) or None for part in ("help", "placeholder", "value", "query_parameter"))
+    type_ = spec.get("type") or "text"
+    is_required = bool(spec.get("required")) and type_ != "hidden"
+    return Field(
+        name if key is None else f"data.{key}", key, spec.get("label"), is_required, type_,
+        tuple(spec.get("options") or ()), *texts,
+    )  # fmt: skip
+
+
+def check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
+    """Add the errors of field definitions whose types are valid to `faults`, at `fields[i]` and its parts."""
+    seen_keys: set[str] = set()
+    for index, field in enumerate(form_fields):
+        name = field if isinstance(field, str) else field.name
+        if not isinstance(name, str):
+            continue  # The error of a missing or invalid name was reported before.
+        match = _DATA_KEY.fullmatch(name)
+        if match is None:
+            faults.add(f"fields[{index}]", gettext("is invalid"))
+            continue
+        key = name if name in CONTACT_FIELDS else match[1]
+        if key in _RESERVED_KEYS and name not in CONTACT_FIELDS:
+            faults.add(f"fields[{index}]", gettext("is reserved"))
+        if key in seen_keys:
+            faults.add(f"fields[{index}]", gettext("has already been taken"))
+        seen_keys.add(key)
+        if isinstance(field, FormField):
+            _check_parts(field, f"fields[{index}]", faults)
+
+
+def _check_parts(field: FormField, path: str, faults: Faults) -> None:
+    for part in ("label", "help", "placeholder", "value"):
+        text = getattr(field, part)
+        if isinstance(text, str) and _CONTROL_CHARACTERS.search(text):
+            faults.add(f"{path}.{part}", gettext("is invalid"))
+    if field.name in CONTACT_FIELDS and field.type not in (None, "text"):
+        faults.add(f"{path}.type", gettext("is only for custom fields"))
+    if field.type in CHOICE_TYPES:
+        options = [option.strip() for option in field.options or [] if isinstance(option, str)]
+        if not options:
+            faults.add(f"{path}.options", gettext("can't be blank"))
+        elif len(set(options)) < len(options):
+            faults.add(f"{path}.options", gettext("must be different from each other"))
+        elif any(not option or _CONTROL_CHARACTERS.search(option) for option in options):
+            faults.add(f"{path}.options", gettext("is invalid"))
+        else:
+            field.options = options
+    elif field.options:
+        faults.add(f"{path}.options", gettext("is only for fields with options"))
+    if field.type == "hidden":
+        if isinstance(field.query_parameter, str) and not _QUERY_PARAMETER.fullmatch(field.query_parameter):
+            faults.add(f"{path}.query_parameter", gettext("is invalid"))
+        if not field.value and not field.query_parameter:
+            faults.add(f"{path}.value", gettext("can't be blank"))
+    else:
+        for part in ("value", "query_parameter"):
+            if getattr(field, part):
+                faults.add(f"{path}.{part}", gettext("is only for hidden fields"))
+
+
+def read_value(field: Field, value: Any, faults: Faults) -> Any:
+    """Return a submitted value as the contact stores it, or None for no value; an error is added to `faults`.
+
+    Dates are stored as text such as 2026-01-31, the ticked options of checkboxes as a list in the order of the form,
+    and a ticked checkbox as true. A hidden value never has errors: it is cut, and an unusable one is the fixed value.
+    """
+    return _READERS[field.type](field, value, faults)
+
+
+def clean_hidden(field: Field, value: Any) -> str | None:
+    """Return the value of a hidden field: of a URL or submission if the field reads one, else its fixed value."""
+    if field.query_parameter and isinstance(value, str):
+        text = _CONTROL_CHARACTERS.sub("", value).strip()[:MAX_HIDDEN_CHARACTERS]
+        if text:
+            return text
+    return field.value
+
+
+def _read_text(field: Field, value: Any, faults: Faults) -> Any:
+    """Return text of up to `MAX_TEXT_CHARACTERS`, or a boolean or number of JSON; lists and objects are left out."""
+    if isinstance(value, str):
+        value = value.replace("\r\n", "\n").strip()
+        if not is_text(value):
+            faults.add(field.name, gettext("is invalid"))
+        elif len(value) > MAX_TEXT_CHARACTERS:
+            faults.add(field.name, gettext("is too long (maximum is %(limit)s characters)", limit=MAX_TEXT_CHARACTERS))
+    return value if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value) else None
+
+
+def _read_choice(field: Field, value: Any, faults: Faults) -> Any:
+    if value in field.options:
+        return value
+    if value is not None:
+        faults.add(field.name, gettext("is not included in the list"))
+    return None
+
+
+def _read_choices(field: Field, value: Any, faults: Faults) -> Any:
+    values = value if isinstance(value, list) else [value]
+    if any(item not in field.options for item in values if item not in (None, "")):
+        faults.add(field.name, gettext("is not included in the list"))
+    return [option for option in field.options if option in values] or None
+
+
+def _read_checkbox(field: Field, value: Any, faults: Faults) -> Any:
+    if isinstance(value, str):
+        value = {"yes": True, "on": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(
+            value.strip().lower(), value
+        )
+    if value is not None and not isinstance(value, bool):
+        faults.add(field.name, gettext("must be true or false"))
+        return None
+    # A box that has to be ticked is not filled in by a "no".
+    return value or (None if field.required else value)
+
+
+def _read_date(field: Field, value: Any, faults: Faults) -> Any:
+    try:
+        return None if value is None else date.fromisoformat(value.strip()).isoformat()
+    except (ValueError, AttributeError):
+        faults.add(field.name, gettext("must be a date such as 2026-01-31"))
+        return None
+
+
+def _read_number(field: Field, value: Any, faults: Faults) -> Any:
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        text = value.strip().replace(",", ".")
+        value = float(text) if "." in text else int(text)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)):
+        return value
+    faults.add(field.name, gettext("must be a number"))
+    return None
+
+
+_READERS: Mapping[str, Callable[[Field, Any, Faults], Any]] = {
+    "text": _read_text, "textarea": _read_text, "select": _read_choice, "radio": _read_choice,
+    "checkboxes": _read_choices, "checkbox": _read_checkbox, "date": _read_date, "number": _read_number,
+    "hidden": lambda field, value, faults: clean_hidden(field, value),
+}  # fmt: skip
+
+
+def is_text(value: str) -> bool:
+    """Return whether a text can be stored: without NUL and without half surrogate pairs."""
+    return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, int | float) or -(2**53) <= value <= 2**53
