@@ -124,6 +124,7 @@ _MACRO_FILES = {
     "approvals": "approval",
     "queue": "queue",
     "edit": "editor",
+    "signup": "signup",
 }
 
 

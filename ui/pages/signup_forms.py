@@ -1,45 +1,67 @@
 """The table of sign-up forms, the settings of a form, its QR codes, and the snippet to embed it."""
 
-from typing import Any, Literal
+import secrets
+from collections import OrderedDict
+from typing import Any, Literal, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import accounts, audit
+from appliance.audience.segments import suggestions
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.forms import store, submissions
+from appliance.forms import rendering, store
+from appliance.forms.fields import CHOICE_TYPES, Field, list_fields
 from appliance.sending.domains import records
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
 from appliance.tracking import page_style
 from ui import formats, view
-from ui.forms import Form, edit_conflicts, list_params, lookups
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.forms import Form, edit_conflicts, list_params, lookups, signup_fields
+from ui.forms.edit_conflicts import FormPart
+from ui.forms.signup_fields import SignupFormParts
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 from ui.widgets import charts
 
 pages = Pages("ui_forms", url_prefix="/forms")
 
-_PAGE_SIZE = 50
-_FIELD_LABELS = {
-    "first_name": gettext_noop("First name"), "last_name": gettext_noop("Last name"),
-    "phone": gettext_noop("Phone number"), "language": gettext_noop("Language"),
-}  # fmt: skip
-_FIELD_NAMES = tuple(_FIELD_LABELS)
-_FIELDS, _LISTS = gettext_noop("Fields"), gettext_noop("Lists")
-_FORM_PARTS = FormParts(
+_PAGE_SIZE, _RECENT_DAYS = 50, 30
+_LISTS, _TOPICS = gettext_noop("Lists"), gettext_noop("Topics")
+_TEXT_FIELDS = ("title", "intro", "button_text", "thanks_title", "thanks_text", "consent_text", "redirect_url")
+_FORM_PARTS = SignupFormParts(
     FormPart(gettext_noop("Name"), ("name",)),
-    FormPart(_FIELDS, ("asked",), True),
-    FormPart(gettext_noop("Custom fields"), ("others",)),
+    FormPart(SignupFormParts.FIELDS, ("row",), True),
+    FormPart(gettext_noop("Title"), ("title",)),
+    FormPart(gettext_noop("Introduction"), ("intro",)),
+    FormPart(gettext_noop("Button"), ("button_text",)),
     FormPart(gettext_noop("Consent text"), ("consent_text",)),
     FormPart(gettext_noop("Double opt-in"), ("double_opt_in",), True),
     FormPart(_LISTS, ("list_ids",), True),
+    FormPart(_TOPICS, ("topic_ids", "topics_required"), True),
+    FormPart(gettext_noop("Thank-you title"), ("thanks_title",)),
+    FormPart(gettext_noop("Thank-you text"), ("thanks_text",)),
     FormPart(gettext_noop("Thank-you page"), ("redirect_url",)),
     FormPart(gettext_noop("Allowed origins"), ("origins",)),
 )
+# The previews that pages show now, oldest first, by token. A preview that is lost is rendered again at the next change.
+_MAX_PREVIEWS, _MAX_PREVIEW_TRIES = 100, 3
+_previews: OrderedDict[str, "_Preview"] = OrderedDict()
+# The frame has the style sheet of the hosted page and the styles of the brand, and neither scripts nor submissions.
+_PREVIEW_POLICY = (
+    "sandbox; default-src 'none'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; form-action 'none'; "
+    "base-uri 'none'; frame-ancestors 'self'"
+)
+
+
+class _Preview(NamedTuple):
+    """A rendered preview; `nonce` allows its styles."""
+
+    account_id: int
+    html: str
+    nonce: str
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -54,8 +76,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new", name="new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the settings of a new sign-up form, with first name and double opt-in selected."""
-    form = Form({"double_opt_in": "yes"}, {"asked": ["first_name"]})
+    """Show the settings of a new sign-up form, with email, first name and double opt-in."""
+    form = Form({"double_opt_in": "yes"})
+    signup_fields.set_fields(form, [Field("email", None, None, True), Field("first_name", None, None, False)])
     return await _render_form(request, visit, form, None, 200)
 
 
@@ -65,11 +88,13 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a sign-up form, and redirect to it."""
     form = Form.from_request(request)
-    form.require("name", gettext("Enter a name. It is shown above the fields."))
+    if form["act"]:
+        return await _render_form(request, visit, form, None, 200, signup_fields.apply_action(form))
+    form.require("name", gettext("Enter a name."))
     try:
         if form.errors:
             raise errors.Invalid({})
-        args = (store.create, visit.account_id, validation.read(store.FormWrite, _read_fields(form, [])))
+        args = (store.create, visit.account_id, validation.read(store.FormWrite, _read_form(form)))
         created = await commit(audit.run_and_record, visit.actor, "form_add", *args)
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), None, 422)
@@ -82,7 +107,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<form_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Show a sign-up form: its lists and fields, QR code, snippet to embed, and problems of confirmation emails."""
+    """Show a sign-up form: its numbers, lists and fields, QR code, HTML to embed, and problems of its emails."""
     row = await fetch(store.get, visit.account_id, form_id)
     lists = [
         contact_list
@@ -90,11 +115,14 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         if contact_list.id in row.list_ids
     ]
     style = await fetch(page_style.get_page_style, visit.account_id)
-    html = submissions.render_snippet(row, style.language)
+    is_branded = request.args.get("look") != "plain"
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
+    recent_count = await fetch(store.count_recent_submissions, visit.account_id, form_id, _RECENT_DAYS)
     return view.render(
-        request, "forms/show.html", row=row, lists=lists, snippet=html, field_labels=_label_fields(row),
+        request, "forms/show.html", row=row, lists=lists, snippet=rendering.render_embed(row, style, is_branded),
+        is_branded=is_branded, field_labels=[rendering.get_label(field, style.language) for field in list_fields(row)],
         sender_problems=sender_problems, code=charts.draw_qr(row.url), public=records.has_public_name(),
+        recent_count=recent_count, recent_days=_RECENT_DAYS,
     )  # fmt: skip
 
 
@@ -133,18 +161,20 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Save the settings of a sign-up form."""
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, form_id)
+    if form["act"]:
+        return await _render_form(request, visit, form, row, 200, signup_fields.apply_action(form))
     list_names = {
         str(contact_list.id): contact_list.name
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
     }
-    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(row), {_LISTS: list_names, _FIELDS: _field_labels()})
+    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(row), {_LISTS: list_names, _TOPICS: list_names})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
-    form.require("name", gettext("Enter a name. It is shown above the fields."))
+    form.require("name", gettext("Enter a name."))
     try:
         if form.errors:
             raise errors.Invalid({})
-        body = validation.read(store.FormPatch, _read_fields(form, row.fields))
+        body = validation.read(store.FormPatch, _read_form(form))
         args = (audit.run_and_record, visit.actor, "form_update", store.update, visit.account_id, form_id, body)
         await commit(
             edit_conflicts.write_if_unchanged,
@@ -159,6 +189,69 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     return view.redirect(request, f"/forms/{form_id}")
 
 
+@pages.post("/<form_id:int>/copy", name="copy")
+@signed_in("contacts:write")
+@ignore_double_submit
+async def copy(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Duplicate a sign-up form, and redirect to the settings of the copy."""
+    source = await fetch(store.get, visit.account_id, form_id)
+    name = gettext("%(name)s (copy)", name=source.name)
+    args = (store.duplicate, visit.account_id, form_id, name)
+    created = await commit(audit.run_and_record, visit.actor, "form_add", *args)
+    view.flash(request, gettext("Form duplicated. The copy has its own link."))
+    return view.redirect(request, f"/forms/{created.id}/edit")
+
+
+@pages.post("/preview", name="preview")
+@signed_in("contacts:write")
+async def update_preview(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the preview of posted settings, without storing them."""
+    form = Form.from_request(request)
+    return view.render(request, "forms/form.html", form=form, row=None, **await _build_context(visit, form, None))
+
+
+@pages.get("/preview/<token:str>", name="show_preview")
+@signed_in("contacts:write")
+async def show_preview(request: Request, visit: Visit, token: str) -> HTTPResponse:
+    """Show a rendered preview as the document of a frame."""
+    preview = _previews.get(token)
+    if preview is None or preview.account_id != visit.account_id:
+        raise errors.NotFound
+    headers = {
+        "content-security-policy": _PREVIEW_POLICY.format(nonce=preview.nonce), "referrer-policy": "no-referrer",
+        "x-frame-options": "SAMEORIGIN",
+    }  # fmt: skip
+    return HTTPResponse(preview.html, 200, headers, "text/html; charset=utf-8")
+
+
+async def _add_preview(visit: Visit, form: Form) -> str:
+    """Render the preview of the settings in a form, and return its token."""
+    row = await _build_preview_form(visit.account_id, _read_form(form))
+    style = await fetch(page_style.get_page_style, visit.account_id)
+    nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
+    scheme: Literal["light", "dark"] = "dark" if form["scheme"] == "dark" else "light"
+    html = rendering.render_preview(row, style, nonce, scheme)
+    _previews[token] = _Preview(visit.account_id, html, nonce)
+    while len(_previews) > _MAX_PREVIEWS:
+        _previews.popitem(last=False)
+    return token
+
+
+async def _build_preview_form(account_id: int, values: dict[str, Any]) -> Any:
+    """Return an unsaved sign-up form with the given settings; settings that are invalid so far are left out."""
+    values["name"] = values["name"] or gettext("Untitled form")
+    for _ in range(_MAX_PREVIEW_TRIES):
+        try:
+            return await fetch(store.build_preview, account_id, validation.read(store.FormWrite, values))
+        except errors.Invalid as error:
+            paths = {path.partition(".")[0] for path in error.fields}
+            names = {path.partition("[")[0] for path in paths} - {"fields"}
+            fields = [field for index, field in enumerate(values["fields"]) if f"fields[{index}]" not in paths]
+            values = {name: value for name, value in values.items() if name not in names} | {"fields": fields}
+            values.setdefault("name", gettext("Untitled form"))
+    return await fetch(store.build_preview, account_id, store.FormWrite(name=gettext("Untitled form")))
+
+
 @pages.post("/<form_id:int>/delete", name="delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
@@ -166,20 +259,6 @@ async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
     view.flash(request, gettext("The form %(name)s was deleted. Contacts who signed up are kept.", name=deleted.name))
     return view.redirect(request, "/forms")
-
-
-def _field_labels() -> dict[str, str]:
-    """Return the label of each field of contacts that a form can ask for, by its name."""
-    return {name: gettext(label) for name, label in _FIELD_LABELS.items()}
-
-
-def _label_fields(row: Any) -> list[str]:
-    """Return the labels of the fields of a form; a field without a label gets its name as label."""
-    labels = _field_labels() | {"email": gettext("Email address")}
-    return [
-        field.label or labels.get(field.name) or (field.key or field.name).replace("_", " ").capitalize()
-        for field in store.list_fields(row)
-    ]
 
 
 def _list_sender_problems(account_id: int) -> list[str]:
@@ -192,42 +271,34 @@ def _list_sender_problems(account_id: int) -> list[str]:
 
 def _build_form(row: Any) -> Form:
     """Return the form with the stored settings of a sign-up form."""
-    fields = store.list_fields(row)
-    values = {
-        "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
+    values = {name: getattr(row, name) or "" for name in ("name", *_TEXT_FIELDS)} | {
         "origins": "\n".join(row.origins), "double_opt_in": "yes" if row.double_opt_in else "",
-        "others": "\n".join(field.key for field in fields if field.key),
+        "topics_required": "yes" if row.topics_required else "",
     }  # fmt: skip
-    names = [field.name for field in fields if field.name in _FIELD_NAMES]
-    return Form(values, {"asked": names, "list_ids": [str(id_) for id_ in row.list_ids]})
+    form = Form(values, {name: [str(id_) for id_ in getattr(row, name)] for name in ("list_ids", "topic_ids")})
+    signup_fields.set_fields(form, list_fields(row))
+    return form
 
 
-def _read_fields(form: Form, stored_fields: list[Any]) -> dict[str, Any]:
-    """Return the settings of a posted form.
-
-    `stored_fields` are the fields that the sign-up form has already; they keep their labels and whether they are
-    required.
-    """
-    fields_by_name = {item["name"]: item for item in stored_fields if isinstance(item, dict)}
-    names = ["email", *(name for name in _FIELD_NAMES if name in form.getlist("asked"))]
-    data_keys = [line.strip() for line in form["others"].splitlines() if line.strip()]
-    keys = [f"data.{line.removeprefix('data.').replace(' ', '_').lower()}" for line in data_keys]
+def _read_form(form: Form) -> dict[str, Any]:
+    """Return the settings of a posted form, as the API takes them."""
     return {
         "name": form["name"], "list_ids": form.ids("list_ids"), "double_opt_in": form["double_opt_in"] == "yes",
-        "fields": [fields_by_name.get(name, name) for name in (*names, *keys)],
-        "consent_text": form.text("consent_text"),
-        "redirect_url": form.text("redirect_url"),
+        "fields": signup_fields.read_fields(form), "topic_ids": form.ids("topic_ids"),
+        "topics_required": form["topics_required"] == "yes",
         "origins": [line.strip() for line in form["origins"].splitlines() if line.strip()],
+        **{name: form.text(name) for name in _TEXT_FIELDS},
     }  # fmt: skip
 
 
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of an Invalid to the fields of the settings, and return the form."""
+    signup_fields.add_field_errors(
+        form, {path: messages for path, messages in error.fields.items() if path.startswith("fields")}
+    )
     for path in error.fields:
         if path.startswith("origins"):
             form.add_error("origins", gettext("Enter each origin as https://shop.example, without a path."))
-        elif path.startswith("fields"):
-            form.add_error("others", gettext("Use only letters, digits and _, and each name once."))
         elif path == "redirect_url":
             form.add_error("redirect_url", gettext("Enter a full URL, such as https://shop.example/thanks."))
     other_errors = {
@@ -236,10 +307,23 @@ def _add_errors(form: Form, error: errors.Invalid) -> Form:
     return form.add_errors(errors.Invalid(other_errors)) if other_errors else form
 
 
-async def _render_form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:
+async def _build_context(visit: Visit, form: Form, changed: int | None) -> dict[str, Any]:
+    """Return what the page of the settings shows besides the form; `changed` is the number of an opened row."""
     lists = [
         contact_list
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
         if contact_list.segment_id is None
     ]
-    return view.render(request, "forms/form.html", status, form=form, row=row, lists=lists)
+    keys = [key.path for key in await fetch(suggestions.suggest_data_keys, visit.account_id)]
+    return {
+        "lists": lists, "field_rows": signup_fields.list_rows(form), "addable": signup_fields.list_addable(form),
+        "data_keys": keys, "changed": changed, "type_labels": signup_fields.TYPE_LABELS,
+        "choice_types": CHOICE_TYPES, "token": await _add_preview(visit, form),
+    }  # fmt: skip
+
+
+async def _render_form(
+    request: Request, visit: Visit, form: Form, row: Any, status: int, changed: int | None = None
+) -> HTTPResponse:
+    context = await _build_context(visit, form, changed)
+    return view.render(request, "forms/form.html", status, also=("preview",), form=form, row=row, **context)
