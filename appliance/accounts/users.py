@@ -222,9 +222,9 @@ def get(account_id: int, user_id: int) -> User:
 
 def get_managed(by: Actor, user_id: int) -> User:
     """Return a user of the actor's account; raises NotFound, or NotAllowed if the actor may not manage the user."""
-    actor = _get_admin(by)
+    actor = get_admin(by)
     user = get(actor.account_id, user_id)
-    _require_owner_for(actor, user.role, user)
+    require_owner_for(actor, user.role, user)
     return user
 
 
@@ -234,8 +234,8 @@ def add_member(by: Actor, new: NewUser, role: str) -> User:
     Raises NotAllowed, or the errors of `create`.
     """
     require_write_transaction()
-    actor = _get_admin(by)
-    _require_owner_for(actor, role)
+    actor = get_admin(by)
+    require_owner_for(actor, role)
     user = create(actor.account_id, new, role)
     audit.record(by, actor.account_id, "user_add", f"user:{user.id}", {"role": role})
     return user
@@ -256,10 +256,10 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 
     `gets_password` means that the password will be set although `changes` does not contain it.
     """
-    actor, values = _get_admin(by), sent_fields(changes)
+    actor, values = get_admin(by), sent_fields(changes)
     user = get(actor.account_id, user_id)
     role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
-    _require_owner_for(actor, role, user)
+    require_owner_for(actor, role, user)
     faults = Faults()
     if user.id == actor.id and disabled:
         faults.add("disabled", gettext("must not be your own user"))
@@ -357,7 +357,7 @@ def _self_actor(user_id: int, ip: str | None) -> Actor:
     return Actor(f"user:{user_id}", ip, user_id)
 
 
-def _get_admin(by: Actor) -> User:
+def get_admin(by: Actor) -> User:
     """Return the user behind an actor; raises NotAllowed unless the user is an enabled owner or admin."""
     user = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
     if user is None or user.role not in ADMIN_ROLES:
@@ -365,7 +365,7 @@ def _get_admin(by: Actor) -> User:
     return user
 
 
-def _require_owner_for(actor: User, role: str, user: User | None = None) -> None:
+def require_owner_for(actor: User, role: str, user: User | None = None) -> None:
     """Raise NotAllowed if an actor who is not an owner would change an owner or give a user the role of owner."""
     if actor.role != "owner" and (role == "owner" or (user is not None and user.role == "owner")):
         raise NotAllowed(gettext("Only owners manage owners."), required_role="owner")

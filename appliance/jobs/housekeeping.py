@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.accounts import idempotency, sessions
+from appliance.accounts import idempotency, invitations, sessions
 from appliance.audience import bulk_actions
 from appliance.content import media
 from appliance.core.errors import Unavailable
@@ -49,6 +49,7 @@ class Sweep(NamedTuple):
 SWEEPS = (
     Sweep("idempotency keys", idempotency.find_expired, idempotency.delete_expired),
     Sweep("expired sessions", sessions.find_expired, sessions.delete_expired),
+    Sweep("expired invitations", invitations.find_expired, invitations.delete_expired),
     Sweep("personal data of old sign-ups", submissions.list_expired, submissions.clear_personal_data),
     Sweep("old sign-ups", submissions.list_deletable, submissions.delete_confirmations),
     Sweep("batches of bulk actions", bulk_actions.find_expired_parts, bulk_actions.delete_parts, 20),

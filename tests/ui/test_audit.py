@@ -39,7 +39,7 @@ def audit_rows(owner: Visitor, **query: str) -> list[dict[str, str]]:
 def test_audit_entries(owner: Visitor) -> None:
     """Entries show the action, the actor and the address; deleted objects keep their name, and no secret is shown."""
     page = owner.send("GET", "/settings/audit").text
-    for text in ("Created an API key", "Counter", "Added a team member", "Deleted a form", "Spring", "127.0.0.1"):
+    for text in ("Created an API key", "Counter", "Invited a team member", "Deleted a form", "Spring", "127.0.0.1"):
         assert text in page
     assert "Command line" in page and "API key test" in page
     assert not SECRET.search(page) and PASSWORD not in page

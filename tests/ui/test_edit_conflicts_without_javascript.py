@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import PASSWORD
 
 
 class Case(NamedTuple):
@@ -106,7 +107,9 @@ def things(api: Client) -> dict[str, int]:
     webhook = {"url": "https://example.com/hook", "events": ["contact_add"]}
     email = f"ann{next(_NUMBERS)}@example.org"
     paper = ScriptlessBrowser(api)
-    assert paper.status("POST", "/settings/team", email=email, name="Ann", role="editor") == 303
+    assert paper.status("POST", "/settings/team", email=email, role="editor") == 303
+    [link] = re.findall(r'value="http[^"]*(/invitations/[^"]+)"', paper.get("/settings/team"))
+    assert ScriptlessBrowser(api).status("POST", link, name="Ann", password=PASSWORD) == 303
     rows = re.findall(r"<tr>.*?</tr>", paper.get("/settings/team"), re.S)
     [row_of_user] = [row for row in rows if email in row]
     [user] = set(re.findall(r"/settings/team/(\d+)/role", row_of_user))

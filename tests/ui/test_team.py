@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD, Server
 from tests.ui.test_roles import request_page, session_cookie
@@ -48,15 +49,32 @@ def test_creating_and_revoking_a_key(page: Page, server: Server) -> None:
     assert key_client.get("/contacts").status == 401
 
 
-def test_adding_and_disabling_a_user(page: Page, browser: Browser, server: Server) -> None:
-    """The shown password works and is changed by the user; disabling the user ends their sessions, with undo."""
+def test_inviting_and_disabling_a_user(page: Page, browser: Browser, server: Server) -> None:
+    """The link of an invitation leads to name, password and language; disabling ends the sessions, with undo."""
     page.goto("/settings/team")
+    page.get_by_role("button", name="Create invitation link").click()
+    expect(page.locator("#f-email-err")).to_be_visible()
     page.get_by_label("Email").fill("ben@example.org")
     page.get_by_label("Author").check()
-    page.get_by_role("button", name="Add team member").click()
-    secret = page.get_by_label("Password", exact=True).input_value()
-    problems = Problems()
-    ben = sign_in(new_page(browser, server.url, problems), "ben@example.org", secret)
+    page.get_by_role("button", name="Create invitation link").click()
+    link = page.get_by_label("Invitation link", exact=True).input_value()
+    expect(page.get_by_role("region", name="Open invitations")).to_contain_text("ben@example.org")
+    assert find_violations_in_light_and_dark(page) == []
+    problems, secret = Problems(), "a password of Ben"
+    problems.allow("422")
+    ben = new_page(browser, server.url, problems)
+    ben.goto(link)
+    ben.set_viewport_size({"width": 320, "height": 700})
+    assert ben.evaluate("document.documentElement.scrollWidth") <= 320
+    assert find_violations_in_light_and_dark(ben) == []
+    ben.get_by_label("Your name").fill("ben")
+    ben.get_by_role("button", name="Join the team").click()
+    expect(ben.locator("#f-password-err")).to_contain_text("at least 10")
+    expect(ben.get_by_label("Your name")).to_have_value("ben")
+    ben.get_by_label("Password").fill(secret)
+    ben.get_by_role("button", name="Join the team").click()
+    expect(ben.get_by_role("heading", level=1)).to_contain_text("ben")
+    ben.set_viewport_size({"width": 1280, "height": 800})
     ben.goto("/settings/you")
     ben.get_by_label("Current password").fill("wrong")
     ben.get_by_label("New password").fill("short")

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, audit, login, passwords, sessions, users
+from appliance.accounts import access, audit, invitations, login, passwords, sessions, users
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import user_agents
+from appliance.sending.messages import transactional
 from appliance.settings import config
 from appliance.storage.models import Session, User
 from appliance.storage.transactions import commit, fetch
@@ -38,30 +39,7 @@ _LAST_OWNER_ERROR = gettext_noop("An account needs an owner. Make another user a
 @signed_in(access.ADMIN_SCOPE)
 async def show_team(request: Request, visit: Visit) -> HTTPResponse:
     """Show the members of the team to owners and admins."""
-    return await _render_team(request, visit, Form({"role": "editor"}), 200)
-
-
-@pages.post("/team")
-@signed_in(access.ADMIN_SCOPE)
-@ignore_double_submit
-async def add_member(request: Request, visit: Visit) -> HTTPResponse:
-    """Add a member to the team with a generated password, which the next page shows once."""
-    form = Form.from_request(request)
-    form.require("email", gettext("Enter the email address they will sign in with."))
-    secret = users.generate_password()
-    try:
-        if form.errors:
-            raise errors.Invalid({})
-        new = await asyncio.to_thread(users.prepare_user, form["email"], secret, form["name"][:255])
-        created = await commit(users.add_member, visit.actor, new, form["role"])
-    except errors.Invalid as error:
-        if gettext("has already been taken") in error.fields.get("email", []):
-            form.add_error("email", gettext("This email address is already used by another user."))
-        return await _render_team(request, visit, form.add_errors(error) if error.fields else form, 422)
-    session.store_secret(
-        visit.session.id, "password", {"name": created.name, "email": created.email, "password": secret}
-    )
-    return view.redirect(request, "/settings/team")
+    return await render_team(request, visit, Form({"role": "editor"}), 200)
 
 
 @pages.post("/team/<user_id:int>/role")
@@ -74,7 +52,7 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
     names = {key: gettext(label) for key, (label, _) in ROLES.items()}
     edit_conflicts.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), names))
     if form.conflicts:
-        return await _render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
+        return await render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
     try:
         args = (users.change_role, visit.actor, user_id, form["role"])
         user = await commit(
@@ -137,7 +115,7 @@ async def reset_password(request: Request, visit: Visit, user_id: int) -> HTTPRe
 async def _render_refused(request: Request, visit: Visit, text: str) -> HTTPResponse:
     form = Form({"role": "editor"})
     form.add_error("base", text)
-    return await _render_team(request, visit, form, 422)
+    return await render_team(request, visit, form, 422)
 
 
 def _build_role_form(row: Any) -> Form:
@@ -148,10 +126,13 @@ def _role_parts(row: Any) -> FormParts:
     return FormParts(FormPart(gettext("Role of %(name)s", name=row.name), ("role",)))
 
 
-async def _render_team(
+async def render_team(
     request: Request, visit: Visit, form: Form, status: int, conflict: tuple[int, Form] | None = None
 ) -> HTTPResponse:
-    """Render the team; `conflict` is (member id, posted form) if another user changed the member's role meanwhile."""
+    """Render the team and its invitations.
+
+    `conflict` is (member id, posted form) if another user changed the member's role meanwhile.
+    """
     page = await fetch(users.list_members, visit.account_id)
     return view.render(
         request,
@@ -165,6 +146,11 @@ async def _render_team(
         roles=ROLES,
         keys=await fetch(_keys_by_user, visit.account_id),
         made=session.pop_secret(visit, "password"),
+        invited=await fetch(invitations.list_open, visit.account_id),
+        is_valid=invitations.is_valid,
+        made_link=session.pop_secret(visit, "invitation"),
+        can_email=await fetch(transactional.can_email_invitation, visit.account),
+        days=invitations.VALID_DAYS,
     )
 
 

@@ -67,17 +67,18 @@ class Claim(NamedTuple):
         return "phone" if self.channel == "sms" else "email"
 
 
-# Key in the `data` of a password reset email: the id of the user whose password its link resets.
-RESET_USER_KEY = "reset_user_id"
+# Keys in the `data` of system emails with a link that only the recipient may see: the id of the user whose password it
+# resets, or of the invitation that it accepts.
+RESET_USER_KEY, INVITATION_KEY = "reset_user_id", "invitation_id"
 
 _HAS_SECRET_LINK = (
     "SELECT 1 FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.id = ? AND m.source_type = 'system' "
-    f"AND json_extract(c.data, '$.{RESET_USER_KEY}') IS NOT NULL"
+    f"AND coalesce(json_extract(c.data, '$.{RESET_USER_KEY}'), json_extract(c.data, '$.{INVITATION_KEY}')) IS NOT NULL"
 )
 
 
 def has_secret_link(row: Claim | Message) -> bool:
-    """Return whether a message contains a password reset link, which only its recipient may see."""
+    """Return whether a message contains a password reset link or an invitation, which only its recipient may see."""
     return row.source_type == "system" and fetch_one(_HAS_SECRET_LINK, (row.id,)) is not None
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from appliance.accounts import passwords
+from appliance.accounts import invitations, passwords
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
@@ -525,17 +525,23 @@ def get_bounce_class(row: Message) -> str | None:
     return None if kind is None else str(kind)
 
 
-# The link of a password reset is inserted when the email is sent, and is never stored or shown. Otherwise anyone who
-# may read the messages of an account could choose a new password for its owner.
+# The link of a password reset or an invitation is inserted when the email is sent, and is never stored or shown.
+# Otherwise anyone who may read the messages of an account could choose a new password for its owner, or join as admin.
 
 
 def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge tag `data` of a message, with the link added if it is a password reset email.
+    """Return the merge tag `data` of a message, with the link added if it is a password reset email or an invitation.
 
-    The link is the same at every attempt. It is left out for a captured message and for a disabled or deleted user.
+    The link is the same at every attempt. It is left out for a captured message, for a disabled or deleted user, and
+    for an invitation that was revoked, accepted or has expired.
     """
-    user_id = data.get(ledger.RESET_USER_KEY)
-    if message.source_type != "system" or user_id is None or message.provider == "capture":
+    user_id, invitation_id = data.get(ledger.RESET_USER_KEY), data.get(ledger.INVITATION_KEY)
+    if message.source_type != "system" or message.provider == "capture":
+        return data
+    if invitation_id is not None:
+        invitation = invitations.find_by_id(invitation_id)
+        return data if invitation is None else {**data, "link": invitations.build_link(invitation)}
+    if user_id is None:
         return data
     user = User.get_or_none(User.id == user_id, User.disabled_at.is_null())
     if user is None:

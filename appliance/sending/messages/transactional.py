@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import audit, idempotency, passwords, users
+from appliance.accounts import audit, idempotency, invitations, passwords, users
 from appliance.accounts.audit import Actor
 from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
@@ -18,7 +18,7 @@ from appliance.content.templates import revisions, translations
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
-from appliance.core.i18n import gettext
+from appliance.core.i18n import get_language_tag, gettext, ngettext
 from appliance.core.validation import (
     SEND_TIMES,
     Data,
@@ -41,7 +41,7 @@ from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.sms import segments as gsm
 from appliance.settings import config
 from appliance.storage.database import fetch_one, scalar
-from appliance.storage.models import Account, Channel, Contact, Message, MessageContent, Template, User
+from appliance.storage.models import Account, Channel, Contact, Invitation, Message, MessageContent, Template, User
 from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -629,6 +629,50 @@ def request_password_reset(email: str, ip: str | None) -> None:
     queue_system_email(user.account, addresses.parse_email(user.email), None, _RESET_EMAIL,
                {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url})  # fmt: skip
     audit.insert_entry(user.account_id, audit.SYSTEM, "password_reset_asked", f"user:{user.id}", None, ip)
+
+
+# The link of an invitation is built when the email is sent, too.
+
+
+def can_email_invitation(account: Account) -> bool:
+    """Return whether an invitation can be sent by email: neither captured, nor skipped for want of a sender."""
+    transport = config.current().email.transport
+    sender = senders.resolve_email(account, None)
+    return transport != "capture" and not senders.find_email_problems(account, sender, transport, marketing=False)
+
+
+def send_invitation(invitation: Invitation) -> bool:
+    """Queue the email of an invitation in the current language; return False if no email can be sent."""
+    require_write_transaction()
+    account = Account.get_by_id(invitation.account_id)
+    if not can_email_invitation(account):
+        return False
+    sender = User.get_by_id(invitation.invited_by_id)
+    content = SystemEmail(
+        subject=gettext("%(name)s invites you to %(account)s", name="{{ data.sender }}", account="{{ data.account }}"),
+        heading=gettext("Join %(account)s on Campanero", account="{{ data.account }}"),
+        text=gettext(
+            "%(name)s (%(email)s) invites you to the team of %(account)s. Set your name and a password to sign in.",
+            name="{{ data.sender }}",
+            email="{{ data.sender_email }}",
+            account="{{ data.account }}",
+        ),
+        button=gettext("Accept invitation"),
+        link="{{ data.link }}",
+        note=ngettext(
+            "The link works once, for %(num)s day. If you did not expect this invitation, ignore this email.",
+            "The link works once, for %(num)s days. If you did not expect this invitation, ignore this email.",
+            invitations.VALID_DAYS,
+        ),
+        language=get_language_tag(),
+    )
+    # The stored email links to the sign-in page; the link to accept is filled in when it is sent.
+    data = {
+        ledger.INVITATION_KEY: invitation.id, "sender": sender.name, "sender_email": sender.email,
+        "account": account.name, "link": f"{config.base_url(config.current())}/login",
+    }  # fmt: skip
+    queue_system_email(account, addresses.parse_email(invitation.email), None, content, data)
+    return True
 
 
 def find_reset_user(token: str) -> User | None:

@@ -13,6 +13,7 @@ from appliance.storage.models.account import (
     ContactList,
     Idempotency,
     Installation,
+    Invitation,
     ListOptOut,
     Membership,
     OptOut,
@@ -68,7 +69,7 @@ from appliance.storage.models.message import (
 )
 
 ALL = (
-    Account, User, Session, ApiKey, Setting, Idempotency, Audit,
+    Account, User, Invitation, Session, ApiKey, Setting, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, Cursor, SegmentWatch, SegmentMember, Campaign,
@@ -112,6 +113,7 @@ __all__ = [
     "ImportChunk",
     "Incoming",
     "Installation",
+    "Invitation",
     "Link",
     "ListOptOut",
     "MailPolicy",

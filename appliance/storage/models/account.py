@@ -51,6 +51,21 @@ class User(Table):
     updated_at = Time()
 
 
+class Invitation(Table):
+    """An invitation of an email address to a team; its link is a signature of id and expiry, which is not stored."""
+
+    account = ForeignKeyField(Account)
+    email = TextField()  # lower-cased
+    role = TextField()
+    invited_by = ForeignKeyField(User, on_delete="CASCADE", index=True)
+    created_at = Time()
+    sent_at = Time()
+    expires_at = Time(index=True)
+
+    class Meta:
+        indexes = ((("account", "email"), True),)
+
+
 class Session(Table):
     """A session of a browser (by cookie) or a program (by JWT); its secret is stored as a hash."""
 
