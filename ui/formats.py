@@ -637,4 +637,5 @@ FILTERS = {
     "full_time": full_time, "stored": i18n.translate_stored, "attention": store.describe_attention,
     "history_label": revisions.translate_label,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
+    "country": i18n.name_country,
 }  # fmt: skip

@@ -208,12 +208,12 @@ def _redirect_to_login(request: Request) -> HTTPResponse:
     offers to send it again.
     """
     if view.is_partial(request):
-        return view.render_dialog(request, "login/again.html", 401, form=Form())
+        return view.render_dialog(request, "login/again.html", 401, form=Form({"email": session.last_email(request)}))
     back = _request_path(request)
     if request.method not in SAFE_METHODS:
         back = referring_path(request)
         if typed := dump_form(request):
-            form = Form({"typed": typed, "path": request.path})
+            form = Form({"typed": typed, "path": request.path, "email": session.last_email(request)})
             return view.render_whole(
                 request, "login/login.html", 401, form=form, next=safe_path(back), is_signed_out=False, chosen=False,
                 is_new=False,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sanic import Blueprint, Request
@@ -20,6 +21,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import formats
 
 _YEAR_SECONDS = 365 * 86400
+_EMAIL_COOKIE = "email"
 THEMES = ("system", "light", "dark")
 # The preference of a user that holds the language of the interface; without it the browser decides.
 LANGUAGE_PREFERENCE = "language"
@@ -137,6 +139,7 @@ async def sign_in(request: Request, response: HTTPResponse, user: User) -> None:
     response.add_cookie(
         cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
     )
+    _set_email(request, response, user.email)
 
 
 async def sign_out(request: Request, response: HTTPResponse) -> None:
@@ -148,6 +151,20 @@ async def sign_out(request: Request, response: HTTPResponse) -> None:
     response.add_cookie(
         cookie_name(request), "", path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=0
     )
+    _set_email(request, response, "")
+
+
+def _set_email(request: Request, response: HTTPResponse, email: str) -> None:
+    """Store the address of the user in the browser, for the sign-in page after the session has ended; "" deletes it."""
+    response.add_cookie(
+        _EMAIL_COOKIE, quote(email), path="/", httponly=True, samesite="Lax", secure=is_secure(request),
+        max_age=sessions.MAX_SESSION_MS // 1000 if email else 0,
+    )  # fmt: skip
+
+
+def last_email(request: Request) -> str:
+    """Return the address of the user who signed in last in this browser and did not sign out, or an empty text."""
+    return unquote(request.cookies.get(_EMAIL_COOKIE) or "")[:254]
 
 
 def chosen_theme(request: Request) -> str:

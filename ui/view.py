@@ -71,20 +71,26 @@ _NAVIGATION = (
     (gettext_noop("Settings"), "/settings", "settings", "workspace"),
 )
 ADMIN_ROLES = ("owner", "admin")
-# Label and URL of each tab of the settings, and whether only owners and admins see it.
-SETTINGS_TABS = (
-    (gettext_noop("Account"), "/settings", False),
-    (gettext_noop("Sending"), "/settings/sending", False),
-    (gettext_noop("Domains"), "/settings/domains", False),
-    (gettext_noop("Team"), "/settings/team", True),
-    (gettext_noop("API keys"), "/settings/keys", True),
-    (gettext_noop("Webhooks"), "/settings/webhooks", False),
-    (gettext_noop("Audit log"), "/settings/audit", True),
-    (gettext_noop("Consent"), "/settings/consent", False),
-    (gettext_noop("Data"), "/settings/data", False),
-    (gettext_noop("Health check"), "/settings/doctor", False),
-    (gettext_noop("Profile"), "/settings/you", False),
-)
+# The pages of the settings by group: label, URL, and whether only owners and admins see it.
+SETTINGS_GROUPS = (
+    (gettext_noop("Account"), (
+        (gettext_noop("General"), "/settings", False), (gettext_noop("Profile"), "/settings/you", False),
+    )),
+    (gettext_noop("Messages"), (
+        (gettext_noop("Sending"), "/settings/sending", False), (gettext_noop("Domains"), "/settings/domains", False),
+        (gettext_noop("Consent"), "/settings/consent", False),
+    )),
+    (gettext_noop("Team and security"), (
+        (gettext_noop("Team"), "/settings/team", True), (gettext_noop("Audit log"), "/settings/audit", True),
+    )),
+    (gettext_noop("Data and system"), (
+        (gettext_noop("Data"), "/settings/data", False), (gettext_noop("Health check"), "/settings/doctor", False),
+    )),
+    (gettext_noop("Developers"), (
+        (gettext_noop("API keys"), "/settings/keys", True), (gettext_noop("Webhooks"), "/settings/webhooks", False),
+    )),
+)  # fmt: skip
+SETTINGS_TABS = tuple(tab for _, tabs in SETTINGS_GROUPS for tab in tabs)
 # The URLs of the links of the tab bar on phones; all others are under More.
 TAB_BAR = ("/", "/campaigns", "/contacts", "/inbox")
 
@@ -95,6 +101,17 @@ def list_navigation(path: str) -> list[NavigationItem]:
         NavigationItem(gettext(label), href, icon, group, _is_current(path, href))
         for label, href, icon, group in _NAVIGATION
     ]
+
+
+def _list_settings(path: str) -> list[tuple[str, list[tuple[str, str, bool, bool]]]]:
+    """Return the pages of the settings by group as (label, URL, whether only for admins, whether it is this page)."""
+    return [
+        (gettext(group), [
+            (gettext(label), href, is_admin_only, path == href or (href != "/settings" and _is_current(path, href)))
+            for label, href, is_admin_only in tabs
+        ])
+        for group, tabs in SETTINGS_GROUPS
+    ]  # fmt: skip
 
 
 def _is_current(path: str, href: str) -> bool:
@@ -277,7 +294,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "can": lambda scope: visit is not None and visit.can(scope),
         "nav": list_navigation(request.path),
         "tabs": TAB_BAR,
-        "settings_tabs": [(gettext(label), href, is_admin_only) for label, href, is_admin_only in SETTINGS_TABS],
+        "settings_tabs": _list_settings(request.path) if request.path.startswith("/settings") else (),
         "keys_on": session.has_shortcuts(request),
         "theme": session.chosen_theme(request),
         "capture": config.email.transport == "capture",

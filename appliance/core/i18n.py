@@ -185,6 +185,11 @@ def name_language(tag: str) -> str:
     return f"{name} ({', '.join(details)})" if details else name
 
 
+def name_country(code: str) -> str:
+    """Return the name of a country in the current language; the code, if CLDR has no name."""
+    return str(get_locale().territories.get(code.upper(), code))
+
+
 def list_languages() -> list[tuple[str, str]]:
     """Return (tag, name in the current language) of all languages that CLDR names, sorted by name."""
     return list(_list_languages(get_language()))

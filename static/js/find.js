@@ -18,13 +18,17 @@
     field.setAttribute("aria-activedescendant", all[current]?.id || "");
     all[current]?.scrollIntoView({ block: "nearest" });
   };
+  // Case and accents do not matter, nor how a name of several words is joined: zurich finds Zürich, los angeles Los_Angeles.
+  const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").replaceAll("_", " ").toLowerCase();
   const fill = () => {
-    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = fold(field.value).split(/\s+/).filter(Boolean);
     let group = null;
     list.replaceChildren();
     for (const option of select.options) {
       const under = option.parentElement.label || "";
-      if (!option.value || !words.every((word) => `${option.text} ${under} ${option.value.replace(/^[^.]*\.?/, "")}`.toLowerCase().includes(word))) continue;
+      const more = option.dataset.words ?? option.value.replace(/^[^.]*\.?/, "");
+      if (!option.value && option.dataset.words === undefined) continue;
+      if (words.length && !words.every((word) => fold(`${option.text} ${under} ${more}`).includes(word))) continue;
       if (under !== group && under) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: under, role: "presentation" }));
       group = under;
       const made = Object.assign(document.createElement("div"), { id: `finder-${option.index}`, role: "option", textContent: option.text });
@@ -38,12 +42,21 @@
     finder.hidePopover();
     if (!option) return;
     select.value = option.dataset.value;
-    button.firstElementChild.textContent = option.textContent;
-    button.classList.remove("none");
     button.focus();
     for (const name of ["input", "change"]) select.dispatchEvent(new Event(name, { bubbles: true }));
   };
+  // The button says what is chosen, by whomever.
+  document.addEventListener("change", ({ target }) => {
+    const shown = target.matches("select[data-find]") && document.querySelector(`button[data-for="${target.id}"]`);
+    if (!shown) return;
+    const { text } = target.selectedOptions[0];
+    shown.firstElementChild.textContent = text;
+    shown.setAttribute("aria-label", `${shown.dataset.label}: ${text}`);
+    shown.classList.toggle("none", !target.value);
+  });
   document.addEventListener("click", ({ target }) => {
+    const control = target.closest?.("label")?.control;
+    if (control?.matches("select[data-find]")) document.getElementById(`${control.id}-find`)?.focus();
     const found = target.closest?.("button[data-for]");
     if (!found) return;
     button = found;
@@ -51,7 +64,7 @@
     field.value = "";
     finder.showPopover();
     const at = found.getBoundingClientRect(), below = innerHeight - at.bottom > 350 || at.top < 350;
-    Object.assign(finder.style, { inset: "auto", margin: 0, left: `${Math.max(8, Math.min(at.left, innerWidth - 300))}px`, top: below ? `${at.bottom + 4}px` : "auto", bottom: below ? "auto" : `${innerHeight - at.top + 4}px` });
+    Object.assign(finder.style, { inset: "auto", margin: 0, minWidth: `${Math.min(at.width, innerWidth - 16)}px`, left: `${Math.max(8, Math.min(at.left, innerWidth - Math.max(at.width, 300)))}px`, top: below ? `${at.bottom + 4}px` : "auto", bottom: below ? "auto" : `${innerHeight - at.top + 4}px` });
     fill();
     field.focus();
   });

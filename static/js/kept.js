@@ -17,10 +17,15 @@
     for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams([...new FormData(form), ["mine", "*"]]));
     typed.clear();
   });
+  addEventListener("beforeunload", (event) => {
+    // The beacon above saves what is on its way; without an answer it would be lost.
+    if (document.getElementById("connection")?.textContent && [...typed.keys()].some((form) => form.isConnected)) event.preventDefault();
+  });
   const again = (element, text) => {
     const form = element?.closest?.("[data-autosave]");
     if (!form) return false;
     state(text, true);
+    window.unsaved(true);
     typed.set(form, typed.get(form) || 1);
     setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
     return true;

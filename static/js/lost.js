@@ -23,6 +23,52 @@
   };
   const told = () => document.getElementById("unheard");
 
+  // One banner for the whole page says that nothing is saved, and goes when it is.
+  let failing = false;
+  const banner = () => {
+    const main = document.getElementById("main");
+    const bar = document.getElementById("connection") || Object.assign(document.createElement("div"), { id: "connection" });
+    bar.setAttribute("role", "status");
+    if (!bar.isConnected) main?.prepend(bar);
+    const text = !navigator.onLine ? t("You are offline. Your changes are not saved until you are connected again. What you typed stays on this page.")
+      : failing ? t("Not saved: the server does not respond. Your changes are saved as soon as it does.") : "";
+    bar.className = text ? "banner bad" : "";
+    if (bar.textContent !== text) bar.textContent = text;
+  };
+  // What saves itself says whether it got through.
+  window.unsaved = (yes) => { failing = yes; banner(); };
+  for (const name of ["online", "offline"]) addEventListener(name, banner);
+  banner();
+  const answers = () => fetch("/healthz", { method: "HEAD", cache: "no-store" }).then((answer) => answer.ok, () => false);
+  // What was sent by hand is sent again by hand: the note says when that helps.
+  const watch = async (note) => {
+    while (note.isConnected && !(await answers())) await new Promise((done) => setTimeout(done, 3000));
+    if (!note.isConnected) return;
+    note.classList.remove("bad");
+    note.textContent = t("The connection is back. Your input is still here, but not saved yet: try again.");
+  };
+  const unheard = (source) => {
+    if (told()) return;
+    const note = document.createElement("div");
+    Object.assign(note, { id: "unheard", className: "banner bad", textContent: t("No response from the server. Nothing was changed, and your input is still here. Try again in a moment.") });
+    note.setAttribute("role", "alert");
+    (source.closest("form, dialog[open] > *") || document.getElementById("main"))?.prepend(note);
+    note.scrollIntoView({ block: "nearest" });
+    watch(note);
+  };
+  // A form without htmx leaves the page: without a connection it would lead to an error page of the browser, and what
+  // was typed would be lost.
+  const checked = new WeakSet();
+  document.addEventListener("submit", async (event) => {
+    const { target: form, submitter } = event;
+    if (event.defaultPrevented || form.method !== "post" || checked.delete(form)) return;
+    if (navigator.onLine && form.dataset.guard === undefined) return;
+    event.preventDefault();
+    if (!(await answers())) { window.guard(form); return unheard(form); }
+    checked.add(form);
+    form.requestSubmit(submitter);
+  });
+
   // What only looks from time to time waits until the question is answered, and bears a bad answer by itself.
   document.addEventListener("htmx:config:request", (event) => {
     if (asks() && beats(event.detail.ctx.sourceElement)) event.preventDefault();
@@ -44,6 +90,7 @@
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail, status = ctx.response?.status;
+    if (status < 500 && ctx.sourceElement?.closest?.("[data-autosave]")) window.unsaved(false);
     if (status === 401) waits(ctx.sourceElement);
     else if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) window.state(t("Not saved"), true);
     if (dialog?.querySelector("[data-trouble]") && !dialog.open) dialog.showModal();
@@ -64,11 +111,7 @@
   });
   document.addEventListener("htmx:error", (event) => {
     const source = event.detail?.ctx?.sourceElement || event.target;
-    if (!(source instanceof Element) || beats(source) || source.closest("[data-autosave]") || told()) return;
-    const note = document.createElement("div");
-    Object.assign(note, { id: "unheard", className: "banner bad", textContent: t("No response from the server. Nothing was changed, and your input is still here. Try again in a moment.") });
-    note.setAttribute("role", "alert");
-    (source.closest("form, dialog[open] > *") || document.getElementById("main"))?.prepend(note);
-    note.scrollIntoView({ block: "nearest" });
+    if (!(source instanceof Element) || beats(source) || source.closest("[data-autosave]")) return;
+    unheard(source);
   });
 })();

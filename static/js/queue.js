@@ -55,8 +55,9 @@
       try {
         const answer = await post(path, body?.());
         if (answer.status === 401) emit("signin", await answer.text()), text = t("Not saved: you are signed out. Retrying…"), wait = 500;
-        else if (answer.status !== 503 && answer.status !== 502) return answer;
-      } catch { /* Told below. */ }
+        else if (answer.status !== 503 && answer.status !== 502) { window.unsaved(false); return answer; }
+        if (answer.status !== 401 && body) window.unsaved(true);
+      } catch { if (body) window.unsaved(true); }
       saved(text, true);
       await pause(wait);
     }

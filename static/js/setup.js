@@ -17,5 +17,8 @@
 
   const zone = document.querySelector("[data-guess] select");
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if ([...(zone?.options || [])].some((one) => one.value === here)) zone.value = here;
+  const same = [...(zone?.options || [])].find((one) => one.value === here) || [...(zone?.options || [])].find((one) => one.dataset.words?.split(" ").includes(here));
+  if (!same) return;
+  zone.value = same.value;
+  zone.dispatchEvent(new Event("change", { bubbles: true }));
 })();

@@ -102,6 +102,13 @@
     for (const part of form.querySelectorAll(".acts, footer")) part.dataset.unsaved = t("Not saved yet");
   });
   document.addEventListener("submit", () => { unsaved = null; });
+  // A form that was sent and not saved is asked about too.
+  const guard = window.guard = (form) => { if (form?.method === "post" && form.dataset.autosave === undefined) unsaved = form; };
+  document.addEventListener("htmx:error", (event) => guard(event.detail?.ctx?.sourceElement?.closest?.("form")));
+  document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+    const form = ctx.sourceElement?.closest?.("form");
+    if (ctx.response?.status >= 400 && form?.dataset.guard !== undefined) guard(form);
+  });
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
 
   // A page change that comes too fast for its fade is no error.
@@ -112,7 +119,7 @@
   const firstProblem = (root) => {
     const one = root && $("[aria-invalid=true]", root);
     one?.closest("dialog:not([open])")?.showModal();
-    one?.focus();
+    (one?.matches("[data-find]") && document.getElementById(`${one.id}-find`) || one)?.focus();
   };
   // Of a thread the message that was opened is seen, not the oldest.
   const showBubble = () => $(".bubble + .bubble[aria-current]")?.scrollIntoView({ block: "center" });

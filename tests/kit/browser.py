@@ -199,6 +199,14 @@ def reuse_session(page: Page, server: Server) -> Page:
     return page
 
 
+def choose_option(page: Page, label: str, typed: str) -> None:
+    """Choose an option of a long select as a user does: open its finder, type, and take the first match."""
+    page.get_by_role("button", name=f"{label}:").click()
+    finder = page.get_by_role("combobox", name="Search options")
+    finder.fill(typed)
+    finder.press("Enter")
+
+
 def save_screenshot(page: Page, name: str) -> None:
     """Save a screenshot of the whole page to $CAMPANERO_SHOTS; do nothing without that variable."""
     directory = os.environ.get("CAMPANERO_SHOTS")

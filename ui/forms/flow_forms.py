@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.audience.segments import store as segments
+from appliance.audience.segments import suggestions
 from appliance.audience.segments.store import SegmentQuery
 from appliance.core import errors
 from appliance.core.errors import NotFound
@@ -15,6 +16,7 @@ from appliance.flows import document, drafts
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
+from ui import formats
 from ui.forms import Form, error_sentence, lookups, parse_int
 from ui.forms.edit_conflicts import FormPart, FormParts, KnownNames
 from ui.forms.filter_rows import FilterRows
@@ -70,6 +72,11 @@ TRIGGER_GROUPS = (
         ),
     ),
 )
+# A goal is what a contact does after entering.
+_GOAL_GROUPS = tuple(
+    (label, tuple((name, text) for name, text in events if name not in ("contact_add", "date_reached")))
+    for label, events in TRIGGER_GROUPS
+)
 TRIGGER_LABELS = {name: label for _, group in TRIGGER_GROUPS for name, label in group}
 # The values of two selects of the trigger form, with marked labels.
 FREQUENCIES = (
@@ -78,7 +85,6 @@ FREQUENCIES = (
     ("gap", gettext_noop("At most once every … days")),
 )
 SIDES = (("after", gettext_noop("After, or on the date")), ("before", gettext_noop("Before")))
-_KNOWN_TRIGGERS = {name for _, group in TRIGGER_GROUPS for name, _ in group} | {"manual"}
 LISTS, SEGMENT_EVENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
 _MAX_KEY_CHARACTERS = 100
 
@@ -189,16 +195,15 @@ def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
     """Return the trigger form, filled in with the trigger's values and the flow's goal."""
     data, often = start.data, start.data.get("frequency")
     gap = int(often["min_gap_seconds"]) if isinstance(often, dict) else 0
-    names = start.event in _KNOWN_TRIGGERS
     return StepForm({
-        "event": start.event if names else OTHER, "event_name": "" if names else start.event,
+        "event": start.event, "event_name": "",
         "contact_list_id": str(start.contact_list_id or ""), "segment_id": str(start.segment_id or ""),
         "often": "gap" if gap else str(often or ""), "gap": str(-(-gap // 86_400)) if gap else "30",
         "tag": str(data.get("tag") or ""), "keywords": ", ".join(data.get("keywords") or []),
         "path": str(data.get("path") or ""), "yearly": "yes" if data.get("yearly") else "",
         "offset": str(abs(int(data.get("offset_days") or 0))),
         "side": "before" if int(data.get("offset_days") or 0) < 0 else "after",
-        "at": str(data.get("at") or "09:00"), "goal": goal or "",
+        "at": str(data.get("at") or "09:00"), "goal": goal or "", "goal_name": "",
     })  # fmt: skip
 
 
@@ -209,13 +214,7 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
     """
     event = form["event"]
     if event == OTHER:
-        event = normalize_event_name(form["event_name"]) or ""
-        if not event:
-            raise errors.Invalid({"event_name": [gettext("Enter the name of the event.")]})
-        name_error = log.find_name_error(event)
-        if name_error and event not in log.RESERVED_NAMES:
-            message = gettext("Use only letters, digits and _, starting with a letter.")
-            raise errors.Invalid({"event_name": [message]})
+        event = _read_event_name(form, "event_name")
     keep = {key: value for key, value in before.data.items() if key not in _FORM_KEYS}
     data: dict[str, Any] = dict(keep)
     if event == "date_reached":
@@ -237,6 +236,21 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
         "contact_list_id": next(iter(form.ids("contact_list_id")), None),
         "segment_id": next(iter(form.ids("segment_id")), None),
     }  # fmt: skip
+
+
+def read_goal(form: Form) -> str | None:
+    """Return the goal of a form, None without one. Raises Invalid for an invalid name of another event."""
+    return _read_event_name(form, "goal_name") if form["goal"] == OTHER else form.text("goal")
+
+
+def _read_event_name(form: Form, name: str) -> str:
+    """Return the event that a field names, in the stored form; raises Invalid without a valid name."""
+    event = normalize_event_name(form[name]) or ""
+    if not event:
+        raise errors.Invalid({name: [gettext("Enter the name of the event.")]})
+    if log.find_name_error(event) and event not in log.RESERVED_NAMES:
+        raise errors.Invalid({name: [gettext("Use only letters, digits and _, starting with a letter.")]})
+    return event
 
 
 _FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "tag")
@@ -268,9 +282,38 @@ def _error_sentence(message: str, name: str | None, path: str) -> str:
     return error_sentence(message, "" if name is not None or path.startswith("base") else path.rpartition(".")[2])
 
 
-def list_client_events() -> list[str]:
-    """Return the names of events sent by programs, as suggestions for event name fields."""
-    return [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
+def list_client_events(account_id: int) -> list[str]:
+    """Return the names of events sent by programs, as suggestions for event name fields: recorded ones come first."""
+    common = [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
+    return list(dict.fromkeys([*_own_events(account_id), *common]))
+
+
+def _own_events(account_id: int) -> list[str]:
+    """Return the names of an account's recorded events that have no label."""
+    return [name for name in suggestions.list_event_names(account_id) if not formats.is_ours(name)]
+
+
+def list_trigger_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the events to choose from as a trigger, by group: those of TRIGGER_GROUPS, and those of the account."""
+    return _with_own_events(account_id, TRIGGER_GROUPS, chosen)
+
+
+def list_goal_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the events to choose from as a goal, by group."""
+    return _with_own_events(account_id, _GOAL_GROUPS, chosen)
+
+
+def _with_own_events(account_id: int, groups: Any, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    listed = [(gettext(label), [(name, gettext(text)) for name, text in events]) for label, events in groups]
+    known = {name for _, events in groups for name, _ in events} | {"", "manual", OTHER}
+    own = dict.fromkeys([*_own_events(account_id), *([] if chosen in known else [chosen])])
+    names = [(name, describe_event(name)) for name in own if name not in known]
+    return [*listed, (gettext("Your events"), names)] if names else listed
+
+
+def describe_event(name: str) -> str:
+    """Return the label of an event, as flows show it."""
+    return gettext(TRIGGER_LABELS[name]) if name in TRIGGER_LABELS else formats.event(name)[2]
 
 
 # Parts of the forms, for edit conflicts.
@@ -318,7 +361,8 @@ class TriggerParts(MarkedParts):
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
         """Return the trigger or the goal in words; `names` maps keys such as `contact_list_id 3` to names."""
         if "event" not in self.names(key):
-            return form["goal"] or gettext("none")
+            goal = form["goal_name"] if form["goal"] == OTHER else form["goal"]
+            return describe_event(goal) if goal else gettext("none")
         event = form["event_name"] if form["event"] == OTHER else form["event"]
         event = gettext(TRIGGER_LABELS[event]) if event in TRIGGER_LABELS else event
         rest = [
@@ -332,7 +376,9 @@ class TriggerParts(MarkedParts):
         return ", ".join([event or gettext("none"), *(known.get(f"{name} {value}", value) for name, value in rest)])
 
 
-TRIGGER_PARTS = TriggerParts(FormPart(_TRIGGER_LABEL, _TRIGGER_FIELDS), FormPart(gettext_noop("Goal"), ("goal",)))
+TRIGGER_PARTS = TriggerParts(
+    FormPart(_TRIGGER_LABEL, _TRIGGER_FIELDS), FormPart(gettext_noop("Goal"), ("goal", "goal_name"))
+)
 
 
 def _relevant_fields(form: Form) -> list[str]:

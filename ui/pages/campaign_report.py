@@ -199,7 +199,11 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
         providers = [
-            (row.country or gettext("Unknown"), row.accepted, {"country": row.country or "unknown"})
+            (
+                i18n.name_country(row.country) if row.country else gettext("Unknown"),
+                row.accepted,
+                {"country": row.country or "unknown"},
+            )
             for row in figures.sms.countries
         ]
     else:

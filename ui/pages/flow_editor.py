@@ -143,7 +143,10 @@ def _load_panel(
     page: dict[str, Any] = {
         "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
-        "starts": flow_forms.TRIGGER_GROUPS, "events": flow_forms.list_client_events(), "units": flow_forms.UNITS,
+        "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
+        "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
+        "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
+        "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
         "revision": 0, "sms_preview": None, "filter_view": None, "pickable": [],
@@ -330,7 +333,7 @@ def _write_conditions(visit: Visit, flow_id: int, where: list[Any]) -> None:
 
 
 def _write_trigger(visit: Visit, flow_id: int, form: StepForm) -> None:
-    goal = form.text("goal")
+    goal = flow_forms.read_goal(form)
     raw = flow_forms.read_trigger(form, drafts.load_draft(visit.account_id, flow_id).trigger)
     validation.read(FlowPatch, {"goal": goal})
     drafts.change_trigger(visit.account_id, flow_id, raw, visit.actor)

@@ -29,7 +29,7 @@ async def show_login(request: Request) -> HTTPResponse:
     where = safe_path(request.args.get("next"))
     if await session.load_visit(request):
         return view.redirect(request, where)
-    return await _render_login(request, Form(), where, 200)
+    return await _render_login(request, Form({"email": session.last_email(request)}), where, 200)
 
 
 @pages.post("/login")

@@ -23,8 +23,8 @@ from appliance.storage.transactions import commit, fetch
 from ui import guard, session, view
 from ui.forms import Form, edit_conflicts, lookups, safe_path
 from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.forms.time_zones import time_zone_groups
 from ui.guard import signed_in
-from ui.pages.setup import time_zone_options
 from ui.session import Pages, Visit
 
 pages = Pages("ui_settings")
@@ -157,7 +157,8 @@ async def _render_account(request: Request, visit: Visit, form: Form, status: in
     config = request.app.ctx.config
     is_direct = config.email.transport == "direct"
     return view.render(
-        request, "settings/show.html", status, form=form, zones=time_zone_options(), languages=_list_languages(form),
+        request, "settings/show.html", status, form=form, zones=time_zone_groups(form["time_zone"]),
+        languages=_list_languages(form),
         countries=lookups.country_options(gettext("No country")), email=config.email, config=config,
         greets_as=smtp_connect.get_helo_name() if is_direct else None, steps=len(senders.DAILY_CAPS),
         beginning=await fetch(senders.list_warm_up_days,

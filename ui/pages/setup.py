@@ -1,7 +1,6 @@
 """The setup pages: a one-time link creates the owner; sender, transport, domain and brand follow and can be skipped."""
 
 from typing import Any
-from zoneinfo import available_timezones
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -18,6 +17,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import session, view
 from ui.forms import Form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.forms.time_zones import time_zone_groups
 from ui.guard import public_page, render_problem, signed_in
 from ui.pages import brand as brand_page
 from ui.pages import sending
@@ -98,7 +98,7 @@ async def show_sender(request: Request, visit: Visit) -> HTTPResponse:
     form.values["email_from_name"] = form["email_from_name"] or visit.account.name
     form.values["email_from_email"] = form["email_from_email"] or visit.user.email
     # On the first visit the script proposes the browser's time zone.
-    return _render_screen(request, "sender", form, zones=time_zone_options(), is_new=is_new)
+    return _render_screen(request, "sender", form, zones=time_zone_groups(form["time_zone"]), is_new=is_new)
 
 
 def _build_sender_form(account_id: int) -> Form:
@@ -117,11 +117,13 @@ async def save_sender(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, _SENDER_PARTS, await fetch(_build_sender_form, visit.account_id))
     if form.conflicts:
-        return _render_screen(request, "sender", form, 409, zones=time_zone_options(), is_new=False)
+        return _render_screen(request, "sender", form, 409, zones=time_zone_groups(form["time_zone"]), is_new=False)
     try:
         await _write_sender(visit, form)
     except errors.Invalid as error:
-        return _render_screen(request, "sender", form.add_errors(error), 422, zones=time_zone_options(), is_new=False)
+        return _render_screen(
+            request, "sender", form.add_errors(error), 422, zones=time_zone_groups(form["time_zone"]), is_new=False
+        )
     return view.redirect(request, "/welcome/mail")
 
 
@@ -143,12 +145,6 @@ async def _write_sender(visit: Visit, form: Form) -> None:
     await commit(
         edit_conflicts.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), write
     )
-
-
-def time_zone_options() -> list[tuple[str, str]]:
-    """Return the time zones that this machine knows as (name, label), UTC first."""
-    zones = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
-    return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in zones)]
 
 
 @pages.get("/welcome/mail")

@@ -12,30 +12,26 @@ from appliance.audience.filters.parse import ConditionGroup, EventCondition, Fie
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import explain, members, suggestions
 from appliance.audience.segments.members import BackgroundCount
+from appliance.core import i18n
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store as imports
 from appliance.storage.transactions import scan
 from ui import formats
-from ui.forms import parse_number, typed_values
+from ui.forms import lookups, parse_number, typed_values
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow, FilterRows
 
 SEGMENT, BRANCH = "segment", "split"
 # The groups of the field selector, in order.
-_CONTACT, _CHANNELS, _LISTS, _CUSTOM, _MESSAGES, _EVENTS, _TRIGGER, _DATES = _GROUP_TITLES = (
-    gettext_noop("Contact"), gettext_noop("Channels"), gettext_noop("Lists and segments"),
-    gettext_noop("Custom fields"), gettext_noop("Messages"), gettext_noop("Events"), gettext_noop("Trigger event"),
-    gettext_noop("Dates"),
+_CONTACT, _SUBSCRIPTIONS, _ENGAGEMENT, _LISTS, _CUSTOM, _EVENTS, _TRIGGER = _GROUP_TITLES = (
+    gettext_noop("About the contact"), gettext_noop("Subscriptions"), gettext_noop("Engagement"),
+    gettext_noop("Lists, segments and flows"), gettext_noop("Custom fields"), gettext_noop("Events"),
+    gettext_noop("Trigger event"),
 )  # fmt: skip
-_CHANNEL_FIELDS = ("contact_email", "contact_phone_number", "contact_verification_status", "contact_suppression_reason",
-             "contact_subscribed_email", "contact_subscribed_phone", "contact_verified",
-             "contact_suppressed")  # fmt: skip
-# Labels of the fields, by name.
-_CHOICE_LABELS = {
-    "verified": gettext_noop("Confirmed"), "unverified": gettext_noop("Not confirmed"),
-    "suppressed": gettext_noop("Suppressed"), "enriched": gettext_noop("Enriched"),
-    "not_enriched": gettext_noop("Not enriched"),
-}  # fmt: skip
+_SUBSCRIPTION_FIELDS = (
+    "contact_verification_status", "contact_suppression_reason", "contact_subscribed_email",
+    "contact_subscribed_phone", "contact_verified", "contact_suppressed", "contact_unsubscribed_at",
+)  # fmt: skip
 # Labels of the predicates, shown after the field's name; those of a type come before those of all types.
 _PREDICATE_LABELS = {
     "eq": gettext_noop("is"), "not_eq": gettext_noop("is not"), "cont": gettext_noop("contains"),
@@ -146,7 +142,15 @@ class _OptionsBuilder:
         if field is None:
             return []
         if field.choices:
-            return [(choice, _choice_label(choice)) for choice in field.choices]
+            return [(choice, field.label_value(choice)) for choice in field.choices]
+        if field.name == "contact_country":
+            return list(lookups.country_names())
+        if field.name == "contact_language":
+            # A condition compares the language without its region.
+            options = lookups.language_options("")[1:]
+            return list(
+                {tag.partition("-")[0]: i18n.name_language(tag.partition("-")[0]) for tag, _ in options}.items()
+            )
         if not field.id_kind:
             return []
         if field.id_kind not in self.choices_by_kind:
@@ -240,12 +244,6 @@ def list_warnings(account_id: int, filters: Any) -> list[str]:
     return [text for text in dict.fromkeys(warnings) if text]
 
 
-def _choice_label(value: str) -> str:
-    if value in _CHOICE_LABELS:
-        return gettext(_CHOICE_LABELS[value])
-    return formats.suppression_label(value)
-
-
 def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
     groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUP_TITLES}
     for field in FIELDS:
@@ -278,13 +276,11 @@ def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tupl
 
 
 def _field_group(field: Field) -> str:
-    if field.type == "time":
-        return _DATES
-    if field.name.startswith(("campaign_", "email_", "sms_")):
-        return _MESSAGES
-    if field.type == "id":
-        return _LISTS
-    return _CHANNELS if field.name in _CHANNEL_FIELDS else _CONTACT
+    if field.name in _SUBSCRIPTION_FIELDS:
+        return _SUBSCRIPTIONS
+    if field.name.startswith(("campaign_", "email_", "sms_", "contact_last_interacted")):
+        return _ENGAGEMENT
+    return _LISTS if field.type == "id" else _CONTACT
 
 
 def _with_current_field(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from appliance.core import addresses
+from appliance.core import addresses, i18n
 from appliance.core.errors import Faults
 from appliance.core.i18n import gettext, gettext_noop
 
@@ -111,6 +111,14 @@ class Field(NamedTuple):
         """Return the label in the language of this request; custom data and events are labelled with their path."""
         return self.label if self.type == "json" else gettext(self.label)
 
+    def label_value(self, value: str) -> str:
+        """Return a value as users know it: the name of a country or language, or the label of a code."""
+        if self.name == "contact_country":
+            return i18n.name_country(value)
+        if self.name == "contact_language":
+            return i18n.name_language(value)
+        return gettext(CHOICE_LABELS[value]) if value in self.choices else value
+
     def wrap(self, condition: str) -> str:
         """Return the SQL of a filter on the field, given a condition on its operand."""
         return self.sql_template.replace("{}", condition, 1)
@@ -141,6 +149,15 @@ _ENRICHED = "(json_type(c.data, '$.enrichment') = 'object' AND json_extract(c.da
 _SUPPRESSED = "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.suppression IS NOT NULL)"
 _OPTED_OUT_AT = "(SELECT max(h.opt_out_at) FROM channel h WHERE h.contact_id = c.id AND h.subscribed = 0)"
 REASONS = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce")
+# The labels of values that are codes.
+CHOICE_LABELS = {
+    "verified": gettext_noop("Confirmed"), "unverified": gettext_noop("Not confirmed"),
+    "suppressed": gettext_noop("Suppressed"), "enriched": gettext_noop("Enriched"),
+    "not_enriched": gettext_noop("Not enriched"), "hard_bounce": gettext_noop("Hard bounce"),
+    "soft_bounce": gettext_noop("Repeated soft bounces"), "complaint": gettext_noop("Spam complaint"),
+    "manual": gettext_noop("Added manually"), "erased": gettext_noop("Deleted (GDPR)"),
+    "stop_keyword": gettext_noop("Replied STOP"),
+}  # fmt: skip
 
 
 def _column(name: str, type_: str, label: str, column: str, *aliases: str) -> Field:
@@ -203,7 +220,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "contact_suppression_reason",
         "code",
-        gettext_noop("Suppression reason"),
+        gettext_noop("Reason for suppression"),
         Operand("h.suppression"),
         "(SELECT json_group_array(h.suppression) FROM channel h WHERE h.contact_id = c.id "
         "AND h.suppression IS NOT NULL)",
@@ -224,16 +241,16 @@ FIELDS: tuple[Field, ...] = (
         ("tag", "tags"),
     ),
     _boolean(
-        "contact_subscribed_email", gettext_noop("Subscribed to email"), _subscribed("email"), 30, "subscribed_email"
+        "contact_subscribed_email", gettext_noop("Is subscribed to email"), _subscribed("email"), 30, "subscribed_email"
     ),
     _boolean(
-        "contact_subscribed_phone", gettext_noop("Subscribed to SMS"), _subscribed("phone"), 30, "subscribed_phone"
+        "contact_subscribed_phone", gettext_noop("Is subscribed to SMS"), _subscribed("phone"), 30, "subscribed_phone"
     ),
-    _boolean("contact_verified", gettext_noop("Address confirmed"), f"({_STATUS} = 'verified')", 40, "verified"),
+    _boolean("contact_verified", gettext_noop("Address is confirmed"), f"({_STATUS} = 'verified')", 40, "verified"),
     _boolean("contact_enriched", gettext_noop("Has data from an enrichment service"), _ENRICHED, 35, "enriched"),
-    _boolean("contact_suppressed", gettext_noop("On the suppression list"), _SUPPRESSED, 30, "suppressed"),
+    _boolean("contact_suppressed", gettext_noop("Is on the suppression list"), _SUPPRESSED, 30, "suppressed"),
     _column("contact_created_at", "time", gettext_noop("Date added"), "created_at", "created_at"),
-    _column("contact_updated_at", "time", gettext_noop("Date updated"), "updated_at", "updated_at"),
+    _column("contact_updated_at", "time", gettext_noop("Date last changed"), "updated_at", "updated_at"),
     _column(
         "contact_last_interacted_at", "time", gettext_noop("Last active"), "last_interacted_at", "last_interacted_at"
     ),

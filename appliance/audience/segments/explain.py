@@ -77,7 +77,13 @@ def describe_node(node: Node, scope: Scope, names: Names) -> str:
         is_true = (node.value is True) != node.is_negative
         return gettext("%(field)s: yes", field=label) if is_true else gettext("%(field)s: no", field=label)
     pattern = gettext(node.predicate.opposite_phrase if node.is_negative else node.predicate.phrase)
-    comparison = pattern.replace("{}", _format_value(node.value, scope, node.predicate.key == "between"))
+    value = node.value
+    if node.field.type == "code" and node.predicate.key != "present":
+        codes = value if isinstance(value, list) else [value]
+        formatted = _join([node.field.label_value(code) for code in codes], "or")
+    else:
+        formatted = _format_value(value, scope, node.predicate.key == "between")
+    comparison = pattern.replace("{}", formatted)
     if _compares_numbers_as_text(node):
         return gettext("%(field)s %(comparison)s (compared as text)", field=label, comparison=comparison)
     return gettext("%(field)s %(comparison)s", field=label, comparison=comparison)
