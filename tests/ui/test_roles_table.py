@@ -53,14 +53,15 @@ FORMS = {
         /settings/domains/*/rotate
         /settings/domains/*/verify /settings/keys /settings/keys/*/revoke /settings/sending /settings/sending/test
         /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
-        /settings/team/*/reopen /settings/team/*/role /settings/webhooks /settings/webhooks/*
+        /settings/team/*/reopen /settings/team/*/role /settings/team/invitations/*/resend
+        /settings/team/invitations/*/revoke /settings/webhooks /settings/webhooks/*
         /settings/webhooks/*/again /settings/webhooks/*/delete /settings/webhooks/*/secret
         /settings/webhooks/*/switch /settings/webhooks/*/test /welcome /welcome/brand /welcome/domain /welcome/mail
         /welcome/mail/test""",
 }
 MISSING_ID = "987654321"
 # Forms that end the session, or are for anonymous visitors
-EXCLUDED = ("/login", "/logout", "/forgot", "/reset/*", "/setup/*", "/settings/you/sessions/end")
+EXCLUDED = ("/login", "/logout", "/forgot", "/reset/*", "/invitations/*/*", "/setup/*", "/settings/you/sessions/end")
 
 
 def test_the_table_matches_the_routes() -> None:

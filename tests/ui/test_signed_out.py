@@ -183,3 +183,62 @@ def test_errors_of_partial_requests_open_a_dialog(server: Server) -> None:
     response = owner.api.request("POST", "/segments/987654321", b"", headers)
     assert (response.status, response.headers["hx-retarget"]) == (404, "#dialog")
     assert "It may have been deleted" in response.text and "<html" not in response.text
+
+
+def test_the_banner_says_what_is_not_saved(api: Client, server: Server, browser: Browser) -> None:
+    """While offline a banner says so and leaving warns; both end when the changes are saved."""
+    campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    problems = Problems()
+    problems.allow("ViewTransition|ERR_INTERNET_DISCONNECTED|Failed to fetch")
+    page = sign_in(new_page(browser, server.url, problems))
+    page.goto(f"/campaigns/{campaign_id}?open=from")
+    banner = page.locator("#connection")
+    expect(banner).to_be_empty()
+    page.context.set_offline(True)
+    expect(banner).to_contain_text("You are offline")
+    page.get_by_label("Subject", exact=True).fill("Autumn")
+    expect(page.locator("#saved-text")).to_contain_text("Not saved")
+    blocked = "!dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    assert page.evaluate(blocked)
+    page.context.set_offline(False)
+    expect(banner).to_be_empty()
+    api.wait(f"/campaigns/{campaign_id}", lambda row: row["template"]["subject"] == "Autumn")
+    expect(page.locator("#saved-text")).not_to_contain_text("Not")
+    assert not page.evaluate(blocked)
+
+    page.goto("/settings/you")
+    name = page.get_by_label("Name shown to your team")
+    name.fill("Ana")
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Save", exact=True).click()
+    note = page.get_by_role("alert")
+    expect(note).to_contain_text("No response from the server")
+    expect(name).to_have_value("Ana")
+    assert page.evaluate(blocked)
+    page.context.set_offline(False)
+    expect(note).to_contain_text("The connection is back", timeout=10_000)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    name.fill("owner")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    page.context.close()
+    assert problems.found == []
+
+
+def test_the_address_is_filled_in_when_the_session_has_ended(server: Server) -> None:
+    """The sign-in page and dialog know the user's address until the user signs out; another browser does not."""
+    client = Client(server.url, validate=False)
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    response = client.request("POST", "/login", f"email={EMAIL}&password={PASSWORD}".encode(), form)
+    cookies = [value.partition(";")[0] for value in response.headers.get_all("Set-Cookie")]
+    remembered = next(value for value in cookies if value.startswith("email="))
+    shown = f'value="{EMAIL}"'
+    assert shown in client.request("GET", "/login?next=/lists", headers={"Cookie": remembered}).text
+    dialog = client.request("GET", "/lists", headers={"Cookie": remembered, "HX-Request": "true"})
+    assert dialog.status == 401 and shown in dialog.text
+    kept = client.request("POST", "/lists", b"name=Kept", form | {"Cookie": remembered})
+    assert kept.status == 401 and shown in kept.text and "Kept" in kept.text
+    assert shown not in client.request("GET", "/login").text
+    bye = client.request("POST", "/logout", b"", form | {"Cookie": "; ".join(cookies)})
+    assert any(value.startswith("email=;") or "email=\"\";" in value for value in bye.headers.get_all("Set-Cookie"))
