@@ -62,6 +62,9 @@ EVENT_ICONS = {
     "domain_verified": ("circle-check", "good"),
     "domain_failed": ("circle-alert", "bad"),
     "webhook_disabled": ("circle-alert", "bad"),
+    "import_completed": ("upload", "info"),
+    "import_undone": ("undo-2", "warn"),
+    "bulk_action_completed": ("users", "info"),
 }
 
 

@@ -9,6 +9,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -279,7 +280,9 @@ def run_batch(act_id: int) -> bool:
         msgspec.convert(bulk_action.evidence, Evidence),
     )
     try:
-        outcome = apply(bulk_action.action, task)
+        # An action on a single contact stays an event of that contact.
+        with log.in_batch(f"act:{act_id}") if bulk_action.contact_count > 1 else nullcontext():
+            outcome = apply(bulk_action.action, task)
     except NotFound:
         # The list of the action was deleted after the action started.
         _finish(bulk_action, "failed")
@@ -299,6 +302,10 @@ def _finish(action: BulkAction, state: str) -> None:
     action.state = state
     action.ended_at = action.updated_at = clock.now_ms()
     action.save()
+    if action.changed and action.contact_count > 1:
+        data = {"bulk_action_id": action.id, "action": action.action, "argument": action.argument, "state": state,
+                "changed": action.changed, "skipped": action.skipped, "actor": f"user:{action.user_id}"}  # fmt: skip
+        log.record(NewEvent(action.account_id, "bulk_action_completed", None, data, f"act:{action.id}"))
     store.forget_subscribed_count(action.account_id)
 
 

@@ -21,7 +21,8 @@ _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY cr
 class EventFilters(NamedTuple):
     """Filters of a list of events; None means no filter.
 
-    `after` and `before` are times in milliseconds; `after` is inclusive, `before` exclusive.
+    `after` and `before` are times in milliseconds; `after` is inclusive, `before` exclusive. `batch` selects the events
+    of one import or bulk action; `is_grouped` leaves all such events out, because one event of their own sums them up.
     """
 
     account_id: int
@@ -30,6 +31,8 @@ class EventFilters(NamedTuple):
     resource_uid: str | None = None
     resource_name: str | None = None
     test: bool | None = None
+    batch: str | None = None
+    is_grouped: bool = False
     after: int | None = None
     before: int | None = None
 
@@ -69,6 +72,11 @@ def build_query(filters: EventFilters) -> EventQuerySql:
         parameters["contact_id"] = filters.contact_id
     if filters.test is not None:
         parts.append("test" if filters.test else "NOT test")
+    if filters.batch is not None:
+        parts.append("batch = :batch")
+        parameters["batch"] = filters.batch
+    elif filters.is_grouped:
+        parts.append("batch IS NULL")
     for name, comparison in (("after", "created_at >= :after"), ("before", "created_at < :before")):
         value = getattr(filters, name)
         if value is not None:

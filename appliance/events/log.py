@@ -30,9 +30,9 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
-    "quiet, chain_depth, generated, created_at, updated_at) "
+    "quiet, chain_depth, batch, generated, created_at, updated_at) "
     "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, "
-    "value ->> 8, value ->> 9, 1, :now, :now FROM json_each(:items) ORDER BY key"
+    "value ->> 8, value ->> 9, value ->> 10, 1, :now, :now FROM json_each(:items) ORDER BY key"
 )
 # The recursive query jumps in the index from one event name to the next. A GROUP BY would read all events of each name,
 # also those before `since`.
@@ -74,10 +74,11 @@ class EventQuery(PageQuery):
 
 
 class _Chain(threading.local):
-    """The minimum chain depth of the events that the current thread records, and whether they are test events."""
+    """What the current thread adds to events: the minimum chain depth, whether they are tests, and their batch."""
 
     depth: int = 0
     test: bool = False
+    batch: str | None = None
 
 
 _chain = _Chain()
@@ -98,6 +99,20 @@ def at_chain_depth(depth: int, test: bool = False) -> Iterator[None]:
         _chain.depth, _chain.test = before
 
 
+@contextmanager
+def in_batch(batch: str) -> Iterator[None]:
+    """Mark all events that this thread records in the block as events of an import or bulk action, such as `import:12`.
+
+    The list of all events shows one line for them: the event that is recorded, outside of the batch, at its end.
+    """
+    before = _chain.batch
+    _chain.batch = batch
+    try:
+        yield
+    finally:
+        _chain.batch = before
+
+
 def record(event: NewEvent) -> None:
     """Record an event of the service; see `record_many`."""
     record_many([event])
@@ -113,7 +128,7 @@ def record_many(events: list[NewEvent]) -> None:
         (
             event.account_id, event.contact_id, event.event, encode(event.data).decode(), event.resource_uid,
             event.resource_name, event.resource_url, event.test or _chain.test, event.quiet,
-            max(event.chain_depth, _chain.depth),
+            max(event.chain_depth, _chain.depth), _chain.batch,
         )
         for event in events
     ]  # fmt: skip
@@ -140,9 +155,13 @@ def record_with_client(event: NewEvent, ip: str | None, agent: str | None) -> No
     )
 
 
-def list_events(account_id: int, query: EventQuery) -> Page:
-    """Return a page of an account's events that match the query, newest first. Raises Invalid for malformed times."""
-    return listing.list_page(read_filters(account_id, query), query.page, query.size())
+def list_events(account_id: int, query: EventQuery, batch: str | None = None, is_grouped: bool = False) -> Page:
+    """Return a page of an account's events that match the query, newest first. Raises Invalid for malformed times.
+
+    `batch` and `is_grouped` are those of `EventFilters`.
+    """
+    filters = read_filters(account_id, query)._replace(batch=batch, is_grouped=is_grouped)
+    return listing.list_page(filters, query.page, query.size())
 
 
 def read_filters(account_id: int, query: Any) -> EventFilters:
@@ -296,6 +315,11 @@ EVENT_KINDS = tuple(
                     gettext_noop("sending domain failed verification"),
                 ),
                 "webhook_disabled": (gettext_noop("Webhook turned off"), gettext_noop("webhook turned off")),
+                "import_completed": (gettext_noop("Import completed"), gettext_noop("import completed")),
+                "import_undone": (gettext_noop("Import undone"), gettext_noop("import undone")),
+                "bulk_action_completed": (
+                    gettext_noop("Bulk action completed"), gettext_noop("bulk action completed")
+                ),
             },
         ),
     )

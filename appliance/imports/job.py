@@ -24,6 +24,8 @@ from appliance.core import clock, crypto
 from appliance.core.errors import Unavailable
 from appliance.core.executable import run_child
 from appliance.core.i18n import gettext_noop
+from appliance.events import log as events
+from appliance.events.log import NewEvent
 from appliance.imports import file_reader, removal, row_writer, staging, store
 from appliance.imports.chunk import Chunk, Outcome, StateCounter, SuppressionChunk
 from appliance.imports.contact_rows import DryRunState
@@ -130,7 +132,8 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
         else row_writer.clear_plain_people(now)
     )
     other_people = staging.fetch_attached_people(after, last) if inserted.number < last - after else []
-    chunk = _CHUNK_CLASSES[resource](plan, other_people, inserted)
+    with events.in_batch(plan.batch):
+        chunk = _CHUNK_CLASSES[resource](plan, other_people, inserted)
     outcomes = arriving.follow(chunk.outcomes)
     state_changes = arriving.changes(outcomes)
     if inserted.number:
@@ -214,7 +217,10 @@ def _insert_chunk(
 
 
 def finish_import(import_id: int, status: str, error: str | None = None) -> None:
-    """Finish an import with a status, and an error if it failed. If it wrote rows, allow an undo for 24 hours."""
+    """Finish an import with a status, and an error if it failed.
+
+    If it wrote rows, allow an undo for 24 hours, and record an event that stands for those of its contacts.
+    """
     require_write_transaction()
     now = clock.now_ms()
     job = Import.get_or_none(Import.id == import_id)
@@ -226,6 +232,10 @@ def finish_import(import_id: int, status: str, error: str | None = None) -> None
         "WHERE id = ?",
         (status, error, now, now + store.UNDO_MS if has_written else None, now, import_id),
     )
+    if has_written and (job.created or job.updated):
+        counts = {name: getattr(job, name) for name in ("created", "updated", "skipped", "failed")}
+        data = {"import_id": job.id, "resource": job.resource, "status": status, "actor": job.actor, **counts}
+        events.record(NewEvent(job.account_id, "import_completed", None, data, f"import:{job.id}", job.filename))
     contacts.forget_subscribed_count(job.account_id)
 
 

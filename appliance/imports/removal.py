@@ -278,18 +278,21 @@ class _ImportUndo:
                 "UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?",
                 (now, now, self._import_id),
             )
+            self._record_end()
             contacts.forget_subscribed_count(self._account_id)
             return False
         notes = decode_snapshot(chunk[1])
         removed_count, stayed = 0, Counter(Import.get_by_id(self._import_id).left_in_place)
         is_done = False
         if self._creating_ids:
-            removed_count = self._remove_batch(notes, stayed)
+            with log.in_batch(f"import:{self._import_id}"):
+                removed_count = self._remove_batch(notes, stayed)
             if not notes.created:
                 self._creating_ids.pop()
         else:
             chunk_undo = _ChunkUndo(self._account_id, self._import_id, self._actor, notes, self._contacts)
-            is_done = chunk_undo.undo_batch()
+            with log.in_batch(f"import:{self._import_id}"):
+                is_done = chunk_undo.undo_batch()
             if self._is_of_suppressions:
                 removed_count = chunk_undo.lifted_suppressions
                 stayed["changed"] += chunk_undo.kept_suppressions
@@ -302,6 +305,15 @@ class _ImportUndo:
              self._import_id),
         )  # fmt: skip
         return True
+
+    def _record_end(self) -> None:
+        """Record the event that stands for those of the contacts."""
+        job = Import.get_by_id(self._import_id)
+        if not job.restored:
+            return
+        data = {"import_id": job.id, "resource": job.resource, "actor": self._actor, "removed": job.removed,
+                "restored": job.restored - job.removed}  # fmt: skip
+        log.record(NewEvent(self._account_id, "import_undone", None, data, f"import:{job.id}", job.filename))
 
     def _remove_batch(self, notes: ChunkSnapshot, stayed: Counter[str]) -> int:
         """Delete the last new contacts of a chunk, except those that stay, and return the number of contacts deleted.

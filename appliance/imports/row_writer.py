@@ -54,7 +54,8 @@ _INSERT_PLAIN = (
 )
 _PLAIN_EVENT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, "
-    "quiet, chain_depth, created_at, updated_at) SELECT :account, :base + n, {}, 0, 1, :quiet, 0, :now, :now "
+    "quiet, batch, chain_depth, created_at, updated_at) SELECT :account, :base + n, {}, 0, 1, :quiet, :batch, 0, :now, "
+    ":now "
     "FROM temp.import_plain ORDER BY n"
 )
 _PLAIN_ADDED = _PLAIN_EVENT.format(
@@ -85,6 +86,11 @@ class ImportPlan(NamedTuple):
     def mark(self) -> dict[str, Any]:
         """Return the data that marks an event as caused by the import: `import_id` and, if set, `trigger_flows`."""
         return {"import_id": self.import_id, **({"trigger_flows": True} if self.trigger_flows else {})}
+
+    @property
+    def batch(self) -> str:
+        """Return the batch of the import's events (`log.in_batch`)."""
+        return f"import:{self.import_id}"
 
 
 class InsertedRange(NamedTuple):
@@ -121,7 +127,7 @@ def insert_plain_people(plan: ImportPlan, after: int, last: int, now: int) -> In
         return InsertedRange(now, first_id, 0)
     values = {
         **params, "base": first_id - 1, "now": now, "quiet": not plan.trigger_flows, "wanted": plan.opt_in,
-        "actor": plan.actor, "words": plan.words,
+        "actor": plan.actor, "words": plan.words, "batch": plan.batch,
         "uuid": _uuid_prefix(now), "note": _encode_text({"import_id": plan.import_id}),
         "added": _encode_text({"source": "import", **plan.mark}),
     }  # fmt: skip
@@ -142,7 +148,7 @@ def add_plain_to_list(plan: ImportPlan, list_id: int, name: str, inserted: Inser
     run("UPDATE contact_list SET contacts_count = contacts_count + :count, updated_at = :now WHERE id = :list", values)
     data = _encode_text({"contact_list_id": list_id, **plan.mark})
     run(_PLAIN_JOINED, {**values, "account": plan.account_id, "name": name, "data": data,
-                 "quiet": not plan.trigger_flows})  # fmt: skip
+                 "quiet": not plan.trigger_flows, "batch": plan.batch})  # fmt: skip
 
 
 def _encode_text(value: dict[str, object]) -> str:
@@ -193,8 +199,8 @@ _HAS_RECORDED = (
 )
 _EVENT_ROW = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
-    "chain_depth, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 1, "
-    "json_extract(?4, '$.trigger_flows') IS DISTINCT FROM 1, 0, ?7, ?8)"
+    "batch, chain_depth, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 1, "
+    "json_extract(?4, '$.trigger_flows') IS DISTINCT FROM 1, 'import:' || json_extract(?4, '$.import_id'), 0, ?7, ?8)"
 )
 _DELETE_OPT_OUT = "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?"
 _INSERT_OPT_OUT = (

@@ -15,6 +15,7 @@ from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.readers import Reader
 from tests.kit.server import Server
+from tests.kit.uploads import upload, wait_for_import
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -152,3 +153,32 @@ def test_home_marks_clicks_by_machines(browser_page: Page, server: Server, api: 
         expect(row).to_contain_text("automated")
     stat = browser_page.locator("dl.stat", has_text="Messages sent")
     expect(stat).to_contain_text("campaigns, flows, confirmation emails and transactional messages")
+
+
+def test_imports_and_bulk_actions_are_one_line(browser_page: Page, api: Client) -> None:
+    """The events of an import or bulk action are one line, which leads to them and to the import."""
+    page = browser_page
+    file = "\n".join(["email", *(f"import{number}@example.org" for number in range(60))])
+    wait_for_import(api, upload(api, file, "customers.csv", list_ids=[1], opt_in=True))
+    page.goto("/contacts?search=import1")
+    page.get_by_label("Select all rows").check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    page.locator("#tag-name").fill("vip")
+    page.get_by_role("button", name="Add tag").click()
+    expect(page.locator(".toast")).to_contain_text("Tag vip added to 11 contacts.")
+    page.goto("/activity")
+    rows = page.locator("#rows .timeline li:has(.ic)")
+    expect(rows.filter(has_text="Import customers.csv: 60 contacts added by")).to_have_count(1)
+    expect(rows.first).to_contain_text("Tag vip added to 11 contacts.")
+    expect(rows.filter(has_text="import1")).to_have_count(0)
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.goto("/")
+    expect(page.get_by_text("Import customers.csv: 60 contacts added by")).to_be_visible()
+    page.goto("/activity")
+    rows.filter(has_text="customers.csv").get_by_role("link", name="Show events").click()
+    expect(page.locator(".pager")).to_contain_text("of 120 events")
+    page.get_by_role("link", name="Remove the filter: Import").click()
+    page.get_by_role("link", name="Import customers.csv").click()
+    expect(page).to_have_url(re.compile(r"/contacts/imports/\d+$"))
+    page.goto("/activity?event=contact_add")
+    expect(page.locator(".pager")).to_contain_text("of 62 events")

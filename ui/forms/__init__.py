@@ -1,7 +1,7 @@
 """Read posted forms, and show validation errors as sentences at their fields."""
 
 import re
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Self
 from zoneinfo import ZoneInfo
 
@@ -149,6 +149,15 @@ def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
     if not text or not text.isdecimal() or len(text) > 9:
         return default
     return max(1, min(int(text), limit))
+
+
+def parse_day(text: str | None) -> date | None:
+    """Parse an ISO date; None if the date is invalid or not between the years 1970 and 9998."""
+    try:
+        date_ = date.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return date_ if 1970 <= date_.year < 9999 else None
 
 
 # A whole number without or with spaces between its thousands; then with decimals or separators: 89.90, 89,90,

@@ -1,31 +1,37 @@
 """The pages of Activity: the list of events, and incoming SMS to review."""
 
+import re
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.accounts import audit
 from appliance.audience.contacts import store
 from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, Review
 from appliance.storage.database import Page
-from appliance.storage.models import Contact
+from appliance.storage.models import Contact, Event, Import
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, view
-from ui.forms import Form, lookups, parse_int
+from ui.forms import Form, lookups, parse_day, parse_int
 from ui.guard import signed_in
+from ui.pages import bulk_actions
+from ui.pages.audit import actor_label
 from ui.session import Pages, Visit
 
 pages = Pages("ui_activity", url_prefix="/activity")
 
 _MONTH_MS = 30 * 86_400_000
 _MAX_CANDIDATES = 8
+# The batch of the events of an import or of a bulk action (`log.in_batch`).
+_BATCH = re.compile(r"(?:import|act):[1-9]\d{0,14}")
 _recent_counts: CostAwareCache[dict[str, int]] = CostAwareCache()
 # The label of each group of events; the last one is that of events which the service does not record itself.
 _GROUPS = {
@@ -45,6 +51,12 @@ class EventSearch(NamedTuple):
     since: date | None
     until: date | None
     tests: bool
+    batch: str = ""
+
+    @property
+    def is_grouped(self) -> bool:
+        """Return whether the events of an import or bulk action are shown as one line."""
+        return not (self.event or self.contact_id or self.batch)
 
     def query(self) -> dict[str, Any]:
         """Return the filters as parameters of `EventQuery`, which also select the events of an export."""
@@ -59,7 +71,7 @@ class EventSearch(NamedTuple):
         """Return the filters as query parameters of this page."""
         return {
             "event": self.event, "contact_id": self.contact_id, "who": self.who, "from": self.since or "",
-            "to": self.until or "", "tests": "yes" if self.tests else "",
+            "to": self.until or "", "tests": "yes" if self.tests else "", "batch": self.batch,
         }  # fmt: skip
 
 
@@ -75,7 +87,8 @@ async def list_events(request: Request, visit: Visit) -> HTTPResponse:
         if query.who and person is None:
             return Page([], 0, 1, 50), None, candidates, {}
         raw = {**mine.query(), "page": parse_int(request.args.get("page")), "limit": 50}
-        page = load_events(visit.account_id, validation.read(log.EventQuery, raw, loose=True))
+        event_query = validation.read(log.EventQuery, raw, loose=True)
+        page = load_events(visit.account_id, event_query, mine.batch, mine.is_grouped)
         return page, person, [], _count_recent(visit.account_id)
 
     page, person, candidates, counts = await scan_for(visit.account_id, read)
@@ -90,6 +103,7 @@ async def list_events(request: Request, visit: Visit) -> HTTPResponse:
         request, "activity/index.html", also=("export",), page=page, filters=query, person=person,
         candidates=candidates, groups=_group_kinds(counts, query.event), spans=_list_spans(query), waiting=waiting,
         is_filtered=any(query.address().values()),
+        batch_label=gettext("Import") if query.batch.startswith("import") else gettext("Bulk action"),
     )  # fmt: skip
 
 
@@ -98,13 +112,104 @@ def _count_recent(account_id: int) -> dict[str, int]:
     return _recent_counts.get(account_id, lambda: log.count_by_name(account_id, clock.now_ms() - _MONTH_MS))
 
 
-def load_events(account_id: int, query: log.EventQuery) -> Page:
-    """Return a page of events; each row gets its contact as the attribute `who`, or None."""
-    page = log.list_events(account_id, query)
+class BatchSummary(NamedTuple):
+    """The line for all events of an import or bulk action: its text, details, and the page of the import or ""."""
+
+    text: str
+    details: str
+    href: str = ""
+
+
+class _BulkResult(NamedTuple):
+    """The outcome of a bulk action, from the data of its event."""
+
+    action: str
+    state: str
+    changed: int
+    skipped: dict[str, int]
+
+
+def load_events(account_id: int, query: log.EventQuery, batch: str = "", is_grouped: bool = False) -> Page:
+    """Return a page of events; each row gets its contact as the attribute `who`, or None.
+
+    `batch` selects the events of an import or bulk action. With `is_grouped` such events are left out. The events that
+    stand for them get a `summary`, which is None for others.
+    """
+    page = log.list_events(account_id, query, batch or None, is_grouped)
     contacts_by_id = lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id})
     for row in page.rows:
         row.who = contacts_by_id.get(row.contact_id)
+        row.summary = None
+    _add_summaries(account_id, [row for row in page.rows if row.event in _SUMMARIES])
     return page
+
+
+def _add_summaries(account_id: int, events: list[Event]) -> None:
+    if not events:
+        return
+    names = audit.fetch_actor_names(account_id)
+    import_ids = [event.data.get("import_id") for event in events if event.data.get("import_id")]
+    stored_imports = {row.id for row in Import.select(Import.id).where(Import.id.in_(import_ids))} if import_ids else ()
+    for event in events:
+        text, details = _SUMMARIES[event.event](event, actor_label(event.data["actor"] or audit.SYSTEM, names))
+        import_id = event.data.get("import_id")
+        href = f"/contacts/imports/{import_id}" if import_id in stored_imports else ""
+        event.summary = BatchSummary(text, details, href)
+
+
+def _summarize_import(event: Event, name: str) -> tuple[str, str]:
+    data, file = event.data, event.resource_name or ""
+    created, updated = data["created"], data["updated"]
+    if data["resource"] == "suppressions":
+        text = ngettext("Import %(file)s: %(num)s address suppressed by %(name)s",
+                        "Import %(file)s: %(num)s addresses suppressed by %(name)s", created + updated, file=file,
+                        name=name)  # fmt: skip
+        updated = 0
+    elif created:
+        text = ngettext(
+            "Import %(file)s: %(num)s contact added by %(name)s",
+            "Import %(file)s: %(num)s contacts added by %(name)s",
+            created, file=file, name=name,
+        )  # fmt: skip
+    else:
+        text = ngettext(
+            "Import %(file)s: %(num)s contact updated by %(name)s",
+            "Import %(file)s: %(num)s contacts updated by %(name)s",
+            updated, file=file, name=name,
+        )  # fmt: skip
+        updated = 0
+    counts = [
+        ngettext("%(num)s updated", "%(num)s updated", updated) if updated else "",
+        ngettext("%(num)s skipped", "%(num)s skipped", data["skipped"]) if data["skipped"] else "",
+        ngettext("%(num)s with problems", "%(num)s with problems", data["failed"]) if data["failed"] else "",
+        gettext("stopped before the end") if data["status"] != "complete" else "",
+    ]
+    return text, " · ".join(count for count in counts if count)
+
+
+def _summarize_undo(event: Event, name: str) -> tuple[str, str]:
+    removed, restored = event.data["removed"], event.data["restored"]
+    text = gettext("Import %(file)s undone by %(name)s", file=event.resource_name or "", name=name)
+    counts = [
+        ngettext("%(num)s removed", "%(num)s removed", removed) if removed else "",
+        ngettext("%(num)s restored", "%(num)s restored", restored) if restored else "",
+    ]
+    return text, " · ".join(count for count in counts if count)
+
+
+def _summarize_bulk_action(event: Event, name: str) -> tuple[str, str]:
+    data = event.data
+    target = bulk_actions.target_name(event.account_id, data["action"], data["argument"])
+    result = _BulkResult(data["action"], data["state"], data["changed"], data["skipped"])
+    return bulk_actions.result_message(result, target), gettext("Bulk action by %(name)s", name=name)
+
+
+# The functions that return the text and the details of the line for an event of this name and its actor.
+_SUMMARIES = {
+    "import_completed": _summarize_import,
+    "import_undone": _summarize_undo,
+    "bulk_action_completed": _summarize_bulk_action,
+}
 
 
 def _read_query(request: Request) -> EventSearch:
@@ -114,16 +219,8 @@ def _read_query(request: Request) -> EventSearch:
         (request.args.get("who") or "").strip()[:254], parse_day(request.args.get("from")),
         parse_day(request.args.get("to")),
         request.args.get("tests") == "yes",
+        batch if _BATCH.fullmatch(batch := request.args.get("batch") or "") else "",
     )  # fmt: skip
-
-
-def parse_day(text: str | None) -> date | None:
-    """Parse an ISO date; None if the date is invalid or not between the years 1970 and 9998."""
-    try:
-        date_ = date.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return date_ if 1970 <= date_.year < 9999 else None
 
 
 def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, list[Contact]]:

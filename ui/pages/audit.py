@@ -14,9 +14,8 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports import records
 from appliance.storage.transactions import fetch
 from ui import view
-from ui.forms import parse_int
+from ui.forms import parse_day, parse_int
 from ui.guard import signed_in
-from ui.pages.activity import parse_day
 from ui.session import Pages, Visit
 
 pages = Pages("ui_audit", url_prefix="/settings/audit")

@@ -97,7 +97,7 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
         "growing": [item for item in contact_lists.measure_growth(account_id) if item.size],
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
         "done_rows": _list_by_phases(account_id, phases, ("completed", "cancelled"))[:_MAX_ROWS],
-        "events": activity.load_events(account_id, EventQuery(limit=8, test=False)).rows,
+        "events": activity.load_events(account_id, EventQuery(limit=8, test=False), is_grouped=True).rows,
     }  # fmt: skip
 
 

@@ -169,7 +169,11 @@ async def _render_account(request: Request, visit: Visit, form: Form, status: in
 # Consent and frequency rules.
 
 IP_CHOICES = (
-    ("truncated", gettext_noop("First part"), gettext_noop("Shows the country, but does not identify a contact.")),
+    (
+        "truncated",
+        gettext_noop("Shortened"),
+        gettext_noop("Shows the country, but does not identify a contact."),
+    ),
     ("full", gettext_noop("Full address"), gettext_noop("Requires a reason that your privacy notice states.")),
     ("none", gettext_noop("None"), gettext_noop("No IP address is stored with activity.")),
 )

@@ -257,6 +257,7 @@ class Event(Table):
     test = BooleanField(default=False)
     generated = BooleanField(default=False)
     quiet = BooleanField(default=False)  # the event is only recorded and starts no flow
+    batch = TextField(null=True)  # the import or bulk action that it is one of many events of: `import:12`
     chain_depth = IntegerField(default=0)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -275,7 +276,7 @@ class Event(Table):
 
 # Each index begins with the columns of a filter, continues with the sort order of the list, and ends with the other
 # filtered columns. So a page is found and all matches are counted without reading the events themselves.
-Event.add_index(SQL("CREATE INDEX event_listed ON event (account_id, created_at, id, test)"))
+Event.add_index(SQL("CREATE INDEX event_listed ON event (account_id, created_at, id, test, batch)"))
 Event.add_index(SQL("CREATE INDEX event_tests ON event (account_id, created_at, id, event, test) WHERE test"))
 Event.add_index(
     SQL(

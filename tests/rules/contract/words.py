@@ -41,6 +41,7 @@ D flow_enter,flow_exit,flow_goal,date_reached
 = campaign
 D campaign_started,campaign_paused,campaign_completed,domain_verified,domain_failed
 O webhook_disabled -- whoever listens on another address learns it
+O import_completed,import_undone,bulk_action_completed -- one line of the log for many events
 = client
 D product_view,checkout,cart_add,cart_remove,cart_abandoned,browse_abandoned,order_paid,order_shipped,password_reset
 """

@@ -34,7 +34,7 @@ KIND = Kind(
         line("inner_padding", gettext_noop("Padding"), is_translatable=False),
         choice("style", gettext_noop("Style"), "filled", "outline", "link"),
         choice("width", gettext_noop("Width"), "fit", "full"),
-        line("note", gettext_noop("Note below")),
+        line("note", gettext_noop("Text below the button")),
     ),
     text, is_in_columns=True, padding=(12, 32, 20, 32), advise=advise,
     matches=lambda props: "text" in props and "href" in props,
