@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.core.errors import Faults
 from appliance.core.i18n import gettext
@@ -37,7 +37,7 @@ class FormField(Struct):
     ]
     label: Annotated[Caption, Meta(description="label of the field")] | None = None
     required: Annotated[bool, Meta(description="whether the field is required")] = False
-    type: Annotated[FieldType, Meta(description="kind of a field of `data`; null is `text`")] | None = None
+    type: Annotated[FieldType, Meta(description="kind of a field of `data`; default `text`")] | None | UnsetType = UNSET
     options: (
         Annotated[
             list[Option],
@@ -45,12 +45,17 @@ class FormField(Struct):
             Meta(description="options of a `select`, `radio` or `checkboxes` field, in order"),
         ]
         | None
-    ) = None
-    help: Annotated[Caption, Meta(description="help text below the field")] | None = None
-    placeholder: Annotated[Caption, Meta(description="example shown while the field is empty")] | None = None
+        | UnsetType
+    ) = UNSET
+    help: Annotated[Caption, Meta(description="help text below the field")] | None | UnsetType = UNSET
+    placeholder: Annotated[Caption, Meta(description="example shown while the field is empty")] | None | UnsetType = (
+        UNSET
+    )
     value: (
-        Annotated[Caption, Meta(description="value of a `hidden` field, unless its `query_parameter` has one")] | None
-    ) = None
+        Annotated[Caption, Meta(description="value of a `hidden` field, unless its `query_parameter` has one")]
+        | None
+        | UnsetType
+    ) = UNSET
     query_parameter: (
         Annotated[
             str,
@@ -58,7 +63,8 @@ class FormField(Struct):
             Meta(description="parameter of the page's URL that a `hidden` field is read from, such as `utm_source`"),
         ]
         | None
-    ) = None
+        | UnsetType
+    ) = UNSET
 
 
 class Field(NamedTuple):
@@ -127,7 +133,7 @@ def _check_parts(field: FormField, path: str, faults: Faults) -> None:
         text = getattr(field, part)
         if isinstance(text, str) and _CONTROL_CHARACTERS.search(text):
             faults.add(f"{path}.{part}", gettext("is invalid"))
-    if field.name in CONTACT_FIELDS and field.type not in (None, "text"):
+    if field.name in CONTACT_FIELDS and field.type not in (None, UNSET, "text"):
         faults.add(f"{path}.type", gettext("is only for custom fields"))
     if field.type in CHOICE_TYPES:
         options = [option.strip() for option in field.options or [] if isinstance(option, str)]

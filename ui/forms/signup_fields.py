@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, is_message
 from appliance.forms.fields import CHOICE_TYPES, CONTACT_FIELDS, MAX_FIELDS, Field
 from ui.forms import Form, edit_conflicts
 
@@ -154,7 +154,7 @@ def _error_sentence(place: str, message: str) -> str:
     if place == "key":
         return gettext("Use only letters, digits and _, and each name once.")
     if place == "options":
-        is_blank = message == "can't be blank"
+        is_blank = is_message(message, gettext_noop("can't be blank"))
         return (
             gettext("Enter at least one option.")
             if is_blank
