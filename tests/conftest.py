@@ -25,9 +25,10 @@ FreshServer = Callable[..., Server]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--full` for large tests at full size, and `--update-golden` and `--figures`, which write files."""
+    """Add `--full` for large tests at full size, and options that write files: golden files, figures, pictures."""
     parser.addoption("--full", action="store_true", help="run large tests at their full size")
     parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
+    parser.addoption("--write-guide-pictures", action="store_true", help="take the pictures of the guides anew")
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
 
 

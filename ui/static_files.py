@@ -19,7 +19,8 @@ from appliance.core import executable, i18n
 _CSS_REPLACEMENTS = ((re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL), ""), (re.compile(r"\s+"), " "),
     (re.compile(r" ?([{};,]) ?"), r"\1"),
           (re.compile(r"(?<=[\w-]): (?=[^{}]*[;}])"), ":"), (re.compile(r";}"), "}"))  # fmt: skip
-_CONTENT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_CONTENT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+    ".webp": "image/webp"}  # fmt: skip
 
 # Compressing a page that fits into one packet gains nothing.
 _MIN_COMPRESS_BYTES = 1400
@@ -64,6 +65,11 @@ def url(name: str) -> str:
     if name not in files:
         raise KeyError(f"no static file {name}")
     return f"/static/{digest}/{name}"
+
+
+def read(name: str) -> bytes:
+    """Return the content of a static file; raises KeyError for an unknown name."""
+    return load_all()[1][name].plain
 
 
 # A text of a script: the first argument of the function `t` of static/js/ui.js.
@@ -131,7 +137,7 @@ async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:
     # cache it.
     stored = "public, max-age=31536000, immutable" if digest == current else "no-cache"
     headers = {"cache-control": stored, "x-content-type-options": "nosniff", "vary": "accept-encoding"}
-    if _accepts_gzip(request):
+    if _accepts_gzip(request) and file.kind != "image/webp":
         headers["content-encoding"] = "gzip"
         return HTTPResponse(_compress(file), 200, headers, file.kind)
     return HTTPResponse(file.plain, 200, headers, file.kind)

@@ -19,7 +19,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
-from ui import formats, session, static_files
+from ui import documentation, formats, session, static_files
 from ui.widgets import charts
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
@@ -291,6 +291,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         **context,
         "visit": visit,
         "path": request.path,
+        "help_url": documentation.help_url(request.path),
         "can": lambda scope: visit is not None and visit.can(scope),
         "nav": list_navigation(request.path),
         "tabs": TAB_BAR,

@@ -18,7 +18,7 @@ from tests.kit.client import Client
 from tests.kit.dns import DnsServer
 from tests.kit.server import EMAIL, PASSWORD, ROOT, Server, free_port
 from tests.rules.contract import errors
-from ui.pages import docs
+from ui import documentation
 
 COMMAND = {"sh": ["sh", "-e"], "python": [sys.executable, "-"]}
 
@@ -53,7 +53,7 @@ def guide_sources() -> str:
 
 
 @pytest.mark.parametrize("language", COMMAND)
-@pytest.mark.parametrize("name", docs.guide_names())
+@pytest.mark.parametrize("name", documentation.guide_names())
 def test_guide_examples_run(ground: Ground, tmp_path: Path, name: str, language: str) -> None:
     """Each example of a served guide runs and returns the response that the guide shows."""
     blocks = guides.blocks(page_of(ground.server, name))

@@ -136,6 +136,7 @@ def new_page(
     dark: bool = False,
     motion: bool = False,
     locale: str | None = None,
+    scale: float = 1,
 ) -> Page:
     """Open a page in a new context, with relative URLs resolved against `base_url`.
 
@@ -149,6 +150,7 @@ def new_page(
         reduced_motion="no-preference" if motion or sampling.is_full else "reduce",
         ignore_https_errors=base_url.startswith("https://"),
         locale=locale,
+        device_scale_factor=scale,
     )
     context.set_default_timeout(30_000)
     if not sampling.is_full:

@@ -25,7 +25,8 @@ BOUNDS = {
     "appliance.sending.delivery.bounce_classes._SENDER_FAULT_RULES": (4_000, "classify reads 4,000 characters"),
     "appliance.sending.sms.keywords._REFUSAL": (200, "_MAX_REFUSAL_CHARACTERS"),
     "ui.formats._ASCII_DOMAIN": (255, "_MAX_DOMAIN_CHARACTERS"),
-    "ui.pages.docs.load_guide": (1_000, "the guides are ours, and `.` stops at the end of a line"),
+    "ui.documentation.load_guide": (1_000, "the guides are ours, and `.` stops at the end of a line"),
+    "ui.documentation._split_parts": (1_000, "the guides are ours"),
 }
 
 

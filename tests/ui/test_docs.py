@@ -1,19 +1,22 @@
 """The documentation pages: public, linked, accessible; and the API reference with its policy."""
 
 import html
+import io
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.axe import find_violations
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
-from ui.pages import docs
+from ui import documentation
 
-PAGES = ("/docs", "/docs/api", *(f"/docs/guides/{name}" for name in docs.guide_names()))
+PAGES = ("/docs", "/docs/api", *(f"/docs/guides/{name}" for name in documentation.guide_names()))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,107 @@ def test_guides_fit_a_small_phone(no_js_phone: Page) -> None:
         assert all(box["x"] + box["width"] <= 320 for box in wide_boxes), path
 
 
+def test_pages_are_small(visitor: Client) -> None:
+    """A page without its pictures has at most 60 KB, and loads the pictures when they come into view."""
+    for path in PAGES:
+        text = visitor.request("GET", path).text
+        assert len(text.encode()) <= 60_000, path
+        assert all('loading="lazy"' in image for image in re.findall(r"<img [^>]*>", text)), path
+        assert not re.search(r'(?:src|href)="https?://(?!127)[^"]*\.(?:css|js|webp|png|svg)"', text), path
+
+
+def test_pictures_of_a_guide_are_served(visitor: Client) -> None:
+    """A picture is a WebP file that browsers keep for a year, with its size in the page."""
+    text = visitor.request("GET", "/docs/guides/segments").text
+    source, width, height = re.findall(
+        r'<img class="shot" src="([^"]+)" alt="[^"]+" width="(\d+)" height="(\d+)"', text
+    )[0]
+    picture = visitor.request("GET", source, headers={"Accept-Encoding": "gzip"})
+    assert picture.headers["content-type"] == "image/webp" and "content-encoding" not in picture.headers
+    assert "immutable" in picture.headers["cache-control"]
+    with Image.open(io.BytesIO(picture.body)) as image:
+        assert abs(image.width - 1.5 * int(width)) <= 1 and abs(image.height - 1.5 * int(height)) <= 1
+
+
+def test_guides_are_marked_as_english(visitor: Client) -> None:
+    """In another language of the interface a guide says that it is in English only, and is marked as English."""
+    for language, is_english in (("en-GB", True), ("de", False)):
+        text = visitor.request("GET", "/docs/guides/sms", headers={"Accept-Language": language}).text
+        assert '<main class="text" id="main" tabindex="-1" lang="en" dir="ltr">' in text
+        assert (f'<p class="small muted" lang="{language}"' not in text) == is_english
+
+
+def test_searching_without_javascript(no_js_phone: Page) -> None:
+    """The results name the guide and the heading, mark the match, and lead to the heading."""
+    no_js_phone.goto("/docs")
+    no_js_phone.get_by_label("Search the documentation").fill("quiet hours")
+    no_js_phone.keyboard.press("Enter")
+    best = no_js_phone.locator(".results li").first
+    expect(best.locator("b")).to_have_text("Set quiet hours")
+    expect(best.locator("mark").first).to_have_text(re.compile("quiet|hours", re.IGNORECASE))
+    best.get_by_role("link").click()
+    assert no_js_phone.url.endswith("/docs/guides/sms#set-quiet-hours")
+    no_js_phone.goto("/docs?q=%3Cb%3Ezzzz")
+    expect(no_js_phone.get_by_role("status")).to_contain_text("No results for “<b>zzzz”")
+
+
+def test_searching_while_typing(browser_page: Page) -> None:
+    """Results appear with the letters, operations of the API among them; without letters the guides are back."""
+    page = browser_page
+    page.goto("/docs")
+    field = page.get_by_label("Search the documentation")
+    field.press_sequentially("erase contact")
+    expect(page.locator(".results b").first).to_have_text("Erase a contact")
+    expect(page).to_have_url(re.compile(r"q=erase"))
+    assert find_violations(page) == []
+    field.fill("pause a campaign")
+    expect(page.locator(".results a[href^='/docs/api/reference#post-']").first).to_be_visible()
+    field.fill("")
+    expect(page.get_by_role("heading", name="Running Campanero").first).to_be_visible()
+    page.goto("/docs/guides/sms")
+    page.get_by_label("Search the documentation").fill("dark mode")
+    page.keyboard.press("Enter")
+    expect(page.locator(".results a").first).to_have_attribute("href", "/docs/guides/email-editor")
+
+
+def test_a_search_is_quick() -> None:
+    """A search of all guides and operations takes less than 20 ms of the server's time."""
+    index = documentation.SearchIndex(
+        part for _, guides in documentation.list_guides("http://127.0.0.1") for guide in guides for part in guide.parts
+    )
+    took = []
+    for _ in range(5):
+        before = time.perf_counter()
+        index.search("how can I import contacts from a file and undo it")
+        took.append(time.perf_counter() - before)
+    assert min(took) < 0.02
+
+
+def test_the_jump_box_finds_guides(browser_page: Page) -> None:
+    """The jump box lists headings of guides after everything else."""
+    browser_page.goto("/jump?q=quiet+hours")
+    link = browser_page.locator("#jump-found").get_by_role("link", name="Set quiet hours")
+    expect(link).to_have_attribute("href", "/docs/guides/sms#set-quiet-hours")
+    expect(link).to_contain_text("Send SMS")
+
+
+def test_pages_link_to_their_guide(browser_page: Page) -> None:
+    """A page links to the guide of its subject, which opens beside it; so does the editor, and the menu on a phone."""
+    page = browser_page
+    page.goto("/segments/new")
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="Help with this page").first.click()
+    expect(popup.value.get_by_role("heading", level=1)).to_have_text("Reach the right contacts with segments")
+    popup.value.get_by_role("link", name="Collect sign-ups with forms").last.click()
+    expect(popup.value.get_by_role("heading", level=1)).to_have_text("Collect sign-ups with forms")
+    popup.value.close()
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto("/settings/team")
+    page.get_by_role("button", name="More", exact=True).click()
+    help_link = page.locator("#more-menu").get_by_role("link", name="Help with this page")
+    expect(help_link).to_have_attribute("href", "/docs/guides/team")
+
+
 def test_links_to_the_documentation(browser_page: Page) -> None:
     """The sidebar and the page of API keys link to the documentation; a button copies code."""
     browser_page.goto("/settings/keys")
@@ -87,7 +191,7 @@ def test_links_to_the_documentation(browser_page: Page) -> None:
     )
     browser_page.get_by_role("link", name="Documentation").first.click()
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Documentation")
-    browser_page.get_by_role("link", name="Send your first email").first.click()
+    browser_page.get_by_role("link", name="Send your first email with the API").first.click()
     browser_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     browser_page.get_by_role("button", name="Copy").first.click()
     assert browser_page.evaluate("navigator.clipboard.readText()").startswith("export KEY=")

@@ -1,125 +1,21 @@
-"""The documentation pages: guides written in Markdown, and the API reference. They are public, without account data."""
+"""The documentation pages: guides with their search, and the API reference. They are public, without account data."""
 
 import re
 from functools import cache
-from html import escape, unescape
 from typing import Any, NamedTuple
 
 import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.core import errors, executable
-from appliance.core.i18n import gettext_noop
+from appliance.core import errors
 from appliance.settings import config
-from ui import view
+from ui import documentation, view
+from ui.documentation import Part, SearchIndex, SearchResult
 from ui.guard import public_page
 from ui.session import Pages
 
 pages = Pages("ui_docs", url_prefix="/docs")
-
-
-# The guides in their order, by heading. Headings are translated on the page; the guides are in English only.
-GUIDES = (
-    (gettext_noop("Get started"), ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
-    (gettext_noop("Contacts and automation"), ("import", "flows", "webhooks")),
-    (gettext_noop("Using the API"), ("authentication", "errors-and-limits")),
-    (gettext_noop("Running Campanero"), ("install", "https", "watch", "security", "backup", "how-far")),
-)
-# The base URL in the examples, which is replaced by that of the installation.
-_EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
-# The captions of code blocks, by language; they are part of the guides, which are in English only.
-_CAPTIONS = {
-    "sh": "Shell",
-    "python": "Python",
-    "json": "Response",
-    "toml": "campanero.toml",
-    "yaml": "Prometheus",
-    "text": "",
-    "nginx": "nginx",
-    "caddy": "Caddyfile",
-}
-
-
-class Guide(NamedTuple):
-    """A guide: its name in URLs, title, introduction and HTML body, and the (id, text) of each heading."""
-
-    name: str
-    title: str
-    lead: str
-    body: str
-    parts: tuple[tuple[str, str], ...]
-
-
-def guide_names() -> tuple[str, ...]:
-    """Return the names of all guides, in order."""
-    return tuple(name for _, group in GUIDES for name in group)
-
-
-def list_guides(base: str) -> list[tuple[str, list[Guide]]]:
-    """Return all guides as (heading, guides), with examples for this base URL."""
-    return [(title, [load_guide(name, base) for name in group]) for title, group in GUIDES]
-
-
-@cache
-def load_guide(name: str, base: str) -> Guide:
-    """Return a guide whose examples use this base URL. Raises KeyError for an unknown name."""
-    if name not in guide_names():
-        raise KeyError(name)
-    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
-    title, lead, body = (part.strip() for part in text.split("\n\n", 2))
-    markdown = _markdown_renderer()
-    draft = markdown.render(body).replace(_EXAMPLE_BASE_URL, escape(base))
-    parts = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', draft)
-    return Guide(
-        name,
-        title.removeprefix("# "),
-        lead,
-        draft,
-        tuple((heading_id, _strip_tags(heading)) for heading_id, heading in parts),
-    )
-
-
-def slug(words: str) -> str:
-    """Return the HTML id of a heading."""
-    return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")
-
-
-def _strip_tags(words: str) -> str:
-    return unescape(re.sub(r"<[^<>]+>", "", words))
-
-
-@cache
-def _markdown_renderer() -> Any:
-    """Return the Markdown renderer. The renderer escapes HTML, so that guides cannot break the page's policy."""
-    from markdown_it import MarkdownIt
-
-    renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
-    renderer.add_render_rule("fence", _render_code)
-    renderer.add_render_rule("heading_open", _render_heading)
-    renderer.add_render_rule("table_open", lambda *_: '<div class="wide"><table>\n')
-    renderer.add_render_rule("table_close", lambda *_: "</table></div>\n")
-    return renderer
-
-
-def _render_heading(_: Any, tokens: Any, at: int, *__: Any) -> str:
-    return f'<{tokens[at].tag} id="{slug(tokens[at + 1].content)}">'
-
-
-def _render_code(_: Any, tokens: Any, at: int, *__: Any) -> str:
-    """Return the HTML of a code block with caption and copy button.
-
-    A word after the language, such as `run`, becomes a data attribute by which tests find the code to execute.
-    """
-    language, *marks = (tokens[at].info or "text").split()
-    code = escape(tokens[at].content.rstrip("\n"))
-    caption = "curl" if language == "sh" and "curl " in code else _CAPTIONS[language]
-    button = f'<button class="btn sm ghost" type="button" data-copy="{code}"><span data-label>Copy</span></button>'
-    ran = f" data-{marks[0]}" if marks else ""
-    return (
-        f'<figure class="code"><figcaption>{caption}{button if language != "json" else ""}</figcaption>'
-        f'<pre><code class="language-{language}"{ran}>{code}</code></pre></figure>\n'
-    )
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -148,19 +44,38 @@ class Operation(NamedTuple):
 @pages.get("/", name="index", strict_slashes=False)
 @public_page
 async def index(request: Request) -> HTTPResponse:
-    """Show the list of all guides."""
-    return _render_page(request, "docs/index.html")
+    """Show the guides by group, or the results of a search of guides and operations."""
+    q = (request.args.get("q") or "").strip()[:100]
+    results = search_documentation(q, request.app.ctx.published) if q else []
+    return _render_page(request, "docs/index.html", q=q, results=results)
+
+
+def search_documentation(q: str, published: Any = None, **options: Any) -> list[SearchResult]:
+    """Return the parts of guides, and of the operations of `published`, that match a search (`SearchIndex.search`)."""
+    return _build_index(config.base_url(config.current()), published).search(q, **options)
+
+
+@cache
+def _build_index(base: str, published: Any) -> SearchIndex:
+    parts = [part for _, guides in documentation.list_guides(base) for guide in guides for part in guide.parts]
+    for _, _, operations in _group_operations(published) if published else ():
+        for operation in operations:
+            call, summary = f"{operation.method} {operation.path}", operation.summary.replace("`", "")
+            parts.append(Part("API", summary, f"/docs/api/reference#{operation.anchor}", call))
+    return SearchIndex(parts)
 
 
 @pages.get("/guides/<name:str>", name="guide")
 @public_page
 async def show_guide(request: Request, name: str) -> HTTPResponse:
     """Show a guide. Raises NotFound for an unknown name."""
+    base = config.base_url(config.current())
     try:
-        guide = load_guide(name, config.base_url(config.current()))
+        guide = documentation.load_guide(name, base)
     except KeyError:
         raise errors.NotFound from None
-    return _render_page(request, "docs/guide.html", guide=guide)
+    before, after = documentation.find_neighbours(name, base)
+    return _render_page(request, "docs/guide.html", guide=guide, before=before, after=after)
 
 
 @pages.get("/api", name="api")
@@ -192,8 +107,8 @@ async def show_document(request: Request) -> HTTPResponse:
 
 
 def _render_page(request: Request, template: str, **context: Any) -> HTTPResponse:
-    guides = list_guides(config.base_url(config.current()))
-    response = view.render_whole(request, template, guides=guides, **context)
+    guides = documentation.list_guides(config.base_url(config.current()))
+    response = view.render(request, template, guides=guides, **{"q": "", **context})
     response.headers["x-robots-tag"] = "noindex"
     return response
 

@@ -32,7 +32,7 @@ from appliance.settings import config
 from appliance.storage.transactions import fetch, scan_for
 from ui import formats, view
 from ui.guard import signed_in
-from ui.pages import activity
+from ui.pages import activity, docs
 from ui.session import Pages, Visit
 
 pages = Pages("ui_home")
@@ -190,7 +190,7 @@ def _list_setup_steps(look: Any, account: Any, contact_count: int, list_count: i
 
 # The jump box.
 
-_MAX_MATCHES = 5
+_MAX_MATCHES, _MAX_GUIDES = 5, 3
 # The commands: label, URL, icon, the scope that a user needs, and further words that find the command.
 _COMMANDS = (
     (gettext_noop("New email"), "/campaigns/new", "mail", "campaigns:write", "create campaign newsletter"),
@@ -218,7 +218,7 @@ _SUBPAGES = (
 _GROUP_LABELS = {
     "page": gettext_noop("Pages"), "act": gettext_noop("Actions"), "contact": gettext_noop("Contacts"),
     "campaign": gettext_noop("Campaigns"), "flow": gettext_noop("Flows"), "template": gettext_noop("Templates"),
-    "list": gettext_noop("Lists"), "segment": gettext_noop("Segments"),
+    "list": gettext_noop("Lists"), "segment": gettext_noop("Segments"), "guide": gettext_noop("Guides"),
 }  # fmt: skip
 # Objects that can be found by name: group, list function, query struct, icon and URL.
 _OBJECTS: tuple[tuple[str, Any, Any, str, str], ...] = (
@@ -271,7 +271,8 @@ def _search(visit: Visit, q: str) -> list[Destination]:
         for title, href, icon, scope, words in _COMMANDS
         if visit.can(scope) and _has_words(f"{gettext(title)} {title} {words}", low)
     ]
-    return [*current, *below, *acts, *(_search_contacts(account_id, q) if q else ()), *_search_objects(account_id, q)]
+    found_contacts = _search_contacts(account_id, q) if q else ()
+    return [*current, *below, *acts, *found_contacts, *_search_objects(account_id, q), *_search_guides(q)]
 
 
 def _has_words(text: str, low: str) -> bool:
@@ -293,6 +294,14 @@ def _search_contacts(account_id: int, q: str) -> Iterator[Destination]:
         address = next((channel.value for channel in row.channels), "")
         title = formats.contact_name(row)
         yield Destination("contact", title, f"/contacts/{row.id}", "users", address if address != title else "")
+
+
+def _search_guides(q: str) -> Iterator[Destination]:
+    for result in docs.search_documentation(q, only_headings=True, limit=_MAX_GUIDES):
+        part = result.part
+        yield Destination(
+            "guide", part.heading or part.title, part.href, "book-open", part.title if part.heading else ""
+        )
 
 
 def _search_objects(account_id: int, q: str) -> Iterator[Destination]:

@@ -1,0 +1,172 @@
+"""The invented company of the pictures in the guides: a garden nursery with contacts, campaigns, a flow and a team."""
+
+import io
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from tests.kit.api_users import user_client
+from tests.kit.server import Server
+from tests.kit.uploads import upload_image
+
+OWNER, EDITOR = "ada@fernway.example", "theo@fernway.example"
+SHOP = "https://fernway.example"
+_FIRST_NAMES = (
+    "Anna", "Ben", "Carla", "David", "Elena", "Felix", "Grace", "Hugo", "Ines", "Jonas", "Kira", "Leo", "Maya",
+    "Noah", "Olivia", "Paul", "Rosa", "Sam", "Tara", "Victor",
+)  # fmt: skip
+_LAST_NAMES = ("Birch", "Lindqvist", "Moreau")
+_TOWNS = ("Bath", "Bristol", "Wells", "Frome")
+_ROSES = ("#d64550", "#e8788a", "#f3b6c0")
+_SERVICES = ("gmail.com", "outlook.com", "yahoo.com", "fernmail.example")
+# What some recipients of the sent campaign do; all others read nothing.
+_ACTIONS = ("click",) * 11 + ("open",) * 15 + ("unsubscribe", "bounce")
+
+
+def draw_garden() -> bytes:
+    """Return a picture of roses in front of hills, as a PNG."""
+    width, height = 1200, 520
+    image = Image.new("RGB", (width, height), "#cfe8f3")
+    draw = ImageDraw.Draw(image)
+    draw.ellipse((900, 50, 1020, 170), fill="#f9d976")
+    draw.ellipse((-300, 230, 800, 900), fill="#9cc5a1")
+    draw.ellipse((400, 270, 1600, 1000), fill="#6fa67a")
+    draw.rectangle((0, 400, width, height), fill="#3f7d58")
+    for number in range(24):
+        x, y, size = 25 + number * 50, 370 + (number * 37) % 70, 22 + (number * 13) % 14
+        draw.line((x, y, x, height), fill="#2f6f4f", width=6)
+        draw.ellipse((x - size, y - size, x + size, y + size), fill=_ROSES[number % 3])
+        draw.ellipse((x - size // 2, y - size // 2, x + size // 2, y + size // 2), fill=_ROSES[(number + 1) % 3])
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
+
+
+class World:
+    """The company in a running server, and the ids of what the pictures show."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.api, self._owner = server.client(), user_client(server, OWNER)
+        self._owner.patch("/users/1", {"name": "Ada Green"}).expect(200)
+        self._describe_company()
+        self.newsletter, self.workshops = (
+            self._create("/lists", name=name, description=text)
+            for name, text in (
+                ("Newsletter", "News from the nursery, twice a month"),
+                ("Workshop guests", "Invitations to our workshops"),
+            )
+        )
+        self.contact = self._add_contacts()
+        self.picture = upload_image(self.api, draw_garden(), "rose-garden.png").expect(201)
+        self.sent = self._send_campaign()
+        self.draft = self._draft_campaign()
+        self.segment = self._create(
+            "/segments", name="Bath, interested in roses",
+            filters=[
+                {"name": "data.town", "predicate": "eq", "value": "Bath"},
+                {"name": "event", "predicate": "performed", "value": {"event": "email_clicked"}},
+            ],
+        )  # fmt: skip
+        self.form = self._create(
+            "/forms", name="Newsletter sign-up", list_ids=[self.newsletter],
+            fields=["email", "first_name", "data.town"],
+            consent_text="Yes, send me news from Fernway Gardens twice a month. I can unsubscribe at any time.",
+        )  # fmt: skip
+        self.flow = self._start_flow()
+        self.sms = self._create(
+            "/campaigns", name="Late opening on Friday", channel="sms",
+            trigger_attributes={"contact_list_id": self.workshops},
+            template_attributes={"body": "Hello {{ first_name }}, we are open until 9 pm this Friday. "
+                                 "Tea and cake in the greenhouse! Fernway Gardens"},
+        )  # fmt: skip
+        self._chat()
+        self._passwords: dict[str, str] = {}
+        for email, name, role in ((EDITOR, "Theo Marsh", "editor"), ("nora@fernway.example", "Nora Field", "admin")):
+            user = self._owner.post("/users", {"email": email, "role": role, "name": name}).expect(201)
+            self._passwords[email] = user["password"]
+
+    def request_approval(self) -> None:
+        """Require approval from now on, and let the editor ask for it."""
+        self._owner.patch("/account", {"approval_required": True}).expect(200)
+        editor = user_client(self.server, EDITOR, self._passwords[EDITOR])
+        editor.post(f"/campaigns/{self.draft}/ask_approval").expect(200)
+
+    def _create(self, path: str, **body: Any) -> int:
+        return int(self.api.post(path, body).expect(201)["id"])
+
+    def _describe_company(self) -> None:
+        self.api.put("/brand", {
+            "company_name": "Fernway Gardens", "physical_address": "12 Walled Garden Lane, Bath BA1 2AB",
+            "brand_color": "#2f6f4f", "links": [{"label": "Shop", "url": SHOP}],
+        }).expect(200)  # fmt: skip
+        self.api.patch("/account", {
+            "email_from_name": "Fernway Gardens", "email_from_email": "hello@fernway.example", "time_zone": "UTC",
+            "sms_from": "+447700900999", "sms_opt_out_hint": "Reply STOP to end",
+        }).expect(200)  # fmt: skip
+
+    def _add_contacts(self) -> int:
+        """Add sixty contacts and return the id of the first, who is shown."""
+        ids = []
+        for number in range(60):
+            first, last = _FIRST_NAMES[number % 20], _LAST_NAMES[number // 20]
+            list_ids = [self.newsletter] + [self.workshops] * (number % 3 == 0)
+            phone = {"phone": f"+4477009001{number:02d}"} if number % 3 == 0 else {}
+            ids.append(self._create(
+                "/contacts", first_name=first, last_name=last, list_ids=list_ids, opt_in=True,
+                email=f"{first}.{last}@{_SERVICES[number % 4]}".lower(),
+                data={"town": _TOWNS[number % 4]}, **phone,
+            ))  # fmt: skip
+        return ids[0]
+
+    def design(self, title: str) -> dict[str, Any]:
+        """Return an email of the nursery."""
+        return {"sections": [
+            {"id": "head", "type": "header", "props": {}},
+            {"id": "picture", "type": "image",
+             "props": {"src": self.picture["url"], "alt": "Roses in front of green hills"}},
+            {"id": "title", "type": "heading", "props": {"text": title, "level": 1}},
+            {"id": "words", "type": "text", "props": {"content": (
+                '<p>Hello {{ contact.first_name | default: "there" }},</p>'
+                "<p>the first roses are out, and the greenhouse is full of young plants. Come and see them, or let us "
+                "bring them to your door.</p>")}},
+            {"id": "press", "type": "button", "props": {"text": "See what is new", "href": f"{SHOP}/new"}},
+            {"id": "foot", "type": "footer", "props": {}},
+        ]}  # fmt: skip
+
+    def _send_campaign(self) -> int:
+        """Send a campaign, let recipients react, and return its id."""
+        content = {"subject": "The first roses are here", "preheader": "Twelve kinds, and one that is new",
+                   "design": self.design("The first roses are here")}  # fmt: skip
+        campaign_id = self._create("/campaigns", name="First roses", template_attributes=content)
+        audience = {"trigger_attributes": {"contact_list_id": self.newsletter}}
+        self.api.post(f"/campaigns/{campaign_id}/send", audience).expect(200)
+        self.api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
+        captured = sorted(self.api.get("/capture", limit=100).expect(200), key=lambda row: str(row["to"]))
+        for row, action in zip(captured, _ACTIONS, strict=False):
+            self.api.post(f"/capture/{row['id']}/simulate", {"action": action}).expect(200)
+        return campaign_id
+
+    def _draft_campaign(self) -> int:
+        content = {"subject": "{{ first_name }}, join us for an autumn workshop",
+                   "preheader": "Three Saturdays in the old greenhouse",
+                   "design": self.design("Autumn workshops")}  # fmt: skip
+        return self._create("/campaigns", name="Autumn workshops", template_attributes=content,
+                            trigger_attributes={"contact_list_id": self.workshops})  # fmt: skip
+
+    def _start_flow(self) -> int:
+        trigger = {"event": "list_add", "contact_list_id": self.newsletter}
+        flow_id = self._create("/flows", starter="welcome", name="Welcome new subscribers", trigger=trigger)
+        self.api.post(f"/flows/{flow_id}/activate").expect(200)
+        for name in ("Ivy", "Basil", "Rowan"):
+            email = f"{name}.ash@fernmail.example".lower()
+            self._create("/contacts", first_name=name, last_name="Ash", email=email, list_ids=[self.newsletter])
+        return flow_id
+
+    def _chat(self) -> None:
+        """Exchange SMS with the contact that is shown."""
+        body = {"channel": "sms", "to": "+447700900100", "body": "Your roses are ready to be picked up until 6 pm."}
+        message = self.api.post("/messages", body).expect(201)
+        captured = self.api.wait("/capture", bool, message_id=message["id"])[0]["id"]
+        reply = {"action": "reply", "text": "Great, I will come at five. Is there parking?"}
+        self.api.post(f"/capture/{captured}/simulate", reply).expect(200)

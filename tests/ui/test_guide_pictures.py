@@ -1,0 +1,247 @@
+"""The pictures in the guides show the product as it is.
+
+One walk through the product of an invented company reaches the area of each picture and compares its texts and roles
+with those of the time when the picture was taken. After a change of a page, take the pictures anew, and look at them:
+
+    .venv/bin/python -m pytest -n 0 tests/ui/test_guide_pictures.py --write-guide-pictures
+"""
+
+import difflib
+import io
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.clock import TestClock
+from tests.kit.server import ROOT, Server
+from tests.ui.guide_world import OWNER, World
+from ui.documentation import PICTURE_SCALE
+
+PICTURES, TEXTS = ROOT / "static" / "guides", Path(__file__).parent / "guide_pictures"
+# The day on which the pictures are taken.
+DAY = datetime(2026, 9, 15, 8, 0, tzinfo=UTC)
+_WIDTH, _QUALITIES = 1180, (84, 76, 68, 60)
+_MAX_BYTES = 60_000
+FILE = (
+    "Email,First name,Town,Birthday,Phone\n"
+    "ella.stone@fernmail.example,Ella,Bath,1988-04-12,+44 7700 900201\n"
+    "oscar.reed@fernmail.example,Oscar,Wells,1975-11-02,\n"
+    "lily.fox@fernmail.example,Lily,Frome,,\n"
+    "anna.birch@gmail.com,Anna,Bath,1990-06-21,\n"
+    "not an address,Max,Bristol,,\n"
+)
+
+
+class Camera:
+    """Compares the areas of pictures with what they showed, or takes them anew."""
+
+    def __init__(self, page: Page, *, is_writing: bool) -> None:
+        self.page, self.is_writing = page, is_writing
+        self.differences: dict[str, str] = {}
+        self.taken: list[str] = []
+
+    def take(self, name: str, *areas: Locator, max_height: int = 640, margin: int = 10) -> None:
+        """Compare or take the picture of some areas beside or below each other, with a margin, cropped to a height."""
+        for area in areas:
+            expect(area).to_be_visible()
+        self.page.mouse.move(0, 0)
+        self.taken.append(name)
+        text = _mask_values("\n".join(area.aria_snapshot() for area in areas))
+        file = TEXTS / f"{name}.txt"
+        if self.is_writing:
+            file.write_text(text, encoding="utf-8")
+            (PICTURES / f"{name}.webp").write_bytes(_compress(self._shoot(areas, max_height, margin)))
+            return
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        if text != before:
+            lines = difflib.unified_diff(before.splitlines(), text.splitlines(), "then", "now", lineterm="", n=1)
+            self.differences[name] = "\n".join(lines)
+
+    def _shoot(self, areas: tuple[Locator, ...], max_height: int, margin: int) -> bytes:
+        boxes = [box for area in areas if (box := area.bounding_box())]
+        scrolled = self.page.evaluate("window.scrollY")
+        left, top = min(box["x"] for box in boxes) - margin, min(box["y"] for box in boxes) + scrolled - margin
+        right = max(box["x"] + box["width"] for box in boxes) + margin
+        bottom = max(box["y"] + box["height"] for box in boxes) + scrolled + margin
+        left, top, right = max(left, 0), max(top, 0), min(right, _WIDTH)
+        clip = {"x": left, "y": top, "width": right - left, "height": min(bottom - top, max_height)}
+        return self.page.screenshot(clip=clip, full_page=True, animations="disabled", caret="hide")  # type: ignore[arg-type]
+
+
+def _mask_values(snapshot: str) -> str:
+    """Return a snapshot without links, numbers and random keys, which may differ from run to run."""
+    lines = [line for line in snapshot.splitlines() if "/url:" not in line]
+    text = re.sub(r"[\w+/=]{30,}", "…", "\n".join(lines))
+    return re.sub(r"\d+", "0", text) + "\n"
+
+
+def _compress(screenshot: bytes) -> bytes:
+    """Return a screenshot as WebP, in the best of some qualities that is small enough."""
+    image = Image.open(io.BytesIO(screenshot)).convert("RGB")
+    for quality in _QUALITIES:
+        content = io.BytesIO()
+        image.save(content, "WEBP", quality=quality, method=6)
+        if content.tell() <= _MAX_BYTES:
+            return content.getvalue()
+    raise AssertionError(f"a picture of {image.size} has {content.tell()} bytes: crop it")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The invented company."""
+    clock = TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
+    clock.set(DAY.timestamp() - time.time())
+    with Server(clock=clock).set_up(email=OWNER, account="Fernway Gardens") as server:
+        yield World(server)
+        server.stop()
+
+
+def test_pictures_show_the_product(
+    browser: Browser, world: World, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Each picture shows what its page shows today."""
+    problems = Problems()
+    page = sign_in(new_page(browser, world.server.url, problems, width=_WIDTH, scale=PICTURE_SCALE), OWNER)
+    camera = Camera(page, is_writing=request.config.getoption("--write-guide-pictures"))
+    _draw_campaigns(camera, world)
+    _draw_import(camera, tmp_path)
+    _draw_emails(camera, world)
+    _draw_audience(camera, world)
+    _draw_flows(camera, world)
+    _draw_contact(camera, world)
+    _draw_settings(camera, world)
+    page.context.close()
+    assert not problems.found
+    assert camera.differences == {}, "\n\n".join(f"{name}\n{text}" for name, text in camera.differences.items())
+    assert sorted(camera.taken) == sorted(path.stem for path in PICTURES.iterdir())
+    assert sorted(camera.taken) == sorted(path.stem for path in TEXTS.iterdir())
+
+
+def _draw_campaigns(camera: Camera, world: World) -> None:
+    page = camera.page
+    page.goto(f"/campaigns/{world.draft}")
+    expect(page.get_by_text("all merge tags are filled for every recipient")).to_be_visible()
+    page.get_by_role("heading", name="To", exact=True).click()
+    _wait_for_frames(page)
+    camera.take("campaign-draft", page.locator("main"), margin=0)
+    page.get_by_role("link", name="Review and send").click()
+    expect(page.get_by_role("heading", name="Send to 18 contacts?")).to_be_visible()
+    _wait_for_frames(page)
+    camera.take("campaign-review", page.locator("#dialog"), margin=0, max_height=760)
+    page.goto(f"/campaigns/{world.sent}")
+    camera.take("campaign-report", page.get_by_role("region", name="Engagement"),
+                page.get_by_role("region", name="First 24 hours"))  # fmt: skip
+    page.get_by_role("navigation", name="Report").get_by_role("link", name="Mailbox providers").click()
+    camera.take("mailbox-providers", page.locator("main #domains"))
+    page.goto(f"/campaigns/{world.sms}")
+    expect(page.get_by_text("parts for")).to_be_visible()
+    page.get_by_role("heading", name="Text", exact=True).click()
+    camera.take("sms-draft", page.locator("main"), margin=0, max_height=600)
+
+
+def _draw_import(camera: Camera, directory: Path) -> None:
+    page, file = camera.page, directory / "customers.csv"
+    file.write_text(FILE, encoding="utf-8")
+    page.goto("/contacts")
+    page.get_by_role("link", name="Import contacts").click()
+    page.get_by_label("Drop a CSV file here").set_input_files(file)
+    page.get_by_role("button", name="Continue").click()
+    columns = page.get_by_role("heading", name="Columns")
+    expect(columns).to_be_visible()
+    camera.take("import-columns", page.locator("#columns"), max_height=600)
+    page.get_by_label("Source of these contacts").fill("Sign-up sheet at the market, 12 September")
+    page.get_by_role("radio", name="Subscribe: they agreed").first.check()
+    page.get_by_label("Or add them to a new list").fill("Market")
+    page.get_by_role("radio", name="Save numbers without subscribing").check()
+    page.get_by_role("button", name="Check file").click()
+    result = page.get_by_role("heading", name="What this import will do")
+    expect(result).to_be_visible()
+    camera.take("import-check", page.locator("section, .card").filter(has=result).last, max_height=520)
+
+
+def _draw_emails(camera: Camera, world: World) -> None:
+    page = camera.page
+    page.goto("/templates/new")
+    _wait_for_frames(page)
+    camera.take("template-designs", page.locator("main .gallery, main ul").first, max_height=460)
+    page.goto(f"/campaigns/{world.draft}/content")
+    frame = page.frame_locator("#canvas")
+    expect(frame.get_by_text("the first roses are out")).to_be_visible()
+    _wait_for_frames(page)
+    camera.take("editor", page.locator("#editor"), margin=0, max_height=700)
+
+
+def _draw_audience(camera: Camera, world: World) -> None:
+    page = camera.page
+    page.goto(f"/segments/{world.segment}")
+    expect(page.get_by_role("status").filter(has_text="of 63 contacts")).to_be_visible()
+    camera.take("segment", page.locator("main"), margin=0, max_height=620)
+    page.goto(f"/forms/{world.form}/edit")
+    camera.take("form-settings", page.locator("main"), margin=0, max_height=640)
+    page.goto(f"/forms/{world.form}")
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="View form").click()
+    visitor = Camera(popup.value, is_writing=camera.is_writing)
+    visitor.take("form-page", popup.value.locator("main"), margin=24)
+    camera.differences |= visitor.differences
+    camera.taken += visitor.taken
+
+
+def _draw_flows(camera: Camera, world: World) -> None:
+    page = camera.page
+    page.goto("/flows")
+    page.get_by_role("link", name="Welcome new subscribers").first.click()
+    camera.take("flow", page.get_by_role("region", name="Steps"), max_height=640)
+    page.get_by_role("link", name="Simulate").first.click()
+    expect(page.get_by_text("last step completed")).to_be_visible()
+    timeline = page.locator("section, .card").filter(has=page.get_by_role("heading", name="Alex Sample"))
+    camera.take("flow-simulation", timeline.first, max_height=560)
+
+
+def _draw_contact(camera: Camera, world: World) -> None:
+    page = camera.page
+    page.goto(f"/contacts/{world.contact}")
+    camera.take("contact-activity", page.get_by_role("region", name="Activity"), max_height=520)
+    channels = page.get_by_role("region", name="Channels and consent")
+    channels.get_by_text("Consent history").first.click()
+    camera.take("consent-history", channels, max_height=480)
+    page.goto(f"/contacts/{world.contact}/conversation")
+    camera.take("sms-conversation", page.get_by_role("region", name="SMS"), max_height=520)
+    page.goto(f"/contacts/{world.contact}")
+    page.get_by_role("button", name="More actions").first.click()
+    page.get_by_text("Delete permanently (GDPR)…").first.click()
+    question = page.get_by_role("heading", name="Permanently delete Anna Birch?")
+    expect(question).to_be_visible()
+    camera.take("erase-contact", page.locator("dialog[open], main .card").filter(has=question).first)
+
+
+def _draw_settings(camera: Camera, world: World) -> None:
+    page = camera.page
+    page.goto("/settings/team")
+    camera.take("team", page.get_by_role("region", name="Team members"), max_height=420)
+    world.request_approval()
+    page.goto("/")
+    page.get_by_role("link", name="Autumn workshops").first.click()
+    expect(page.get_by_text("Theo Marsh requested approval")).to_be_visible()
+    camera.take("approval", page.locator("main"), margin=0, max_height=380)
+    page.goto("/settings/domains")
+    page.get_by_role("link", name="Add domain").first.click()
+    page.get_by_label("Domain").fill("fernway.example")
+    page.get_by_role("button", name="Add domain").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("fernway.example")
+    cards = page.locator("main .card")
+    camera.take("sending-domain", cards.filter(has_text="Last check"), cards.filter(has_text="Domain ownership"))
+
+
+def _wait_for_frames(page: Page) -> None:
+    """Wait until the images of the page and of the emails in it are loaded."""
+    for frame in page.frames:
+        frame.wait_for_load_state("load")
+        frame.wait_for_function("[...document.images].every(image => image.loading === 'lazy' || image.complete)")

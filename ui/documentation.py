@@ -1,0 +1,341 @@
+"""The guides under /docs: which there are, their HTML, the guide of each page of the product, and the search."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from html import escape, unescape
+from typing import Any, NamedTuple
+
+from appliance.core import executable
+from appliance.core.i18n import gettext_noop
+from ui import static_files
+
+
+class Group(NamedTuple):
+    """A group of guides: its heading, what it is for in one line, and the names of its guides in order."""
+
+    title: str
+    lead: str
+    names: tuple[str, ...]
+
+
+# Headings and lines are translated on the page; the guides are in English only.
+GROUPS = (
+    Group(
+        gettext_noop("Guides"),
+        gettext_noop("For everyone who writes and sends. No programming needed."),
+        (
+            "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
+            "reports", "deliverability", "sms", "team", "data-protection",
+        ),
+    ),
+    Group(
+        gettext_noop("Running Campanero"),
+        gettext_noop("For those who install Campanero, connect it and keep it running."),
+        ("install", "https", "connect-a-relay", "verify-a-domain", "watch", "security", "backup", "how-far"),
+    ),
+    Group(
+        gettext_noop("API"),
+        gettext_noop("For developers: examples in curl and Python, and every operation."),
+        ("send-your-first-mail", "import", "flows", "webhooks", "authentication", "errors-and-limits"),
+    ),
+)  # fmt: skip
+# The guide of each page of the product, as (start of the path, guide, id of a heading or ""). `#` stands for an id; the
+# longest start wins. Pages of a single contact or campaign have the guide of what is done there.
+HELP = (
+    ("/", "first-campaign", ""),
+    ("/activity", "reports", "see-what-one-contact-did"),
+    ("/activity/answers", "sms", "read-the-replies"),
+    ("/brand", "email-editor", "set-up-your-brand-once"),
+    ("/campaigns", "first-campaign", "create-the-campaign"),
+    ("/campaigns/#", "reports", "read-the-report-of-a-campaign"),
+    ("/campaigns/#/audience", "first-campaign", "choose-who-gets-it"),
+    ("/campaigns/#/content", "email-editor", ""),
+    ("/campaigns/#/decide", "team", "ask-for-approval-before-a-send"),
+    ("/campaigns/#/preview", "first-campaign", "check-it-before-you-send"),
+    ("/campaigns/#/rehearsal", "first-campaign", "check-it-before-you-send"),
+    ("/campaigns/#/reschedule", "first-campaign", "send-now-or-later"),
+    ("/campaigns/#/send", "first-campaign", "send-now-or-later"),
+    ("/campaigns/#/template", "email-editor", "start-with-a-design"),
+    ("/campaigns/#/test", "first-campaign", "check-it-before-you-send"),
+    ("/campaigns/new", "first-campaign", "create-the-campaign"),
+    ("/contacts", "segments", "filter-contacts"),
+    ("/contacts/#", "reports", "see-what-one-contact-did"),
+    ("/contacts/#/conversation", "sms", "read-the-replies"),
+    ("/contacts/#/delete", "data-protection", "erase-a-contact"),
+    ("/contacts/imports", "importing-contacts", ""),
+    ("/contacts/new", "importing-contacts", "add-a-single-contact"),
+    ("/contacts/suppressions", "data-protection", "block-an-address-for-good"),
+    ("/exports", "data-protection", "export-your-data"),
+    ("/flows", "automations", ""),
+    ("/flows/#/crowd", "automations", "simulate-it-before-you-start"),
+    ("/flows/#/people", "automations", "watch-who-is-in-the-flow"),
+    ("/flows/#/steps", "email-editor", ""),
+    ("/flows/#/try", "automations", "simulate-it-before-you-start"),
+    ("/forms", "sign-up-forms", ""),
+    ("/inbox", "first-campaign", "practise-in-test-mode"),
+    ("/lists", "importing-contacts", "use-lists-for-what-contacts-signed-up-for"),
+    ("/outbox", "reports", "find-messages-that-were-not-delivered"),
+    ("/segments", "segments", ""),
+    ("/settings/audit", "team", "see-who-changed-what"),
+    ("/settings/consent", "data-protection", "decide-what-is-tracked"),
+    ("/settings/data", "data-protection", "export-your-data"),
+    ("/settings/doctor", "deliverability", "run-the-health-check"),
+    ("/settings/domains", "deliverability", "verify-your-sending-domain"),
+    ("/settings/keys", "authentication", ""),
+    ("/settings/sending", "connect-a-relay", ""),
+    ("/settings/team", "team", ""),
+    ("/settings/webhooks", "webhooks", ""),
+    ("/settings/you", "team", "protect-your-own-account"),
+    ("/templates", "email-editor", ""),
+    ("/templates/media", "email-editor", "add-images"),
+    ("/templates/pictures", "email-editor", "add-images"),
+)
+# The base URL in the examples, which is replaced by that of the installation.
+_EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
+# The captions of code blocks, by language; they are part of the guides, which are in English only.
+_CAPTIONS = {
+    "sh": "Shell",
+    "python": "Python",
+    "json": "Response",
+    "toml": "campanero.toml",
+    "yaml": "Prometheus",
+    "text": "",
+    "nginx": "nginx",
+    "caddy": "Caddyfile",
+}
+# How many pixels of a picture are one CSS pixel; tests/ui/test_guide_pictures.py takes them so.
+PICTURE_SCALE = 1.5
+
+
+class Part(NamedTuple):
+    """A part of a guide or of the API reference that the search finds, with the URL of its heading."""
+
+    title: str
+    heading: str
+    href: str
+    text: str
+
+
+class Guide(NamedTuple):
+    """A guide: its name in URLs, title, introduction and HTML body, the (id, text) of its headings, and its parts."""
+
+    name: str
+    title: str
+    lead: str
+    body: str
+    headings: tuple[tuple[str, str], ...]
+    parts: tuple[Part, ...]
+
+
+def guide_names() -> tuple[str, ...]:
+    """Return the names of all guides, in order."""
+    return tuple(name for group in GROUPS for name in group.names)
+
+
+def list_guides(base: str) -> list[tuple[Group, list[Guide]]]:
+    """Return all guides by group, with examples for this base URL."""
+    return [(group, [load_guide(name, base) for name in group.names]) for group in GROUPS]
+
+
+def find_neighbours(name: str, base: str) -> tuple[Guide | None, Guide | None]:
+    """Return the guides before and after a guide in its group, or None at the ends."""
+    names = next(group.names for group in GROUPS if name in group.names)
+    at = names.index(name)
+    before, after = names[:at][-1:], names[at + 1 :][:1]
+    return (
+        load_guide(before[0], base) if before else None,
+        load_guide(after[0], base) if after else None,
+    )
+
+
+@cache
+def load_guide(name: str, base: str) -> Guide:
+    """Return a guide whose examples use this base URL. Raises KeyError for an unknown name."""
+    if name not in guide_names():
+        raise KeyError(name)
+    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
+    title, lead, source = (part.strip() for part in text.split("\n\n", 2))
+    title = title.removeprefix("# ")
+    body = _markdown_renderer().render(source).replace(_EXAMPLE_BASE_URL, escape(base))
+    headings = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body)
+    return Guide(
+        name,
+        title,
+        lead,
+        body,
+        tuple((heading_id, _strip_tags(heading)) for heading_id, heading in headings),
+        tuple(_split_parts(title, f"/docs/guides/{name}", f"<p>{lead}</p>{body}")),
+    )
+
+
+def slug(words: str) -> str:
+    """Return the HTML id of a heading."""
+    return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")
+
+
+def help_url(path: str) -> str:
+    """Return the URL of the guide about a page of the product."""
+    pattern = re.sub(r"/\d+(?=/|$)", "/#", path)
+    _, name, heading = max(
+        (entry for entry in HELP if entry[0] == "/" or f"{pattern}/".startswith(f"{entry[0]}/")),
+        key=lambda entry: len(entry[0]),
+    )
+    return f"/docs/guides/{name}" + (f"#{heading}" if heading else "")
+
+
+# The search reads all parts of all guides: there are a few hundred, of some hundred words each.
+
+MAX_RESULTS = 20
+_EXCERPT_CHARACTERS = 180
+# Words of a question that say nothing about its subject.
+_FILLER_WORDS = frozenset({
+    "a", "an", "and", "are", "can", "could", "do", "does", "for", "from", "get", "how", "i", "in", "into", "is", "it",
+    "me", "my", "of", "on", "or", "should", "that", "the", "them", "this", "to", "was", "what", "when", "where",
+    "which", "who", "why", "will", "with", "you", "your",
+})  # fmt: skip
+_TITLE_POINTS, _HEADING_POINTS, _MAX_TEXT_POINTS = 10, 6, 3
+
+
+class SearchResult(NamedTuple):
+    """A part that matches a search, with an excerpt as (text, whether it matches) pieces."""
+
+    part: Part
+    excerpt: tuple[tuple[str, bool], ...]
+
+
+class SearchIndex:
+    """The words of all parts, counted once."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._entries = [
+            (part, _count_words(part.title), _count_words(part.heading), _count_words(part.text)) for part in parts
+        ]
+
+    def search(self, query: str, *, only_headings: bool = False, limit: int = MAX_RESULTS) -> list[SearchResult]:
+        """Return the parts that have more than half of the words that any part has of a query, the best first.
+
+        A word also finds longer ones ("segment" finds "segments"), with or without hyphens.
+        """
+        stems = list_stems(query)
+        ranked: list[tuple[int, int, Part]] = []
+        for part, *counts in self._entries:
+            points = [_rate(stem, part, *counts[: 2 if only_headings else 3]) for stem in stems]
+            if any(points):
+                ranked.append((sum(map(bool, points)), sum(points), part))
+        most = max((matched for matched, _, _ in ranked), default=0)
+        best = sorted((entry for entry in ranked if entry[0] * 2 > most), key=lambda entry: -entry[1])
+        return [SearchResult(part, make_excerpt(part.text, stems)) for _, _, part in best[:limit]]
+
+
+def list_stems(query: str) -> list[str]:
+    """Return the words of a query without fillers, endings and hyphens; a query of fillers alone keeps them."""
+    words = list(dict.fromkeys(re.findall(r"\w+", query.lower().replace("-", ""))))
+    telling = [word for word in words if len(word) > 1 and word not in _FILLER_WORDS]
+    return [re.sub(r"(?<=\w{4})(?:ing|ed|es|s)$", "", word) for word in telling or words]
+
+
+def make_excerpt(text: str, stems: list[str]) -> tuple[tuple[str, bool], ...]:
+    """Return the text around the first match, or its beginning, as (text, whether it matches) pieces."""
+    alternatives = "|".join("-?".join(map(re.escape, stem)) for stem in stems)
+    pattern = re.compile(rf"\b(?:{alternatives})[\w-]*" if stems else r"(?!)", re.IGNORECASE)
+    match = pattern.search(text)
+    start = max(match.start() - _EXCERPT_CHARACTERS // 3, 0) if match else 0
+    start = text.find(" ", start) + 1 if start else 0
+    excerpt = text[start : start + _EXCERPT_CHARACTERS]
+    if start + _EXCERPT_CHARACTERS < len(text):
+        excerpt = excerpt.rpartition(" ")[0] + " …"
+    excerpt = ("… " if start else "") + excerpt
+    pieces: list[tuple[str, bool]] = []
+    end = 0
+    for match in pattern.finditer(excerpt):
+        pieces += [(excerpt[end : match.start()], False), (match[0], True)]
+        end = match.end()
+    return tuple(piece for piece in (*pieces, (excerpt[end:], False)) if piece[0])
+
+
+def _count_words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\w+", text.lower().replace("-", "")))
+
+
+def _rate(stem: str, part: Part, title: Counter[str], heading: Counter[str], text: Counter[str] | None = None) -> int:
+    """Return the points of a part for a word: those of the best place that has it.
+
+    The title counts fully only for the introduction of a guide.
+    """
+    if any(word.startswith(stem) for word in heading):
+        return _HEADING_POINTS
+    has_title = any(word.startswith(stem) for word in title)
+    if has_title and not part.heading:
+        return _TITLE_POINTS
+    occurrences = sum(count for word, count in (text or {}).items() if word.startswith(stem))
+    return max(min(occurrences, _MAX_TEXT_POINTS), int(has_title))
+
+
+def _split_parts(title: str, url: str, html: str) -> Iterable[Part]:
+    """Yield the introduction of a guide and its parts by heading, as texts without code blocks."""
+    html = re.sub(r'<figure class="code">.*?</figure>', "", html, flags=re.DOTALL)
+    intro, *rest = re.split(r'<h[23] id="([^"]+)">(.*?)</h[23]>', html)
+    yield Part(title, "", url, _strip_tags(intro))
+    for heading_id, heading, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        yield Part(title, _strip_tags(heading), f"{url}#{heading_id}", _strip_tags(text))
+
+
+def _strip_tags(html: str) -> str:
+    # Blocks end with a line, after which the next tag follows, so that words of two blocks are never joined
+    return " ".join(unescape(re.sub(r"<[^<>]+>", "", re.sub(r"</(?:td|th|li|p)>", " ", html))).split())
+
+
+@cache
+def _markdown_renderer() -> Any:
+    """Return the Markdown renderer. The renderer escapes HTML, so that guides cannot break the page's policy."""
+    from markdown_it import MarkdownIt
+
+    renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
+    renderer.add_render_rule("fence", _render_code)
+    renderer.add_render_rule("heading_open", _render_heading)
+    renderer.add_render_rule("image", _render_picture)
+    renderer.add_render_rule("table_open", lambda *_: '<div class="wide"><table>\n')
+    renderer.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return renderer
+
+
+def _render_heading(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    return f'<{tokens[at].tag} id="{slug(tokens[at + 1].content)}">'
+
+
+def _render_picture(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    """Return the HTML of a picture of `static/guides`, with its size, so that nothing moves when it is loaded."""
+    name = f"guides/{tokens[at].attrs['src']}"
+    width, height = (round(pixels / PICTURE_SCALE) for pixels in _read_picture_size(static_files.read(name)))
+    return (
+        f'<img class="shot" src="{static_files.url(name)}" alt="{escape(tokens[at].content)}" width="{width}" '
+        f'height="{height}" loading="lazy" decoding="async">'
+    )
+
+
+def _read_picture_size(content: bytes) -> tuple[int, int]:
+    """Return the width and height of a lossy WebP file (RFC 9649, section 2.5)."""
+    if content[:4] != b"RIFF" or content[8:16] != b"WEBPVP8 ":
+        raise ValueError("not lossy WebP")
+    return (
+        int.from_bytes(content[26:28], "little") & 0x3FFF,
+        int.from_bytes(content[28:30], "little") & 0x3FFF,
+    )
+
+
+def _render_code(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    """Return the HTML of a code block with caption and copy button.
+
+    A word after the language, such as `run`, becomes a data attribute by which tests find the code to execute.
+    """
+    language, *marks = (tokens[at].info or "text").split()
+    code = escape(tokens[at].content.rstrip("\n"))
+    caption = "curl" if language == "sh" and "curl " in code else _CAPTIONS[language]
+    button = f'<button class="btn sm ghost" type="button" data-copy="{code}"><span data-label>Copy</span></button>'
+    ran = f" data-{marks[0]}" if marks else ""
+    return (
+        f'<figure class="code"><figcaption>{caption}{button if language != "json" else ""}</figcaption>'
+        f'<pre><code class="language-{language}"{ran}>{code}</code></pre></figure>\n'
+    )
