@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from appliance.core.i18n import gettext, gettext_noop, is_message
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms.fields import CHOICE_TYPES, CONTACT_FIELDS, MAX_FIELDS, Field
-from ui.forms import Form, edit_conflicts
+from ui.forms import Form, edit_conflicts, is_message
 
 CONTACT_LABELS = {
     "email": gettext_noop("Email address"), "phone": gettext_noop("Phone number"),
