@@ -317,9 +317,7 @@ EVENT_KINDS = tuple(
                 "webhook_disabled": (gettext_noop("Webhook turned off"), gettext_noop("webhook turned off")),
                 "import_completed": (gettext_noop("Import completed"), gettext_noop("import completed")),
                 "import_undone": (gettext_noop("Import undone"), gettext_noop("import undone")),
-                "bulk_action_completed": (
-                    gettext_noop("Bulk action completed"), gettext_noop("bulk action completed")
-                ),
+                "bulk_action_completed": (gettext_noop("Bulk action completed"), gettext_noop("bulk action completed")),
             },
         ),
     )
