@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 
@@ -553,6 +553,17 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
     if stats["cancelled"]:
         parts.append(ngettext("%(num)s not sent", "%(num)s not sent", stats["cancelled"]))
     return ". ".join(parts)
+
+
+def split_query(url: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the path of a URL, and its query parameters that have a value, without the number of the page."""
+    path, _, query = url.partition("?")
+    return path, [(name, value) for name, value in parse_qsl(query) if name != "page"]
+
+
+def join_query(path: str, params: Sequence[tuple[str, str]]) -> str:
+    """Return a URL to which one more parameter can be appended as `name=value`."""
+    return f"{path}?{urlencode(params)}&" if params else f"{path}?"
 
 
 def readable(text: str | None) -> str:

@@ -261,13 +261,18 @@ def redirect(request: Request, where: str) -> HTTPResponse:
     return HTTPResponse("", 200 if "hx-redirect" in headers else 303, headers, "text/html; charset=utf-8")
 
 
-def flash(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "") -> None:
+def flash(
+    request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "",
+    link: tuple[str, str] | None = None,
+) -> None:  # fmt: skip
     """Store a notice for the session's next whole page; `undo` is the URL and the form fields of an undo button.
+
+    `link` is the URL and the text of a link to the result.
 
     `follow` is the URL where the page polls the progress of a job: such a notice stays on all pages until
     `clear_flash`.
     """
-    _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo, "follow": follow}
+    _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo, "follow": follow, "link": link}
 
 
 def clear_flash(request: Request) -> None:

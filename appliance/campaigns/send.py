@@ -23,8 +23,8 @@ from appliance.events.log import NewEvent
 from appliance.sending.messages import shared_content
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
-from appliance.storage.database import connection, rows
-from appliance.storage.models import Campaign, Flow, Trigger
+from appliance.storage.database import connection, rows, scalar
+from appliance.storage.models import Campaign, Flow, Segment, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 _SENT = gettext_stored("Sent %(time)s", revisions.HISTORY)
@@ -272,23 +272,56 @@ def release_held_campaigns() -> int:
 # The resend: a draft with the content of a sent campaign, for a new segment of recipients who did not open it.
 
 _MAX_NAME = 230
+_HAS_NON_OPENERS = (
+    "SELECT EXISTS (SELECT 1 FROM message WHERE campaign_id = ? AND status IN ('sent', 'delivered') "
+    "AND opened_at IS NULL AND contact_id NOT NULL AND test = 0)"
+)
+
+
+def check_resend(account_id: int, campaign_id: int) -> None:
+    """Raise Invalid, with the reason, if a campaign cannot be resent to the recipients who did not open it.
+
+    Raises NotFound.
+    """
+    campaign = store.get_row(account_id, campaign_id)
+    _require_resendable(campaign)
+    if not scalar(_HAS_NON_OPENERS, (campaign_id,)):
+        raise Invalid({"base": [gettext("every recipient of this campaign has opened it")]})
+
+
+def _require_resendable(campaign: Campaign) -> None:
+    if campaign.channel != "email" or campaign.started_at is None:
+        raise Invalid({"base": [gettext("this is not an email campaign that was sent")]})
+    if campaign.phase not in ("completed", "cancelled"):
+        raise Invalid({"base": [gettext("this campaign is still being sent: wait until it is done")]})
+    if not campaign.tracking:
+        raise Invalid({"base": [gettext("opens of this campaign were not tracked, so nobody knows who opened it")]})
+
+
+def find_resent_campaign(campaign: Campaign, segment: Segment) -> Campaign | None:
+    """Return the campaign whose non-openers `segment` selects for another campaign, or None."""
+    ids = [row["value"] for row in segment.filters
+           if row.get("name") == "campaign_opened" and row.get("predicate") == "not_eq"]  # fmt: skip
+    if len(ids) != 1:
+        return None
+    return Campaign.get_or_none(Campaign.account == campaign.account_id, Campaign.id == ids[0])
 
 
 def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Create a draft with a campaign's content, and a segment of the recipients who did not open the campaign.
 
     The draft keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or
-    Invalid for a campaign that was not sent or is SMS.
+    Invalid for a campaign that was not sent, is SMS or was not tracked. Call `check_resend` first, outside of the
+    transaction: it also looks whether such recipients exist.
     """
     require_write_transaction()
     original = store.get(account_id, campaign_id)
-    if original.channel != "email" or original.started_at is None:
-        raise Invalid({"base": [gettext("this is not an email campaign that was sent")]})
+    _require_resendable(original)
     name = original.name[:_MAX_NAME]
     segment = segments.create(
         account_id,
         SegmentCreate(
-            name=f"Did not open {name}",
+            name=gettext("Did not open %(name)s", name=name),
             filters=[
                 {"name": "campaign_sent", "predicate": "eq", "value": campaign_id},
                 {"name": "campaign_opened", "predicate": "not_eq", "value": campaign_id},
@@ -296,7 +329,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
         ),
     )
     draft = store.duplicate(account_id, campaign_id, by)
-    draft.name = f"{name} (once more)"
+    draft.name = gettext("%(name)s (once more)", name=name)
     draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
     draft.trigger.save()
     store.mark_changed(draft)

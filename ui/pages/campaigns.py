@@ -13,7 +13,7 @@ from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, scan_for
-from ui import view
+from ui import formats, view
 from ui.forms import Form, audience_form
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
@@ -166,7 +166,13 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in("campaigns:write")
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Create a copy of a campaign as a draft, limited to a new segment of the recipients who did not open it."""
-    created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.actor)
+    try:
+        await fetch(send.check_resend, visit.account_id, campaign_id)
+        created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.actor)
+    except errors.Invalid as error:
+        reason = formats.uncapitalize(formats.sentence(error.fields["base"][0]))
+        view.flash(request, gettext("Cannot be resent: %(reason)s", reason=reason))
+        return view.redirect(request, f"/campaigns/{campaign_id}")
     view.flash(request, gettext("Draft created for the contacts who did not open it. A new subject often helps."))
     return view.redirect(request, f"/campaigns/{created.id}?open=from")
 

@@ -1,5 +1,6 @@
 """The list of templates, new templates from starters or files, archive and bulk actions."""
 
+import re
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -39,6 +40,8 @@ _CHIP_LABELS = {
     "away": gettext_noop("Archived"),
 }
 _IMPORTED_FIELDS = ("name", "subject", "preheader", "body", "from_name", "from_email", "reply_to", "design")
+# The pages that a saved template returns to.
+_LOCAL_PATH = re.compile(r"/(?:campaigns|flows|inbox|templates)(?:/[\w/-]*)?(?:\?[\w=&-]*)?")
 _BLANK_DESIGN = {"sections": [{"type": "footer", "props": {}, "styles": {}}], "theme": {}}
 
 
@@ -211,6 +214,23 @@ async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPRes
     created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
     view.flash(request, gettext("Copy created. You are editing the copy."))
     return view.redirect(request, f"/templates/{created.id}/edit")
+
+
+@pages.post("/<template_id:int>/save", name="save")
+@signed_in("templates:write")
+async def save_as_template(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Copy the content of a campaign or of a flow's step to a new template, and return to the page it was shown on."""
+    form = Form.from_request(request)
+
+    def read() -> str:
+        return store.find_owner(store.get(visit.account_id, template_id)).name
+
+    name = form["name"].strip() or await fetch(read)
+    created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id, name)
+    undo = (f"/templates/{created.id}/delete", {})
+    view.flash(request, gettext("Saved as the template %(name)s.", name=created.name), undo,
+               link=(f"/templates/{created.id}/edit", gettext("Open template")))  # fmt: skip
+    return view.redirect(request, form["back"] if _LOCAL_PATH.fullmatch(form["back"]) else "/templates")
 
 
 @pages.post("/<template_id:int>/delete")

@@ -165,8 +165,11 @@ def create(
     return template
 
 
-def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> Template:
-    """Copy a template, which may belong to a campaign or flow, to a new stand-alone template; raises NotFound."""
+def duplicate(account_id: int, template_id: int, user_id: int | None = None, name: str = "") -> Template:
+    """Copy a template, which may belong to a campaign or flow, to a new stand-alone template.
+
+    Without a `name` it gets that of the source. Raises NotFound, or Invalid for a name that is too long.
+    """
     require_write_transaction()
     source = get(account_id, template_id)
     now = clock.now_ms()
@@ -175,10 +178,13 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> 
     )
     for name, value in to_document(source).items():
         setattr(copied, name, value)
-    name = source.name or make_readable(source.subject or "") or UNTITLED
-    copied.name = f"{name[:240]} (copy)"
+    source_name = source.name or make_readable(source.subject or "") or UNTITLED
+    faults = Faults()
+    validate_content(account_id, TemplateWrite(name=name or source_name), "", faults, source.channel)
+    faults.check()
+    copied.name = name or f"{source_name[:240]} (copy)"
     copied.save(force_insert=True)
-    revisions.add_revision(copied, _COPIED % {"name": name}, user_id, Origin(1, None, None))
+    revisions.add_revision(copied, _COPIED % {"name": source_name}, user_id, Origin(1, None, None))
     return copied
 
 
