@@ -137,6 +137,7 @@ _MACRO_FILES = {
     "crowd": "crowd",
     "flows": "flows",
     "chart": "charts",
+    "report": "report",
     "live": "live",
     "approvals": "approval",
     "queue": "queue",

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from peewee import fn
+from peewee import SQL, fn
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
@@ -32,7 +32,7 @@ from appliance.core.validation import (
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions
 from appliance.storage.database import Page, paginate, rows
-from appliance.storage.models import Campaign, ContactList, Flow, Segment, Template, Trigger
+from appliance.storage.models import Campaign, ContactList, Flow, Message, Segment, Template, Trigger
 from appliance.storage.transactions import require_write_transaction, snapshot
 
 # The Structs of requests: create, edit, send, and list.
@@ -204,8 +204,19 @@ _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("ca
 # The largest audience whose rows are written, ended and counted in one transaction.
 MAX_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
+
+
+def _rate_of(column: Any) -> Any:
+    """Return the expression of the share of a campaign's delivered messages that have this time; null for none."""
+    engaged = Message.select(fn.count(SQL("*"))).where(Message.campaign == Campaign.id, column.is_null(False))
+    return fn.coalesce(engaged, 0) * 1.0 / fn.nullif(Campaign.sent_count - Campaign.bounced_count, 0)
+
+
 # The columns by which a campaign list can be ordered; a minus before the name reverses the order.
-ORDERS = {"name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at}
+ORDERS = {
+    "name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at,
+    "started": Campaign.started_at, "sent": Campaign.sent_count, "opened": _rate_of(Message.opened_at), "clicked": _rate_of(Message.clicked_at),
+}  # fmt: skip
 _LIVE_PHASES = ("sending", "holding", "paused")
 _ZERO_SUMS = dict.fromkeys(("audience", "pending", *FINAL_STATUSES, "accepted"), 0)
 

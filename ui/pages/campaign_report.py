@@ -36,7 +36,7 @@ class ResultFact(NamedTuple):
     """A number of a report out of `whole`, with the query of the page that lists its contacts.
 
     `rate` is the share as a text. `usual` is the share in the account's earlier campaigns, or None. `machines` are the
-    opens or clicks by machines: their number, and the query that lists them.
+    opens or clicks by machines: their number, and the query that lists them. `definition` says how the rate is computed.
     """
 
     label: str
@@ -48,6 +48,7 @@ class ResultFact(NamedTuple):
     note: str = ""
     machines: tuple[int, str] | None = None
     tone: str = ""
+    definition: str = ""
 
 
 def shorten_url(url: str, limit: int = 60) -> str:
@@ -86,24 +87,29 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
         gettext("Clicks"), many, reached, gettext("%(rate)s click rate", rate=formats.percent(many, reached)),
         "clicked=people", usual.clicked if usual else None, _describe_clicks(clicks),
         (clicks.machines.count, "clicked=machines") if clicks.machines.count else None,
+        definition=gettext("Contacts who clicked a link, as a share of messages delivered."),
     )  # fmt: skip
     unsubscribed = figures.unsubscribes.count
     rate = gettext("%(rate)s unsubscribe rate", rate=formats.percent(unsubscribed, reached))
-    opt_outs = ResultFact(gettext("Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn")
+    opt_outs = ResultFact(gettext("Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn",
+                          definition=gettext("Contacts who unsubscribed through this message, as a share of messages delivered."))  # fmt: skip
     if figures.sms is not None:
         rate = gettext("%(rate)s delivery rate", rate=formats.percent(stats["delivered"], sent))
         bounce_rate = gettext("%(rate)s of sent", rate=formats.percent(bounced, sent))
         return [
-            ResultFact(gettext("Delivered"), stats["delivered"], sent, rate, "status=delivered"),
+            ResultFact(gettext("Delivered"), stats["delivered"], sent, rate, "status=delivered",
+                       definition=gettext("SMS that the provider reports as delivered, as a share of SMS sent.")),
             clicked,
             opt_outs,
-            ResultFact(gettext("Not delivered"), bounced, sent, bounce_rate, "status=bounced", tone="bad"),
-        ]
+            ResultFact(gettext("Not delivered"), bounced, sent, bounce_rate, "status=bounced", tone="bad",
+                       definition=gettext("SMS that the provider reports as not delivered, as a share of SMS sent.")),
+        ]  # fmt: skip
     many = opens.people.count
     opened = ResultFact(
         gettext("Opens (estimated)"), many, reached, gettext("%(rate)s open rate", rate=formats.percent(many, reached)),
         "opened=people", usual.opened if usual else None, _describe_opens(opens),
         (opens.machines.count, "opened=machines") if opens.machines.count else None,
+        definition=gettext("Contacts whose email app loaded the tracking pixel, as a share of emails delivered."),
     )  # fmt: skip
     return [
         clicked,
@@ -127,8 +133,10 @@ def _list_harm(figures: Report, sent: int, usual: UsualResults | None) -> list[R
     usual_bounced, usual_complained = (usual.bounced, usual.complained) if usual else (None, None)
     return [
         ResultFact(gettext("Spam complaints"), complained, reached, complaint_rate, "status=complained",
-                   usual_complained, tone="bad"),
-        ResultFact(gettext("Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced, tone="bad"),
+                   usual_complained, tone="bad",
+                   definition=gettext("Contacts who marked the email as spam, as a share of emails delivered.")),
+        ResultFact(gettext("Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced, tone="bad",
+                   definition=gettext("Emails returned by the recipient’s server, as a share of emails sent.")),
     ]  # fmt: skip
 
 

@@ -6,10 +6,10 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.campaigns import content, send, states, store
+from appliance.campaigns import audience, content, results, send, states, store
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
-from appliance.core import errors, validation
+from appliance.core import clock, errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, scan_for
@@ -35,7 +35,9 @@ CHIPS = {
 }
 _COLUMNS = (
     Column(gettext_noop("Campaign"), "name", ""), Column(gettext_noop("Status")), Column(gettext_noop("Audience")),
-    Column(gettext_noop("Sent"), is_numeric=True), Column(gettext_noop("Date"), "updated"),
+    Column(gettext_noop("Recipients"), "sent", is_numeric=True),
+    Column(gettext_noop("Opens (estimated)"), "opened", is_numeric=True),
+    Column(gettext_noop("Clicks"), "clicked", is_numeric=True), Column(gettext_noop("Date"), "updated"),
     Column(gettext_noop("Date created"), "created", is_visible=False),
 )  # fmt: skip
 
@@ -56,7 +58,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     table.bulk_action_url = "/campaigns/acts" if visit.can("campaigns:write") else ""
     phase = table.state["phase"]
 
-    def read() -> dict[int, str]:
+    def read() -> tuple[dict[int, str], dict[int, results.ListResults]]:
         counts, waiting = store.count_by_phase(visit.account_id), store.count_awaiting_approval(visit.account_id)
         for key, (label, phases) in CHIPS.items():
             count = sum(counts.get(phase_name, 0) for phase_name in phases) if phases else sum(counts.values())
@@ -67,9 +69,33 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
             visit.account_id, _build_query(table.list_params, phase), table.sort, sums=False
         )
         names = audience_form.load_choices(visit.account_id).names
-        return {row.id: audience_form.describe(row, names) for row in table.results.rows}
+        campaigns = table.results.rows
+        return {row.id: audience_form.describe(row, names) for row in campaigns}, results.list_results(campaigns)
 
-    return tables.render_table(request, "campaigns/index.html", table, audiences=await scan_for(visit.account_id, read))
+    audiences, figures = await scan_for(visit.account_id, read)
+    next_steps = {row.id: describe_next_step(row) for row in table.results.rows}
+    return tables.render_table(
+        request, "campaigns/index.html", table, audiences=audiences, results=figures, next_steps=next_steps
+    )
+
+
+def describe_next_step(campaign: Any) -> str:
+    """Return what happens next with a draft or scheduled campaign; empty for others. It needs no query."""
+    if campaign.phase == "scheduled":
+        seconds = (campaign.scheduled_at - clock.now_ms()) / 1000
+        return gettext("Starts in %(duration)s", duration=formats.within(seconds)) if seconds > 0 else ""
+    if campaign.phase != "draft":
+        return ""
+    if campaign.asked_at:
+        return gettext("Next: approval")
+    if not audience.is_set(campaign):
+        return gettext("Next: select recipients")
+    content_ = campaign.template
+    if campaign.channel == "sms":
+        return gettext("Next: review and send") if content_.body else gettext("Next: write the text")
+    if not content_.subject:
+        return gettext("Next: add a subject")
+    return gettext("Next: review and send") if content_.body or content_.design else gettext("Next: add content")
 
 
 def _build_query(raw: dict[str, Any], phase: str) -> store.CampaignQuery:

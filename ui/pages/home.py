@@ -13,7 +13,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import ContactQuery
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
-from appliance.campaigns import states
+from appliance.campaigns import results, states
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.store import CampaignQuery, Phase
 from appliance.content import brand
@@ -21,23 +21,30 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import i18n, validation
 from appliance.core.cache import CostAwareCache
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.flows import store as flows
 from appliance.flows.store import FlowQuery
+from appliance.inbound import sms_conversations
+from appliance.inbound.sms_conversations import IncomingQuery
 from appliance.sending.domains import store as domains
+from appliance.sending.domains.store import DomainQuery
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
 from appliance.storage.transactions import fetch, scan_for
+from appliance.webhooks import subscriptions
+from appliance.webhooks.subscriptions import WebhookQuery
 from ui import formats, view
 from ui.guard import signed_in
 from ui.pages import activity, docs
 from ui.session import Pages, Visit
+from ui.widgets import charts
 
 pages = Pages("ui_home")
 
 _CURRENT_PHASES: tuple[Phase, ...] = ("holding", "sending", "paused")
+_DONE_PHASES: tuple[Phase, ...] = ("completed", "cancelled")
 _MAX_ROWS = 5
 _activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
 # The bounce and complaint rates above which mailbox providers begin to reject messages (docs/decisions.md#6).
@@ -55,8 +62,25 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         key = visit.account_id, i18n.get_language()
         activity_ = await fetch(_activity_cache.get, key, lambda: _load_activity(visit.account_id))
         return view.render(request, "home/index.html", **activity_)
+    days = int(request.args.get("growth") or 0) if (request.args.get("growth") or "").isdecimal() else 0
+    days = days if days in charts.GROWTH_RANGES else next(iter(charts.GROWTH_RANGES))
+    if view.is_partial(request) and view.target_id(request) == "growth":
+        return view.render(request, "home/index.html", **await scan_for(visit.account_id, _load_growth, visit, days))
     facts = await fetch(_load_home, visit.account_id, visit.account)
+    facts |= await scan_for(visit.account_id, _load_growth, visit, days)
     return view.render(request, "home/index.html", **facts)
+
+
+def _load_growth(visit: Visit, days: int) -> dict[str, Any]:
+    """Return the template context of the growth of lists in the last `days` days; without lists there is none."""
+    formats.current_zone.set(visit.zone)
+    growing = [item for item in contact_lists.measure_growth(visit.account_id) if item.size]
+    bars = charts.build_growth(visit.account_id, days) if growing else []
+    joined, left = sum(bar.joined for bar in bars), sum(bar.left for bar in bars)
+    return {
+        "growing": growing, "growth": bars, "joined": joined, "gone": left, "growth_days": days,
+        "growth_ranges": [(key, gettext(label)) for key, label in sorted(charts.GROWTH_RANGES.items())],
+    }  # fmt: skip
 
 
 def _load_activity(account_id: int) -> dict[str, Any]:
@@ -89,14 +113,14 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
     contact_count, list_count = accounts.count_audience(account_id)
     has_sent = any(phases.get(name) for name in (*_CURRENT_PHASES, "completed", "cancelled"))
     health = log.get_mail_health(account_id)
+    done_rows = _list_sent(account_id)
     return {
         **_load_activity(account_id),
         "steps": _list_setup_steps(brand.get(account_id), account, contact_count, list_count, has_sent),
         "people": contact_count, "lists": list_count, "campaigns": sum(phases.values()), "health": health,
         "limits": _list_rates(health),
-        "growing": [item for item in contact_lists.measure_growth(account_id) if item.size],
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
-        "done_rows": _list_by_phases(account_id, phases, ("completed", "cancelled"))[:_MAX_ROWS],
+        "done_rows": done_rows, "results": results.list_results(done_rows), "attention": _list_problems(account_id, health),
         "events": activity.load_events(account_id, EventQuery(limit=8, test=False), is_grouped=True).rows,
     }  # fmt: skip
 
@@ -115,6 +139,44 @@ def _list_rates(health: log.MailHealth) -> list[tuple[str, int, float, float, st
         (gettext("Spam complaint rate"), health.complained, health.complained / reached, _MAX_COMPLAINED,
          "/activity?event=email_complained"),
     ]  # fmt: skip
+
+
+def _list_sent(account_id: int) -> list[Any]:
+    """Return the campaigns that were sent last, without sums."""
+    rows: list[Any] = []
+    for phase in _DONE_PHASES:
+        query = CampaignQuery(limit=_MAX_ROWS, phase=phase)
+        rows += campaigns.list_campaigns(account_id, query, "-started", sums=False).rows
+    return sorted(rows, key=lambda row: row.started_at or 0, reverse=True)[:_MAX_ROWS]
+
+
+def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, str, str]]:
+    """Return what needs attention, the worst first, as (colour class, text, URL)."""
+    problems = [
+        ("bad", gettext("%(domain)s is no longer verified: DNS records are missing.",
+                        domain=formats.unicode_domains(domain.name)), f"/settings/domains/{domain.id}")
+        for domain in domains.list_domains(account_id, DomainQuery(limit=100)).rows if domain.status == "failed"
+    ]  # fmt: skip
+    for campaign in _list_by_phase(account_id, "paused"):
+        if campaign.pause_reason:
+            reason = formats.uncapitalize(formats.reason_label(campaign.pause_reason, campaign.channel))
+            text = gettext("%(name)s was paused: %(reason)s.", name=campaign.name, reason=reason)
+            problems.append(("bad", text, f"/campaigns/{campaign.id}"))
+    for label, _, share, limit, href in _list_rates(health):
+        if share > limit / 2:
+            values = {"name": label, "rate": formats.share(share), "limit": formats.share(limit)}
+            text = gettext("%(name)s: %(rate)s. Keep it below %(limit)s.", **values)
+            problems.append(("bad" if share > limit else "warn", text, href))
+    for webhook in subscriptions.list_webhooks(account_id, WebhookQuery(limit=100)).rows:
+        if webhook.enabled or not webhook.disabled_reason:
+            continue
+        text = gettext("The webhook to %(host)s was turned off.", host=subscriptions.webhook_host(webhook))
+        problems.append(("warn", text, f"/settings/webhooks/{webhook.id}"))
+    replies = sms_conversations.list_incoming(account_id, IncomingQuery(unseen=True, limit=1)).total
+    if replies:
+        text = ngettext("%(num)s SMS reply may be an opt-out.", "%(num)s SMS replies may be opt-outs.", replies)
+        problems.append(("warn", text, "/activity/answers?show=unseen"))
+    return sorted(problems, key=lambda problem: problem[0] != "bad")
 
 
 def _list_by_phases(account_id: int, phases: dict[str, int], names: tuple[Phase, ...]) -> list[Any]:

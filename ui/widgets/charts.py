@@ -2,12 +2,15 @@
 
 import io
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 import segno
 
-from appliance.core import i18n
-from appliance.core.i18n import gettext
+from appliance.core import clock, i18n
+from appliance.core.cache import CostAwareCache
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.events import log
 from ui import formats
 
 _HOURS, _MIN_DAYS = 48, 7
@@ -82,6 +85,45 @@ def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
         label = i18n.format_date(formats.local_time(at), "MMMd")
         columns.append(Column(label, gettext("24 hours from %(time)s", time=formats.when(at)), opened, clicked))
     return columns
+
+
+# The growth of lists. Contacts join by being added to a list; they leave by being removed from one or unsubscribing.
+_JOINING, _LEAVING = ("list_add",), ("list_remove", "opt_out")
+# The ranges by their number of days; the first one is the default.
+GROWTH_RANGES = {30: gettext_noop("30 days"), 7: gettext_noop("7 days"), 90: gettext_noop("90 days"),
+                 365: gettext_noop("12 months")}  # fmt: skip
+_growth_cache: CostAwareCache[dict[str, list[int]]] = CostAwareCache(min_age_seconds=5)
+
+
+class GrowthBar(NamedTuple):
+    """One period of the growth chart: its label, and how many contacts joined and left."""
+
+    label: str
+    joined: int
+    left: int
+
+
+def build_growth(account_id: int, days: int) -> list[GrowthBar]:
+    """Return the bars of the last `days` days: a bar for each day, for 90 days each week, for 12 months each month."""
+    today = formats.local_time(clock.now_ms()).replace(hour=0, minute=0, second=0, microsecond=0)
+    if days == 365:
+        months = [divmod(today.year * 12 + today.month - 1 + step, 12) for step in range(-11, 2)]
+        starts = [today.replace(year=year, month=month + 1, day=1) for year, month in months]
+        labels = [i18n.format_date(start, "yMMM") for start in starts[:-1]]
+    else:
+        step = 7 if days == 90 else 1
+        count = -(-days // step)
+        starts = [today + timedelta(days=1 - step * (count - index)) for index in range(count + 1)]
+        labels = [i18n.format_date(start, "MMMd") for start in starts[:-1]]
+        if step == 7:
+            labels = [gettext("Week from %(day)s", day=label) for label in labels]
+    bounds = [round(start.timestamp() * 1000) for start in starts]
+    names = (*_JOINING, *_LEAVING)
+    counts = _growth_cache.get((account_id, *bounds), lambda: log.count_by_period(account_id, names, bounds))
+    return [
+        GrowthBar(label, sum(counts[name][index] for name in _JOINING), sum(counts[name][index] for name in _LEAVING))
+        for index, label in enumerate(labels)
+    ]
 
 
 def scale_top(limit: int) -> int:
