@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 
+from appliance.audience.filters.fields import CHOICE_LABELS
 from appliance.content.designs import merge as merge_tags
 from appliance.content.templates import revisions
 from appliance.core import clock, i18n
@@ -82,23 +83,26 @@ def is_ours(name: str) -> bool:
 
 # The label of each suppression reason, and a sentence that explains it.
 _SUPPRESSIONS = {
-    "hard_bounce": (gettext_noop("Hard bounce"), gettext_noop("The server reported that this address does not exist.")),
+    "hard_bounce": (
+        CHOICE_LABELS["hard_bounce"],
+        gettext_noop("The server reported that this address does not exist."),
+    ),
     "soft_bounce": (
-        gettext_noop("Repeated soft bounces"),
+        CHOICE_LABELS["soft_bounce"],
         gettext_noop("Five messages soft bounced within 30 days."),
     ),
     "complaint": (
-        gettext_noop("Spam complaint"),
+        CHOICE_LABELS["complaint"],
         gettext_noop("This contact marked a message as spam and was unsubscribed."),
     ),
-    "manual": (gettext_noop("Added manually"), gettext_noop("Someone on your team suppressed this address.")),
+    "manual": (CHOICE_LABELS["manual"], gettext_noop("Someone on your team suppressed this address.")),
     "erased": (
-        gettext_noop("Deleted (GDPR)"),
+        CHOICE_LABELS["erased"],
         gettext_noop(
             "This contact asked to be deleted. Only a hash of the address is kept, so that it stays suppressed."
         ),
     ),
-    "stop_keyword": (gettext_noop("Replied STOP"), gettext_noop("This number gets no more SMS.")),
+    "stop_keyword": (CHOICE_LABELS["stop_keyword"], gettext_noop("This number gets no more SMS.")),
 }
 
 

@@ -225,4 +225,4 @@ def test_filter_fields_and_predicates_have_labels() -> None:
     for type_, predicates in PREDICATES_BY_TYPE.items():
         assert all(filter_builder._predicate_label(type_, key) for key in predicates)
     for field in fields.FIELDS:
-        assert all(filter_builder._choice_label(choice)[0].isupper() for choice in field.choices)
+        assert all(field.label_value(choice)[0].isupper() for choice in field.choices)

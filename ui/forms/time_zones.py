@@ -148,7 +148,7 @@ def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]
             country = countries.get(territories[name], "")
             city = _city(name)
             label = f"{city}, {country}" if country and country != city else city
-            if name not in used and name.partition("/")[0] != "Etc":
+            if name not in used and not name.startswith("Etc/"):
                 others.append((known[name], label, name, " ".join((name, *spellings.get(name, ())))))
         utc: Any = i18n.get_locale().time_zones.get("Etc/UTC", {})
         first = ("UTC", _label(0, utc.get("long", {}).get("standard", "UTC")), "Etc/UTC GMT Etc/GMT")
