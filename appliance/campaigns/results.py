@@ -7,6 +7,7 @@ cost no more than one.
 
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -347,7 +348,7 @@ class ListResults(NamedTuple):
     delivered: int
 
 
-def list_results(campaigns: list[Campaign]) -> dict[int, ListResults]:
+def list_results(campaigns: Sequence[Campaign]) -> dict[int, ListResults]:
     """Return the results of the campaigns that were started, by campaign id; cached for at least three seconds.
 
     They are counted for all campaigns together, by indexes that have only messages with an open or a click.

@@ -215,7 +215,8 @@ def _rate_of(column: Any) -> Any:
 # The columns by which a campaign list can be ordered; a minus before the name reverses the order.
 ORDERS = {
     "name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at,
-    "started": Campaign.started_at, "sent": Campaign.sent_count, "opened": _rate_of(Message.opened_at), "clicked": _rate_of(Message.clicked_at),
+    "started": Campaign.started_at,
+    "sent": Campaign.sent_count, "opened": _rate_of(Message.opened_at), "clicked": _rate_of(Message.clicked_at),
 }  # fmt: skip
 _LIVE_PHASES = ("sending", "holding", "paused")
 _ZERO_SUMS = dict.fromkeys(("audience", "pending", *FINAL_STATUSES, "accepted"), 0)

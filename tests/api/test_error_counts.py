@@ -229,7 +229,7 @@ def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, 
     noun = route.path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys", "audit")
     number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)
-    return owner if is_persons else mine.api, route.path.replace("{id}", str(number))
+    return owner if is_persons else mine.api, route.path.replace("{id}", str(number)).replace("{language}", "de")
 
 
 @pytest.mark.parametrize("route", READING, ids=operation_name)

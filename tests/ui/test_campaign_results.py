@@ -46,4 +46,69 @@ def test_a_report_is_saved_as_a_template(browser_page: Page, sent_campaign: Any,
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(page.locator(".toast")).to_contain_text("Best of spring deleted.")
     [template] = api.get("/templates", search="Best of spring").expect(200)
-    assert template["subject"] == sent_campaign["template_attributes"]["subject"]
+    assert template["subject"] == api.get(f"/campaigns/{sent_campaign['id']}").json["template"]["subject"]
+
+
+def test_home_shows_results_and_growth(browser_page: Page, sent_campaign: Any, api: Client) -> None:
+    """Home shows the last campaigns with their rates, and who joined and left in a period, also as a table."""
+    page = browser_page
+    news = api.post("/lists", {"name": "Growing"}).expect(201)
+    ids = [api.post("/contacts", {"email": f"grow{n}@example.org"}).expect(201)["id"] for n in range(3)]
+    for contact_id in ids:
+        api.patch(f"/contacts/{contact_id}", {"list_ids": [news["id"]]}).expect(200)
+    api.patch(f"/contacts/{ids[0]}", {"list_ids": []}).expect(200)
+    page.goto("/")
+    row = page.get_by_role("region", name="Latest campaigns").locator("tbody tr").first
+    expect(row).to_contain_text(sent_campaign["name"])
+    expect(row.locator("td[data-l='Clicks']")).to_contain_text("%")
+    growth = page.locator("#growth")
+    expect(growth.get_by_role("status")).to_contain_text("Net growth:")
+    for label, periods in (("7 days", 7), ("12 months", 12), ("90 days", 13), ("30 days", 30)):
+        growth.get_by_role("link", name=label).click()
+        expect(growth.locator("[aria-current]")).to_have_text(label)
+        growth.get_by_text("Show as table").click()
+        expect(growth.locator("tbody tr")).to_have_count(periods)
+        joined, left, net = (int(text) for text in growth.locator("tbody tr").last.locator(".num").all_inner_texts())
+        assert joined >= 3 and left >= 1 and net == joined - left
+        growth.get_by_text("Show as table").click()
+    assert axe.find_violations_in_light_and_dark(page) == []
+
+
+def test_resending_to_non_openers(browser_page: Page, sent_campaign: Any, api: Client) -> None:
+    """The report leads to a draft for who did not open, with the segment explained and a hint at the subject."""
+    page = browser_page
+    page.goto(f"/campaigns/{sent_campaign['id']}")
+    steps = page.get_by_role("region", name="Next steps")
+    expect(steps).to_contain_text("not opened this email (estimated)")
+    page.get_by_text("How these rates are calculated").click()
+    expect(page.locator("#reading")).to_contain_text("as a share of emails delivered")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    steps.get_by_role("button", name="Resend to non-openers").click()
+    expect(page.locator("#composer")).to_contain_text("This is still the subject of the first send.")
+    page.locator("#card-to summary").click()
+    expect(page.locator("#card-to")).to_contain_text("did not open it. Opens are estimated")
+    silent = api.post("/campaigns", {"name": "Untracked", "tracking": False}).expect(201)["id"]
+    origin = page.url.split("/campaigns")[0]
+    answer = page.request.post(f"/campaigns/{silent}/not-opened", headers={"origin": origin})
+    assert "Cannot be resent: this is not an email campaign that was sent." in answer.text()
+
+
+def test_the_pager_jumps(browser_page: Page, api: Client) -> None:
+    """A number in the field leads to that page of a table, with its filters, also on a phone."""
+    page = browser_page
+    for number in range(60):
+        api.post("/lists", {"name": f"Paged {number:02}"}).expect(201)
+    page.goto("/lists?search=Paged&sort=name&limit=25")
+    field = page.get_by_label("Page", exact=True)
+    expect(page.locator("#page-count")).to_have_text("of 3")
+    field.fill("3")
+    field.press("Enter")
+    expect(page).to_have_url(re.compile(r"/lists\?.*page=3"))
+    expect(page.locator(".pager")).to_contain_text("51–60 of 60")
+    expect(page.locator("tbody tr").first).to_contain_text("Paged 50")
+    page.set_viewport_size({"width": 320, "height": 700})
+    field.fill("2")
+    page.get_by_role("button", name="Go", exact=True).click()
+    expect(page.locator(".pager")).to_contain_text("26–50 of 60")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert axe.find_violations_in_light_and_dark(page) == []

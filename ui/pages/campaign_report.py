@@ -36,7 +36,7 @@ class ResultFact(NamedTuple):
     """A number of a report out of `whole`, with the query of the page that lists its contacts.
 
     `rate` is the share as a text. `usual` is the share in the account's earlier campaigns, or None. `machines` are the
-    opens or clicks by machines: their number, and the query that lists them. `definition` says how the rate is computed.
+    opens or clicks by machines: their number, and the query that lists them. `definition` explains the rate.
     """
 
     label: str
@@ -91,8 +91,10 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     )  # fmt: skip
     unsubscribed = figures.unsubscribes.count
     rate = gettext("%(rate)s unsubscribe rate", rate=formats.percent(unsubscribed, reached))
-    opt_outs = ResultFact(gettext("Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn",
-                          definition=gettext("Contacts who unsubscribed through this message, as a share of messages delivered."))  # fmt: skip
+    opt_outs = ResultFact(
+        gettext("Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn",
+        definition=gettext("Contacts who unsubscribed through this message, as a share of messages delivered."),
+    )  # fmt: skip
     if figures.sms is not None:
         rate = gettext("%(rate)s delivery rate", rate=formats.percent(stats["delivered"], sent))
         bounce_rate = gettext("%(rate)s of sent", rate=formats.percent(bounced, sent))

@@ -120,7 +120,8 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
         "people": contact_count, "lists": list_count, "campaigns": sum(phases.values()), "health": health,
         "limits": _list_rates(health),
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
-        "done_rows": done_rows, "results": results.list_results(done_rows), "attention": _list_problems(account_id, health),
+        "done_rows": done_rows, "results": results.list_results(done_rows),
+        "attention": _list_problems(account_id, health),
         "events": activity.load_events(account_id, EventQuery(limit=8, test=False), is_grouped=True).rows,
     }  # fmt: skip
 

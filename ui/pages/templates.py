@@ -227,7 +227,7 @@ async def save_as_template(request: Request, visit: Visit, template_id: int) -> 
 
     name = form["name"].strip() or await fetch(read)
     created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id, name)
-    undo = (f"/templates/{created.id}/delete", {})
+    undo: tuple[str, dict[str, str]] = (f"/templates/{created.id}/delete", {})
     view.flash(request, gettext("Saved as the template %(name)s.", name=created.name), undo,
                link=(f"/templates/{created.id}/edit", gettext("Open template")))  # fmt: skip
     return view.redirect(request, form["back"] if _LOCAL_PATH.fullmatch(form["back"]) else "/templates")

@@ -14,10 +14,10 @@ from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.storage.models import Template
 from appliance.storage.transactions import commit, fetch, render_for
-from ui import formats, view
+from ui import view
 from ui.forms import Form, lookups
 from ui.guard import signed_in
-from ui.pages.editor import back_url, editor_url
+from ui.pages.editor import back_url, editor_url, value_error_sentence
 from ui.session import Pages, Visit
 
 pages = Pages("ui_translations")
@@ -119,7 +119,8 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
         await render_for(visit.account_id, translation_edits.get_summary, visit.account_id, template_id, language)
         await _save_text(visit, template_id, language, text_id, typed, form)
     except Invalid as refused:
-        error = formats.sentence(next(iter(refused.fields.values()))[0])
+        path, messages = next(iter(refused.fields.items()))
+        error = value_error_sentence(path, messages[0])
     if not view.is_partial(request):
         if error:
             view.flash(request, error)

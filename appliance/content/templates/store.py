@@ -176,8 +176,8 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None, nam
     copied = Template(
         account=account_id, channel=source.channel, created_at=now, updated_at=now, variables=source.variables
     )
-    for name, value in to_document(source).items():
-        setattr(copied, name, value)
+    for field, value in to_document(source).items():
+        setattr(copied, field, value)
     source_name = source.name or make_readable(source.subject or "") or UNTITLED
     faults = Faults()
     validate_content(account_id, TemplateWrite(name=name or source_name), "", faults, source.channel)
