@@ -213,6 +213,9 @@ def _read_country(row: dict[str, Any], data: dict[str, Any], cell: Any, target: 
         add_warning(row, target, cell, gettext_noop("is not a country"))
 
 
+_MAX_LANGUAGE_CHARACTERS = 100  # more than the longest name of a language in CLDR
+
+
 @lru_cache(maxsize=4_096)
 def _find_language(text: str) -> str | None:
     """Return the tag of a language that is written as a code, or by its name in one of the product's languages."""
@@ -231,7 +234,9 @@ def _language_names() -> dict[str, str]:
 
 
 def _read_language(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    if tag := _find_language(str(cell).strip()):
+    text = str(cell).strip()
+    # A longer cell must not enter the cache, which would keep thousands of them.
+    if len(text) <= _MAX_LANGUAGE_CHARACTERS and (tag := _find_language(text)):
         row[target] = tag
     else:
         add_warning(row, target, cell, gettext_noop("is not a language"))

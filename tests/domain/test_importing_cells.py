@@ -127,6 +127,16 @@ def test_language_codes_and_names(cell: str, tag: str | None) -> None:
     assert row.get("warnings", []) == ([] if tag else [("language", cell, "is not a language")])
 
 
+def test_long_cells_of_languages_are_not_cached() -> None:
+    """A long cell is not a language, and does not stay in memory (T21)."""
+    cells._find_language.cache_clear()
+    row: dict[str, Any] = {}
+    cells.CELL_READERS["language"](row, {}, "x" * 1_000_000, "language")
+    assert row == {"warnings": [("language", "x" * 100, "is not a language")]}
+    assert cells._find_language.cache_info().currsize == 0
+    assert all(len(name) <= cells._MAX_LANGUAGE_CHARACTERS for name in cells._language_names())
+
+
 @pytest.mark.parametrize(
     ("cell", "first_name", "last_name", "title"),
     [
