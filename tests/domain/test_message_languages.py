@@ -107,6 +107,28 @@ def test_a_campaign_is_sent_in_the_language_of_each_contact(home: Home) -> None:
     assert len(batch._by_language) == 4  # original with three footers, and the translation: hu and none share one
 
 
+def test_one_language_is_compiled_at_a_time(home: Home) -> None:
+    """Contacts of many languages are read together, but the content of a language is compiled for its first message.
+
+    Otherwise a large template in all languages would delay the mail of other accounts (T02).
+    """
+    design = {
+        "sections": [*DESIGN["sections"], {"id": "p", "type": "text", "props": {"content": "{{ contact.phone }}"}}]
+    }
+    ids = add_people(home)
+    for index in range(len(ids)):
+        home.upsert(email=f"p{index}@example.org", phone=f"+4915112345{index:02}")
+    home.send(draft(home, ids, design=design))
+    claims, batch = load_claims(), MessagePreparer()
+    batch.prefetch(list(claims.values()))
+    assert len(batch._by_language) == 0
+    for number, language in enumerate(("de", "fr"), 1):
+        batch.prepare(claims[ids[language]])
+        assert len(batch._by_language) == number
+    assert batch.prepare(claims[ids["pt-BR"]]) == MessagePreparer().prepare(claims[ids["pt-BR"]])
+    assert "+4915112345" in read_mail(batch.prepare(claims[ids["hu"]]).envelope.content)[1]
+
+
 def test_the_browser_shows_the_same_language(home: Home) -> None:
     """A message that is read in the browser, and a campaign of SMS, are in the contact's language."""
     ids = add_people(home)

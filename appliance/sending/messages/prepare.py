@@ -113,9 +113,11 @@ class MessagePreparer:
 
     def __init__(self) -> None:
         # By source and language of the contact; contacts of several languages may get the same content.
-        self._contents: dict[tuple[SourceId, str | None], SharedContent] = {}
+        self._contents: dict[tuple[SourceId, str | None], tuple[MessageLanguage, SharedContent]] = {}
         self._by_language: dict[tuple[SourceId, MessageLanguage], SharedContent] = {}
         self._source_languages: dict[SourceId, SourceLanguages] = {}
+        # The contacts that were read together, until the first message in their language is rendered.
+        self._expected: dict[tuple[SourceId, MessageLanguage], set[int]] = {}
         self._sender_domains: dict[tuple[int, str], _SenderDomain] = {}
         # By source and contact, because each source needs other values of a contact.
         self._contact_values: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
@@ -128,6 +130,7 @@ class MessagePreparer:
         Compiled content stays, because the content of a live campaign or flow step does not change.
         """
         self._contact_values = {}
+        self._expected = {}
         self._sender_domains = {}
         self._accounts = {}
         self._run_starts = {}
@@ -148,29 +151,28 @@ class MessagePreparer:
                 ids.setdefault(source, set()).add(claim.contact_id)
         for source, contact_ids in ids.items():
             try:
-                contacts_by_id = self._read_contacts(source, contact_ids)
+                self._read_contacts(source, contact_ids)
             except Exception as error:
                 # `prepare` raises the error again for each message that it affects; other messages are sent.
                 log.debug("prepare: reading the contacts of %s together failed: %s", source, error)
-                continue
-            for contact_id, values in contacts_by_id.items():
-                self._contact_values[source, contact_id] = values
 
-    def _read_contacts(self, source: SourceId, contact_ids: set[int]) -> dict[int, dict[str, Any]]:
-        """Return the values of contacts by id, and compile the content of a source in their languages."""
-        address_kinds = self._get_shared(source, None).address_kinds
-        contacts_by_id = merge_tags.fetch_contact_values(contact_ids, address_kinds)
-        by_content: dict[int, tuple[SharedContent, set[int]]] = {}
-        for contact_id, values in contacts_by_id.items():
-            shared = self._get_shared(source, values["language"])
-            by_content.setdefault(id(shared), (shared, set()))[1].add(contact_id)
-        for shared, group in by_content.values():
-            if shared.conditions is not None:
-                shared.conditions.set_expected_contacts(group)
-        all_kinds = address_kinds.union(*(shared.address_kinds for shared, _ in by_content.values()))
-        if all_kinds == address_kinds:
-            return contacts_by_id
-        return merge_tags.fetch_contact_values(contact_ids, all_kinds)
+    def _read_contacts(self, source: SourceId, contact_ids: set[int]) -> None:
+        """Read the contacts of the next messages of a source.
+
+        Nothing is compiled here, because the content of a source in all of its languages would delay other accounts.
+        """
+        for contact_id, values in merge_tags.fetch_contact_values(contact_ids).items():
+            self._contact_values[source, contact_id] = values
+            language = self._choose_language(source, values["language"])
+            self._expected.setdefault((source, language), set()).add(contact_id)
+
+    def _expect_contacts(self, source: SourceId, shared: SharedContent, contact_ids: set[int]) -> None:
+        """Evaluate the conditions of contacts together, and read those of their addresses that the content may show."""
+        if shared.conditions is not None:
+            shared.conditions.set_expected_contacts(contact_ids)
+        if shared.address_kinds:
+            for contact_id, values in merge_tags.fetch_contact_values(contact_ids, shared.address_kinds).items():
+                self._contact_values[source, contact_id] = values
 
     def prepare(self, claim: Claim) -> PreparedMessage:
         """Return the rendered and signed message of a claim. Raises the errors of `build`."""
@@ -391,8 +393,8 @@ class MessagePreparer:
 
     def _get_shared(self, source: SourceId, contact_language: str | None) -> SharedContent:
         """Return the content for contacts with a language; languages whose messages are equal share it."""
-        shared = self._contents.get((source, contact_language))
-        if shared is None:
+        known = self._contents.get((source, contact_language))
+        if known is None:
             if len(self._by_language) >= _MAX_CACHED_SOURCES or len(self._contents) >= _MAX_CACHED_LANGUAGES:
                 self._contents.clear()
                 self._by_language.clear()
@@ -400,7 +402,11 @@ class MessagePreparer:
             shared = self._by_language.get((source, language))
             if shared is None:
                 shared = self._by_language[source, language] = shared_content.compile_shared(source, language)
-            self._contents[source, contact_language] = shared
+            known = self._contents[source, contact_language] = language, shared
+        language, shared = known
+        expected = self._expected.pop((source, language), None)
+        if expected is not None:
+            self._expect_contacts(source, shared, expected)
         return shared
 
     def _choose_language(self, source: SourceId, contact_language: str | None) -> MessageLanguage:
