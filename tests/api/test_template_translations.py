@@ -8,7 +8,9 @@ from typing import Any
 import apsw
 import pytest
 
+from tests.api.test_flows import LETTER, create_flow
 from tests.kit.client import Client
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 DESIGN = {"sections": [
@@ -124,6 +126,25 @@ def test_everybody_gets_their_language_and_is_counted(api: Client, campaign: Any
     )
     counted = {link["url"]: link["total"] for link in report["links"] if "acme" in link["url"]}
     assert counted == {"https://acme.test/en": 1, "https://acme.test/de": 1}
+
+
+def test_translations_of_a_live_flow_stay_a_draft_in_the_browser(api: Client) -> None:
+    """A translation in the browser is published with the flow's other changes; over the API it is live at once."""
+    made = create_flow(api, LETTER)
+    template_id = made["steps"][0]["template_id"]
+    api.post(f"/flows/{made['id']}/activate").expect(200)
+    browser, path = ScriptlessBrowser(api), f"/templates/{template_id}/translations"
+
+    def get_version() -> int:
+        return int(api.get(f"/flows/{made['id']}").expect(200)["version"])
+
+    api.put(f"{path}/fr", {"texts": {"subject": "Bonjour"}}).expect(200)
+    live = get_version()
+    assert browser.submit(path, language="de").status == 303
+    assert browser.submit(f"{path}/de", id="subject", text="Hallo", seen="").status == 303
+    assert browser.submit(f"{path}/fr/remove").status == 303
+    assert api.get(f"/templates/{template_id}").expect(200)["languages"] == ["de"]
+    assert get_version() == live and "Hallo" in browser.get(f"{path}/de")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -1,11 +1,11 @@
 """The translations of a template: its languages, and the texts of each beside the original."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.campaigns import content
 from appliance.content.designs import markup
 from appliance.content.templates import store, translation_edits
 from appliance.content.templates.translations import TextState, TranslationSummary
@@ -153,7 +153,8 @@ async def _save_text(visit: Visit, template_id: int, language: str, text_id: str
 async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, str | None]) -> None:
     args = (visit.account_id, template_id, language, texts)
     prepared = await render_for(visit.account_id, translation_edits.prepare, *args)
-    await commit(content.set_translation, *args, visit.actor, prepared)
+    # With the user as its author, an edit of a live flow stays a draft (`flows.store.publish_changed_template`).
+    await commit(partial(translation_edits.set_texts, *args, visit.user.id, prepared=prepared))
 
 
 @pages.post("/templates/<template_id:int>/translations/<language:str>/remove")
@@ -162,7 +163,7 @@ async def remove(request: Request, visit: Visit, template_id: int, language: str
     """Remove a language; the notice can undo it."""
     args = (visit.account_id, template_id, language)
     prepared = await render_for(visit.account_id, translation_edits.prepare, *args, None)
-    row = await commit(content.remove_translation, *args, visit.actor, prepared)
+    row = await commit(partial(translation_edits.remove, *args, visit.user.id, prepared=prepared))
     undo = (f"/templates/{template_id}/undo", {"revision": str(row.revision)})
     name = i18n.name_language(language)
     view.flash(request, gettext("Translation into %(language)s removed.", language=name), undo)
