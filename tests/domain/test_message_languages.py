@@ -319,6 +319,29 @@ def test_translations_are_part_of_the_history(home: Home) -> None:
         transactions.write(translation_edits.remove, home.account_id, copied.id, "de")
 
 
+def test_translations_follow_the_entries_of_a_list(home: Home) -> None:
+    """Moving and removing entries of a list keeps each translation with its original; an edited one keeps its place."""
+
+    def build(*titles: str) -> dict[str, Any]:
+        return {"sections": [{"id": "l", "type": "list", "props": {"items": [{"title": title} for title in titles]}}]}
+
+    def update(*titles: str) -> list[tuple[str, str | None, str]]:
+        transactions.write(templates.update, home.account_id, template.id, TemplateWrite(design=build(*titles)))
+        states = translations.summarize(revisions.to_document(Template.get_by_id(template.id)), "de").texts
+        return [(each.text.text, each.translation, each.state) for each in states]
+
+    template = transactions.write(
+        templates.create, home.account_id, TemplateWrite(design=build("Bread", "Cake", "Tea"))
+    )
+    translate(template.id, "de", {"l/props.items.0.title": "Brot", "l/props.items.1.title": "Kuchen"})
+    bread, cake, tea = ("Bread", "Brot", "translated"), ("Cake", "Kuchen", "translated"), ("Tea", None, "missing")
+    assert update("Cake", "Tea", "Bread") == [cake, tea, bread]
+    assert update("Tea", "Bread") == [tea, bread]
+    assert update("Tea", "White bread") == [tea, ("White bread", "Brot", "changed")]
+    transactions.write(templates.undo, home.account_id, template.id)
+    assert update("Bread", "Bread", "Tea") == [("Bread", None, "missing"), bread, tea]
+
+
 def test_contacts_without_language_get_the_same_bytes(home: Home) -> None:
     """A translation does not change the message of contacts who get the original."""
     ids = {"": home.contact("a@example.org", first_name="Ann").id}

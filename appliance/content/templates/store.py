@@ -126,7 +126,7 @@ def prepare(
 def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
     """Parse the document that a template will have once `values`, fields in their stored form, are written."""
     document = to_document(template) | values
-    document["translations"] = _prune_translations(document, template.channel)
+    document["translations"] = _prune_translations(document, to_document(template), template.channel)
     texts = {name: document[name] for name in validation.FIELDS_WITH_VARIABLES}
     variables = validation.find_variables(texts, template.channel)
     messages = NO_STEP_MESSAGES if template.action_id is None else compile_step_template(template, document)
@@ -300,12 +300,12 @@ def _write_fields(
     restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
     starts_over: bool = False, prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
-    was_empty = is_empty(template)
+    was_empty, former = is_empty(template), to_document(template)
     # The values are compared as JSON, because another order of keys and `1.0` instead of `1` are changes too.
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
     for name in changed:
         setattr(template, name, values[name])
-    template.translations = _prune_translations(to_document(template), template.channel)
+    template.translations = _prune_translations(to_document(template), former, template.channel)
     if not changed and not moved:
         return False
     template.variables = _find_variables(template, prepared)
@@ -322,9 +322,14 @@ def _write_fields(
     return bool(changed)
 
 
-def _prune_translations(document: dict[str, Any], channel: str) -> dict[str, Any]:
-    """Return the translations of a document without those of sections that it no longer has."""
+def _prune_translations(document: dict[str, Any], former: dict[str, Any], channel: str) -> dict[str, Any]:
+    """Return the translations of a document without those of sections that it no longer has.
+
+    Those of list entries that were moved follow them.
+    """
     known: dict[str, Any] = document["translations"] or {}
+    if known and channel == "email":
+        known = translations.follow_entries(known, document, former)
     return translations.prune(known, document, channel) if known else known
 
 

@@ -41,6 +41,8 @@ _KINDS_OF_BRAND = ("header", "footer")
 _MARKUP = re.compile(
     r"\{\{.*?(?:\}\}|\Z)|\{%.*?(?:%\}|\Z)|<style\b.*?(?:</style\s*+>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE
 )
+# The number of a list's entry in the id of a text
+_ENTRY = re.compile(r"\.\d+\.")
 
 
 class TranslatableText(NamedTuple):
@@ -365,6 +367,40 @@ def find_prop(document: Document, text_id: str) -> Prop:
 def remove_language(translations: Translations, language: str) -> dict[str, Any]:
     """Return the translations without a language."""
     return {tag: dict(texts) for tag, texts in translations.items() if tag != language}
+
+
+def follow_entries(translations: Translations, document: Document, former: Document) -> dict[str, dict[str, Any]]:
+    """Return the translations with those of list entries that were moved under the ids that their originals have now.
+
+    `former` is the document before the change. A translation whose place another entry takes is left out.
+
+    Otherwise the translation of one entry would be shown with the price, the picture and the link of another.
+    """
+    moved: dict[str, dict[str, Any]] = {}
+    if not any(_ENTRY.search(text_id) for texts in translations.values() for text_id in texts):
+        return {tag: dict(texts) for tag, texts in translations.items()}
+    present = {text.id: text.text for text, _ in _walk_design(document.get("design"))}
+    earlier = {text.id: text.text for text, _ in _walk_design(former.get("design"))}
+    earlier_texts = {(_ENTRY.sub(".", text_id), text) for text_id, text in earlier.items()}
+    for tag, texts in translations.items():
+        moved[tag] = dict(texts)
+        own = {text_id: value for text_id, value in texts.items() if _ENTRY.search(text_id)}
+        stale = [text_id for text_id, value in own.items() if value["source"] != present.get(text_id)]
+        free: dict[tuple[str, str], list[str]] = {}
+        for text_id, text in present.items() if stale else ():
+            if text_id not in own or own[text_id]["source"] != text:
+                free.setdefault((_ENTRY.sub(".", text_id), text), []).append(text_id)
+        targets = {}
+        for text_id in stale:
+            path = _ENTRY.sub(".", text_id)
+            ids = free.get((path, own[text_id]["source"]))
+            if ids:
+                targets[ids.pop(0)] = own[text_id]
+            is_other = present.get(text_id) != earlier.get(text_id) and (path, present.get(text_id)) in earlier_texts
+            if ids is not None or is_other:
+                del moved[tag][text_id]
+        moved[tag] |= targets
+    return moved
 
 
 def prune(translations: Translations, document: Document, channel: str = "email") -> dict[str, dict[str, Any]]:
