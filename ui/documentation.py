@@ -59,6 +59,7 @@ HELP = (
     ("/campaigns/#/send", "first-campaign", "send-now-or-later"),
     ("/campaigns/#/template", "email-editor", "start-with-a-design"),
     ("/campaigns/#/test", "first-campaign", "check-it-before-you-send"),
+    ("/campaigns/#/translations", "email-editor", "write-in-several-languages"),
     ("/campaigns/new", "first-campaign", "create-the-campaign"),
     ("/contacts", "segments", "filter-contacts"),
     ("/contacts/#", "reports", "see-what-one-contact-did"),
@@ -89,6 +90,7 @@ HELP = (
     ("/settings/webhooks", "webhooks", ""),
     ("/settings/you", "team", "protect-your-own-account"),
     ("/templates", "email-editor", ""),
+    ("/templates/#/translations", "email-editor", "write-in-several-languages"),
     ("/templates/media", "email-editor", "add-images"),
     ("/templates/pictures", "email-editor", "add-images"),
 )
@@ -216,7 +218,8 @@ class SearchIndex:
     def search(self, query: str, *, only_headings: bool = False, limit: int = MAX_RESULTS) -> list[SearchResult]:
         """Return the parts that have more than half of the words that any part has of a query, the best first.
 
-        A word also finds longer ones ("segment" finds "segments"), with or without hyphens.
+        With `only_headings` they are those that have all of its words in title and heading. A word also finds longer
+        ones ("segment" finds "segments"), with or without hyphens.
         """
         stems = list_stems(query)
         ranked: list[tuple[int, int, Part]] = []
@@ -225,7 +228,8 @@ class SearchIndex:
             if any(points):
                 ranked.append((sum(map(bool, points)), sum(points), part))
         most = max((matched for matched, _, _ in ranked), default=0)
-        best = sorted((entry for entry in ranked if entry[0] * 2 > most), key=lambda entry: -entry[1])
+        least = len(stems) if only_headings else most // 2 + 1
+        best = sorted((entry for entry in ranked if entry[0] >= least), key=lambda entry: -entry[1])
         return [SearchResult(part, make_excerpt(part.text, stems)) for _, _, part in best[:limit]]
 
 

@@ -145,6 +145,8 @@ class World:
         captured = sorted(self.api.get("/capture", limit=100).expect(200), key=lambda row: str(row["to"]))
         for row, action in zip(captured, _ACTIONS, strict=False):
             self.api.post(f"/capture/{row['id']}/simulate", {"action": action}).expect(200)
+        clicks = _ACTIONS.count("click")
+        self.api.wait("/events", lambda rows: len(rows) == clicks, event="email_clicked", limit=100)
         return campaign_id
 
     def _draft_campaign(self) -> int:

@@ -362,9 +362,8 @@ def _search_contacts(account_id: int, q: str) -> Iterator[Destination]:
 def _search_guides(q: str) -> Iterator[Destination]:
     for result in docs.search_documentation(q, only_headings=True, limit=_MAX_GUIDES):
         part = result.part
-        yield Destination(
-            "guide", part.heading or part.title, part.href, "book-open", part.title if part.heading else ""
-        )
+        more = part.title if part.heading else gettext("Guide")
+        yield Destination("guide", part.heading or part.title, part.href, "book-open", more)
 
 
 def _search_objects(account_id: int, q: str) -> Iterator[Destination]:
