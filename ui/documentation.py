@@ -322,7 +322,7 @@ def _render_picture(_: Any, tokens: Any, at: int, *__: Any) -> str:
 def _read_picture_size(content: bytes) -> tuple[int, int]:
     """Return the width and height of a lossy WebP file (RFC 9649, section 2.5)."""
     if content[:4] != b"RIFF" or content[8:16] != b"WEBPVP8 ":
-        raise ValueError("not lossy WebP")
+        raise ValueError(content[:16])
     return (
         int.from_bytes(content[26:28], "little") & 0x3FFF,
         int.from_bytes(content[28:30], "little") & 0x3FFF,

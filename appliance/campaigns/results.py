@@ -329,8 +329,8 @@ _COUNT_ENGAGED_BY_CAMPAIGN = (
     "SELECT campaign_id, count(*) FROM message INDEXED BY message_{column} WHERE campaign_id IN ({ids}) "
     "AND {column}_at IS NOT NULL GROUP BY 1"
 )
-_COUNT_DELIVERED_BY_CAMPAIGN = (
-    "SELECT campaign_id, count(*) FROM message WHERE campaign_id IN ({ids}) AND status = 'delivered' GROUP BY 1"
+_COUNT_STATUS_BY_CAMPAIGN = (
+    "SELECT campaign_id, count(*) FROM message WHERE campaign_id IN ({ids}) AND status = '{column}' GROUP BY 1"
 )
 _list_cache: CostAwareCache[dict[int, "ListResults"]] = CostAwareCache(min_age_seconds=3)
 
@@ -365,10 +365,11 @@ def _count_results(campaigns: list[Campaign]) -> dict[int, ListResults]:
 
     opened = count(_COUNT_ENGAGED_BY_CAMPAIGN, "email", "opened")
     clicked = count(_COUNT_ENGAGED_BY_CAMPAIGN, "", "clicked")
-    delivered = count(_COUNT_DELIVERED_BY_CAMPAIGN, "sms", "")
+    delivered = count(_COUNT_STATUS_BY_CAMPAIGN, "sms", "delivered")
+    bounced = count(_COUNT_STATUS_BY_CAMPAIGN, "", "bounced")
     return {
         campaign.id: ListResults(
-            campaign.sent_count, max(campaign.sent_count - campaign.bounced_count, 0), opened.get(campaign.id, 0),
+            campaign.sent_count, max(campaign.sent_count - bounced.get(campaign.id, 0), 0), opened.get(campaign.id, 0),
             clicked.get(campaign.id, 0), delivered.get(campaign.id, 0),
         )
         for campaign in campaigns

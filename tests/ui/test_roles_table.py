@@ -12,7 +12,8 @@ from tests.kit.server import PASSWORD, Server
 # By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
-        /login /logout /forgot /reset/* /setup/* /segments/check /segments/rows /settings/keyboard /settings/theme
+        /login /logout /forgot /invitations/*/* /reset/* /setup/* /segments/check /segments/rows /settings/keyboard
+        /settings/theme
         /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
         /settings/you/sessions/*/end /settings/you/sessions/end""",
     "author": """
