@@ -153,7 +153,19 @@ def test_resend_to_non_openers(home: Home) -> None:
     with pytest.raises(Invalid):
         transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     home.send(campaign)
+    with pytest.raises(Invalid):
+        send.check_resend(home.account_id, campaign.id)  # it is still being sent
+    transactions.write(run, "UPDATE campaign SET phase = 'completed' WHERE id = ?", (campaign.id,))
+    transactions.write(_mark_opened, campaign.id, ids)
+    with pytest.raises(Invalid, match="every recipient"):
+        send.check_resend(home.account_id, campaign.id)
+    transactions.write(run, "UPDATE message SET opened_at = NULL WHERE campaign_id = ?", (campaign.id,))
     transactions.write(_mark_opened, campaign.id, ids[:2])
+    send.check_resend(home.account_id, campaign.id)
+    transactions.write(run, "UPDATE campaign SET tracking = 0 WHERE id = ?", (campaign.id,))
+    with pytest.raises(Invalid, match="not tracked"):
+        send.check_resend(home.account_id, campaign.id)
+    transactions.write(run, "UPDATE campaign SET tracking = 1 WHERE id = ?", (campaign.id,))
     resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     assert list_group_ids(resend) == {ids[2], ids[3]}
     assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (once more)")
@@ -162,7 +174,7 @@ def test_resend_to_non_openers(home: Home) -> None:
 
 def _mark_opened(campaign_id: int, contact_ids: list[int]) -> None:
     marks = ", ".join(map(str, contact_ids))
-    run("UPDATE message SET sent_at = 1 WHERE campaign_id = ?", (campaign_id,))
+    run("UPDATE message SET sent_at = 1, status = 'sent' WHERE campaign_id = ?", (campaign_id,))
     run(f"UPDATE message SET opened_at = 2 WHERE campaign_id = ? AND contact_id IN ({marks})", (campaign_id,))
 
 
