@@ -29,6 +29,7 @@ PICTURES, TEXTS = ROOT / "static" / "guides", Path(__file__).parent / "guide_pic
 DAY = datetime(2026, 9, 15, 8, 0, tzinfo=UTC)
 _WIDTH, _QUALITIES = 1180, (84, 76, 68, 60)
 _MAX_BYTES = 60_000
+_UNSEEN = re.compile(r"/url:|- status$|- '?option .*(?<!\[selected\])['\"]$")
 FILE = (
     "Email,First name,Town,Birthday,Phone\n"
     "ella.stone@fernmail.example,Ella,Bath,1988-04-12,+44 7700 900201\n"
@@ -76,8 +77,8 @@ class Camera:
 
 
 def _mask_values(snapshot: str) -> str:
-    """Return a snapshot without links, numbers and random keys, which may differ from run to run."""
-    lines = [line for line in snapshot.splitlines() if "/url:" not in line]
+    """Return a snapshot without links, numbers and random keys, which may differ, and choices that nobody sees."""
+    lines = [line for line in snapshot.splitlines() if not _UNSEEN.search(line)]
     text = re.sub(r"[\w+/=]{30,}", "…", "\n".join(lines))
     return re.sub(r"\d+", "0", text) + "\n"
 
