@@ -22,6 +22,16 @@ class Form(Struct):
     id: int
     account_id: int
     name: str
+    language: (
+        Annotated[
+            str,
+            Meta(
+                description="language of the form, of its confirmations, and of new contacts; null for that of the "
+                "browser"
+            ),
+        ]
+        | None
+    )
     list_ids: Annotated[list[int], Meta(description="ids of the lists that contacts join")]
     origins: Annotated[
         list[str],
@@ -65,7 +75,7 @@ class Form(Struct):
 def serialize_form(row: models.Form) -> Form:
     """Return the API representation of a sign-up form."""
     return Form(
-        row.id, row.account_id, row.name, row.list_ids, row.origins,
+        row.id, row.account_id, row.name, row.language, row.list_ids, row.origins,
         [field if isinstance(field, str) else FormField(**field) for field in row.fields], row.double_opt_in,
         row.redirect_url, row.consent_text, row.title, row.intro, row.button_text, row.thanks_title, row.thanks_text,
         row.topic_ids, row.topics_required, row.public_key, row.url, row.submissions_count, row.confirmed_count,

@@ -12,7 +12,7 @@ from appliance.audience.lists import MIRROR_MESSAGE
 from appliance.core import clock, crypto
 from appliance.core.errors import Faults, NotFound, RateLimitExceeded
 from appliance.core.i18n import gettext
-from appliance.core.validation import HttpUrl, Id, Line, Long, Name, PageQuery, Short, default, sent_fields
+from appliance.core.validation import HttpUrl, Id, LanguageTag, Line, Long, Name, PageQuery, Short, default, sent_fields
 from appliance.forms.fields import MAX_FIELDS, FormField, check_fields
 from appliance.sending.messages import links
 from appliance.settings import config
@@ -44,6 +44,10 @@ DoubleOptIn = Annotated[bool, Meta(description="whether contacts confirm their a
 RedirectUrl = Annotated[
     HttpUrl, Meta(description="URL to which the browser is redirected after submission; null for the built-in page")
 ]
+FormLanguage = Annotated[
+    LanguageTag,
+    Meta(description="language of the form, of its confirmations, and of new contacts; null for that of the browser"),
+]
 ConsentText = Annotated[Long, Meta(description="consent text, stored as evidence")]
 Title = Annotated[Line, Meta(description="heading of the form; null for its name")]
 Intro = Annotated[str, Meta(max_length=2_000), Meta(description="text below the heading")]
@@ -67,6 +71,7 @@ class FormWrite(Struct):
     """A new form."""
 
     name: Name
+    language: FormLanguage | None | UnsetType = UNSET
     list_ids: Lists | None | UnsetType = UNSET
     origins: Origins | None | UnsetType = UNSET
     fields: Annotated[Fields, default(["email"])] | None | UnsetType = UNSET
@@ -86,6 +91,7 @@ class FormPatch(Struct):
     """A change of a form: an omitted field is unchanged, and null resets a field to its default."""
 
     name: Name | UnsetType = UNSET
+    language: FormLanguage | None | UnsetType = UNSET
     list_ids: Lists | None | UnsetType = UNSET
     origins: Origins | None | UnsetType = UNSET
     fields: Fields | None | UnsetType = UNSET
@@ -166,8 +172,8 @@ def duplicate(account_id: int, form_id: int, name: str) -> Form:
 
 
 _COPIED_COLUMNS = (
-    "list_ids", "origins", "fields", "double_opt_in", "redirect_url", "consent_text", "title", "intro", "button_text",
-    "thanks_title", "thanks_text", "topic_ids", "topics_required",
+    "language", "list_ids", "origins", "fields", "double_opt_in", "redirect_url", "consent_text", "title", "intro",
+    "button_text", "thanks_title", "thanks_text", "topic_ids", "topics_required",
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ async def show_form(request: Request, token: str) -> HTTPResponse:
     try:
         form = await fetch_public(store.find_by_key, token)
         shown_at = crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8)
-        return await _form_page(form, _read_query(request, form), {}, shown_at)
+        return await _form_page(form, _find_language(request, form), _read_query(request, form), {}, shown_at)
     except NotFound:
         return pages.not_found_page(language=pages.detect_language(request))
     except Unavailable:
@@ -59,8 +59,8 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         raw = submissions.select_values(form, pages.read_form(request))
         submission, errors = await fetch_public(_parse_submission, form, raw)
         if errors or submission is None:
-            return await _form_page(form, raw, errors, raw.get("t", ""), 422)
-        submission = submission._replace(browser_language=pages.read_browser_language(request))
+            return await _form_page(form, _find_language(request, form), raw, errors, raw.get("t", ""), 422)
+        submission = submission._replace(browser_language=_find_language(request, form))
         if not submissions.is_honeypot_filled(raw):
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except NotFound:
@@ -127,10 +127,20 @@ def _error_phrase(name: str, field: Field | None, message: str, either: set[str]
     return "form_long"
 
 
+def _find_language(request: Request, form: Form) -> str | None:
+    """Return the language of a form, else the one that the visitor's browser asks for first, or None."""
+    return form.language or pages.read_browser_language(request)
+
+
 async def _form_page(
-    form: Form, raw: Mapping[str, Any], errors: Mapping[str, str], shown_at: str, status: int = 200
+    form: Form,
+    language: str | None,
+    raw: Mapping[str, Any],
+    errors: Mapping[str, str],
+    shown_at: str,
+    status: int = 200,
 ) -> HTTPResponse:
-    style = await fetch_public(page_style.get_page_style, form.account_id)
+    style = await fetch_public(page_style.get_page_style, form.account_id, language)
     frames = " ".join(form.origins) or "'none'"
     return pages.render_page(
         "form.html",
@@ -188,7 +198,7 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
         is_html_form, raw = _parse_api_body(request, form)
         if not submissions.is_honeypot_filled(raw):
             submission = await fetch_public(submissions.parse_submission, form, raw)
-            submission = submission._replace(browser_language=pages.read_browser_language(request))
+            submission = submission._replace(browser_language=_find_language(request, form))
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except Exception as error:
         # Error responses need the CORS headers too, so that scripts of allowed origins can read them.

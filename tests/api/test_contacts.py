@@ -178,14 +178,19 @@ def test_filters_of_the_contact_list(api: Client) -> None:
 
 
 def test_the_language_of_a_contact(api: Client) -> None:
-    """The tag is stored in its usual form and can be filtered by without its region; another text is an error."""
+    """The tag is stored in its usual form and filtered by with or without its region; another text is an error."""
     austrian = api.post("/contacts", {"email": "austrian@example.org", "language": "DE_at"}).expect(201)
     assert austrian["language"] == "de-AT"
     wrong = api.patch(f"/contacts/{austrian['id']}", {"language": "Germanic"}).expect(422)
     assert wrong["validation_errors"] == {"language": ["must be a language code such as de or pt-BR"]}
-    rules = [{"name": "language", "predicate": "eq", "value": "de"}]
-    segment = api.post("/segments", {"name": "German", "filters": rules}).expect(201)
-    assert [row["id"] for row in api.get("/contacts", segment_id=segment["id"]).expect(200)] == [austrian["id"]]
+    for predicate, value in (("eq", "de"), ("eq", "DE-at"), ("in", ["fr", "de-AT"])):
+        rules = [{"name": "language", "predicate": predicate, "value": value}]
+        segment = api.post("/segments", {"name": f"German {value}", "filters": rules}).expect(201)
+        assert [row["id"] for row in api.get("/contacts", segment_id=segment["id"]).expect(200)] == [austrian["id"]]
+    swiss = api.post("/contacts", {"email": "swiss@example.org", "language": "de-CH"}).expect(201)
+    merged = api.post(f"/contacts/{swiss['id']}/merge", {"contact_id": austrian["id"]}).expect(200)
+    assert merged["language"] == "de-CH"
+    austrian = merged
     assert api.patch(f"/contacts/{austrian['id']}", {"language": None}).expect(200)["language"] is None
 
 

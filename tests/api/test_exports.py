@@ -32,7 +32,7 @@ def exported(api: Client) -> Any:
     list_id = api.post("/lists", {"name": 'News, "weekly"'}).expect(201)["id"]
     full = api.post("/contacts", {
         "email": "full@example.org", "phone": "+14155550123", "first_name": "Zoë", "last_name": 'O"Neil, Jr.',
-        "source": "Fair", "country_code": "us", "tracking": "aggregate", "list_ids": [list_id],
+        "source": "Fair", "country_code": "us", "language": "pt_br", "tracking": "aggregate", "list_ids": [list_id],
         "channels_attributes": [{"value": "second@example.org", "subscribed": False}],
         "data": {"tags": ["VIP", "a,b"], "city": "Köln", "visits": 12, "ratio": 0.5, "member": True, "zip": "01067",
                  "code": "123", "nested": {"a": [1]}, "note": "two\nlines", "nothing": None, "empty": ""},
@@ -50,6 +50,7 @@ def test_export_contacts_as_csv(api: Client, exported: Any) -> None:
     assert (bare["first_name"], bare["email"], bare["subscribed_email"], bare["channels"]) == ("Nobody", "", "", "")
     assert (full["email"], full["phone"], full["last_name"]) == ("full@example.org", "+14155550123", 'O"Neil, Jr.')
     assert (full["country_code"], full["tracking"], full["source"]) == ("US", "aggregate", "Fair")
+    assert (full["language"], bare["language"]) == ("pt-BR", "")
     assert (json.loads(full["tags"]), json.loads(full["lists"])) == (["VIP", "a,b"], ['News, "weekly"'])
     assert (full["data.city"], full["data.visits"], full["data.ratio"], full["data.member"]) == (
         "Köln", "12", "0.5", "true",
@@ -189,7 +190,7 @@ PEOPLE: list[dict[str, Any]] = [
     {"email": "Round@example.org", "first_name": "=1", "last_name": "'@x", "source": "-", "country_code": "de",
      "data": {"tags": ["=a", "b,c;d", "\"q\""], "a b": "x", "n": -5, "text": "-5", "f": 1.5, "t": True, "s": "true",
               "o": {"a": [1, None]}, "e": "", "z": "01067", "x=y": "＝1", "w": " padded ", "null": None, "d.e": "dot"}},
-    {"phone": "+14155550199", "first_name": "Only phone", "tracking": "none"},
+    {"phone": "+14155550199", "first_name": "Only phone", "tracking": "none", "language": "zh-Hant-TW"},
     {"email": "both@example.org", "phone": "+14155550198", "opt_in": False, "data": {"n": "text here, a number there"}},
     {"email": "left@example.org", "data": {"tags": ["x"]}},
 ]  # fmt: skip
@@ -210,7 +211,7 @@ def test_an_export_can_be_imported_unchanged(name: str, fresh_server: FreshServe
     job = wait_for_import(there, upload(there, file, name=f"contacts.{name}"))
 
     assert (job["created"], job["failed"]) == (4, 0), job
-    same = ("email", "phone", "first_name", "last_name", "source", "country_code", "tracking", "data",
+    same = ("email", "phone", "first_name", "last_name", "source", "country_code", "language", "tracking", "data",
             "subscribed_email", "subscribed_phone")  # fmt: skip
     before, after = (
         {

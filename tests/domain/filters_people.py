@@ -70,7 +70,7 @@ def random_contact(rng: random.Random, now: int, number: int) -> dict[str, Any]:
     return {
         "id": number, "first_name": rng.choice(WORDS) or None, "last_name": rng.choice(WORDS) or None,
         "source": rng.choice(["shop", "SHOP", None]), "country_code": rng.choice(["DE", "US", None]),
-        "language": rng.choice(["de", "de-AT", "pt-BR", None]), "data": data,
+        "language": rng.choice(["de", "de-AT", "pt-BR", "zh-Hant-TW", None]), "data": data,
         "created_at": moment() or now, "last_interacted_at": moment(), "email_last_opened_at": moment(),
         "email_open_count": rng.randrange(4), "channels": channels,
         "lists": rng.sample([1, 2, 3], rng.randrange(4)),

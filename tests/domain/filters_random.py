@@ -98,7 +98,10 @@ leaves = st.one_of(
     named(["email_open_count"], COUNTS), named(["contact_list", "list_id"], LISTS), named(["contact_tag"], TAGGED),
     named([f"contact_{name}" for name in BOOLEANS], TRUTHS), named(["contact_email"], MAIL),
     named(["contact_verification_status"], STATUS), named(["contact_suppression_reason"], REASON),
-    named(["contact_language"], st.tuples(st.sampled_from(["eq", "not_eq"]), st.sampled_from(["de", "PT", "fr"]))),
+    named(["contact_language"], st.one_of(
+        st.tuples(st.sampled_from(["eq", "not_eq"]), st.sampled_from(["de", "PT", "pt-br", "d", "fr"])),
+        st.tuples(st.sampled_from(["in", "not_in"]), st.sampled_from([["de-AT", "pt"], ["fr"]])),
+    )),
     named(["contact_country"], st.tuples(st.sampled_from(["eq", "not_eq"]), st.sampled_from(["de", "US"]))),
     named(["event"], HISTORY),
 )  # fmt: skip

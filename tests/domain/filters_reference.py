@@ -174,7 +174,8 @@ def texts(contact: dict[str, Any], short: str) -> list[str | None]:
     if short == "verification_status":
         return [status(contact)]
     if short == "language":
-        return [contact["language"].partition("-")[0] if contact["language"] else None]
+        subtags = contact["language"].split("-") if contact["language"] else []
+        return ["-".join(subtags[:count]) for count in range(1, len(subtags) + 1)]
     return [contact[{"country": "country_code"}.get(short, short)]]
 
 

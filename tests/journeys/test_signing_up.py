@@ -79,7 +79,10 @@ def test_the_language_of_a_sign_up(server: Server) -> None:
     """The field for the language, else the browser's, decides for the email, the pages and the new contact."""
     browser = {"Accept-Language": "de-CH,de;q=0.9,en;q=0.5"}
     form = create_form(server, "Language", fields=["email", "language"])
-    page = request_as_visitor(server, "GET", f"/f/{form['public_key']}")
+    path = f"/f/{form['public_key']}"
+    page = request_as_visitor(server, "GET", path, **browser)
+    assert '<html lang="de"' in page.text and "E-Mail-Adresse" in page.text
+    assert '<html lang="en"' in request_as_visitor(server, "GET", path, **{"Accept-Language": "sv"}).text
     assert '<option value="pt-BR" lang="pt-BR">Português (Brasil)</option>' in page.text
     submit_form(server, form, browser, email="by-browser@example.org").expect(202)
     submit_form(server, form, browser, email="by-field@example.org", language="fr").expect(202)
@@ -99,6 +102,20 @@ def test_the_language_of_a_sign_up(server: Server) -> None:
     submit_form(server, form, {"Accept-Language": "pl"}, email="by-field@example.org").expect(202)
     kept = find_contact(server, "by-field@example.org")
     assert kept is not None and kept["language"] == "fr"
+
+
+def test_a_form_in_one_language(server: Server) -> None:
+    """A form with a language of its own has it for every visitor, and new contacts get it."""
+    form = create_form(server, "Lettera", language="it", double_opt_in=False)
+    browser = {"Accept-Language": "de"}
+    assert '<html lang="it"' in request_as_visitor(server, "GET", f"/f/{form['public_key']}", **browser).text
+    submit_form(server, form, browser, email="lettera@example.org").expect(202)
+    created = find_contact(server, "lettera@example.org")
+    assert created is not None and created["language"] == "it"
+    client = server.client()
+    wrong = client.patch(f"/forms/{form['id']}", {"language": "Italian"}).expect(422)
+    assert wrong["validation_errors"] == {"language": ["must be a language code such as de or pt-BR"]}
+    assert client.patch(f"/forms/{form['id']}", {"language": None}).expect(200)["language"] is None
 
 
 def test_the_submission_event_has_network_and_browser(server: Server) -> None:

@@ -177,6 +177,9 @@ def test_adding_a_contact_with_consent(browser_page: Page, api: Client) -> None:
     assert not quiet["subscribed_email"]
     page.goto("/contacts/new")
     page.get_by_label("Email").fill("loud@example.net")
+    languages = page.locator("#f-language option").all_text_contents()
+    assert languages[:4] == ["Unknown", "English", "German", "Spanish"]
+    choose_option(page, "Language", "Portuguese (Brazil)")
     checkbox.check()
     page.get_by_role("button", name="Add contact").click()
     expect(page.get_by_text("Enter how the contact agreed. It is stored as proof of consent.")).to_be_visible()
@@ -185,7 +188,9 @@ def test_adding_a_contact_with_consent(browser_page: Page, api: Client) -> None:
     page.get_by_label("Proof of consent").fill("Signed at the market")
     page.get_by_role("button", name="Add contact").click()
     expect(page.locator(".toast")).to_contain_text("loud@example.net was added and subscribed.")
+    expect(page.locator("main .kv")).to_contain_text("Portuguese (Brazil)")
     (loud,) = api.get("/contacts", search="loud@example.net").json
+    assert loud["language"] == "pt-BR"
     consents = api.get(f"/contacts/{loud['id']}/consents").json
     assert loud["subscribed_email"]
     assert [row["text"] for row in consents if row["act"] == "opt_in"] == ["Signed at the market"]

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit.axe import find_violations_in_light_and_dark
-from tests.kit.browser import Problems, new_page, save_screenshot
+from tests.kit.browser import Problems, choose_option, new_page, save_screenshot
 from tests.kit.forms import create_form, find_contact, get_link, wait_for_system_emails
 from tests.kit.server import EMAIL, Server
 from ui.widgets.charts import BORDER
@@ -26,6 +26,7 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
     page.get_by_role("button", name="Create form").click()
     expect(page.get_by_text("Enter a name")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("Weekly letter")
+    choose_option(page, "Form language", "English")
     page.get_by_role("button", name="Add field").click()
     page.get_by_role("button", name="Short text").click()
     page.locator("#field-3").get_by_label("Label").fill("City")
@@ -39,6 +40,7 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
     expect(page.get_by_role("heading", name="Weekly letter")).to_be_visible()
     save_screenshot(page, "forms-show")
     (form,) = server.client().get("/forms").expect(200)
+    assert form["language"] == "en"
     assert [field["name"] for field in form["fields"]] == ["email", "first_name", "data.city"]
     assert form["origins"] == ["https://shop.example"]
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.conftest import FreshServer
 from tests.kit.axe import find_violations_in_light_and_dark
-from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
+from tests.kit.browser import Problems, choose_option, new_page, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
@@ -179,6 +179,21 @@ def test_suggested_values_ignore_case(shop_page: Page) -> None:
     rule.get_by_label("Value", exact=True).fill("berlin")
     expect(rule.get_by_role("button", name="Berlin 3")).to_have_class("merge on")
     expect(total(page)).to_contain_text("3 of 5 contacts")
+
+
+def test_a_language_is_chosen_by_its_name(shop_page: Page) -> None:
+    """One or several languages are chosen by name, with or without a region."""
+    page = shop_page
+    page.goto("/segments/new")
+    rule = page.locator("[data-rule]").first
+    choose_field(page, rule, "language")
+    choose_option(page, "Value", "Swedish")
+    expect(page.locator(".said")).to_contain_text("Language is Swedish")
+    rule.get_by_label("Comparison").select_option("in")
+    expect(rule.get_by_role("checkbox", name="Swedish")).to_be_checked()
+    choose_option(page, "Add a value", "Portuguese (Brazil)")
+    save_screenshot(page, "segments-languages")
+    expect(page.locator(".said")).to_contain_text("Language is one of Swedish or Portuguese (Brazil)")
 
 
 def test_the_field_of_enrichment_is_in_plain_words(shop_page: Page) -> None:

@@ -30,12 +30,15 @@ pages = Pages("ui_forms", url_prefix="/forms")
 
 _PAGE_SIZE, _RECENT_DAYS = 50, 30
 _LISTS, _TOPICS = gettext_noop("Lists"), gettext_noop("Topics")
-_TEXT_FIELDS = ("title", "intro", "button_text", "thanks_title", "thanks_text", "consent_text", "redirect_url")
+_TEXT_FIELDS = (
+    "language", "title", "intro", "button_text", "thanks_title", "thanks_text", "consent_text", "redirect_url",
+)  # fmt: skip
 _FORM_PARTS = SignupFormParts(
     FormPart(gettext_noop("Name"), ("name",)),
     FormPart(SignupFormParts.FIELDS, ("row",), True),
     FormPart(gettext_noop("Title"), ("title",)),
     FormPart(gettext_noop("Introduction"), ("intro",)),
+    FormPart(gettext_noop("Form language"), ("language",)),
     FormPart(gettext_noop("Button"), ("button_text",)),
     FormPart(gettext_noop("Consent text"), ("consent_text",)),
     FormPart(gettext_noop("Double opt-in"), ("double_opt_in",), True),
@@ -114,7 +117,7 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
         if contact_list.id in row.list_ids
     ]
-    style = await fetch(page_style.get_page_style, visit.account_id)
+    style = await fetch(page_style.get_page_style, visit.account_id, row.language)
     is_branded = request.args.get("look") != "plain"
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
     recent_count = await fetch(store.count_recent_submissions, visit.account_id, form_id, _RECENT_DAYS)
@@ -227,7 +230,7 @@ async def show_preview(request: Request, visit: Visit, token: str) -> HTTPRespon
 async def _add_preview(visit: Visit, form: Form) -> str:
     """Render the preview of the settings in a form, and return its token."""
     row = await _build_preview_form(visit.account_id, _read_form(form))
-    style = await fetch(page_style.get_page_style, visit.account_id)
+    style = await fetch(page_style.get_page_style, visit.account_id, row.language)
     nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
     scheme: Literal["light", "dark"] = "dark" if form["scheme"] == "dark" else "light"
     html = rendering.render_preview(row, style, nonce, scheme)
@@ -317,6 +320,7 @@ async def _build_context(visit: Visit, form: Form, changed: int | None) -> dict[
     keys = [key.path for key in await fetch(suggestions.suggest_data_keys, visit.account_id)]
     return {
         "lists": lists, "field_rows": signup_fields.list_rows(form), "addable": signup_fields.list_addable(form),
+        "languages": lookups.language_options(gettext("Visitor’s language"), form["language"]),
         "data_keys": keys, "changed": changed, "type_labels": signup_fields.TYPE_LABELS,
         "choice_types": CHOICE_TYPES, "token": await _add_preview(visit, form),
     }  # fmt: skip

@@ -146,11 +146,9 @@ class _OptionsBuilder:
         if field.name == "contact_country":
             return list(lookups.country_names())
         if field.name == "contact_language":
-            # A condition compares the language without its region.
-            options = lookups.language_options("")[1:]
-            return list(
-                {tag.partition("-")[0]: i18n.name_language(tag.partition("-")[0]) for tag, _ in options}.items()
-            )
+            stored = suggestions.suggest_values(self.account_id, field.name)
+            options = dict(lookups.language_options("")[1:])
+            return list((options | {found.value: i18n.name_language(found.value) for found in stored}).items())
         if not field.id_kind:
             return []
         if field.id_kind not in self.choices_by_kind:

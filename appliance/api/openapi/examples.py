@@ -71,7 +71,7 @@ STORY: tuple[Example, ...] = (
     Example("POST /segments/count", "Count contacts without saving the filters", {"filters": IN_FRANCE}),
     Example("POST /lists", "Create a list from a segment", {"name": "France", "segment_id": 1}),
     Example("POST /contacts", "Add a contact with consent", {
-        "email": "ann@example.com", "first_name": "Ann", "country_code": "FR", "list_ids": [1],
+        "email": "ann@example.com", "first_name": "Ann", "country_code": "FR", "language": "fr", "list_ids": [1],
         "consent_source": "Checkout: \"Send me news\"", "data": {"tags": ["vip"], "birthday": "1990-04-12"},
     }),
     Example("POST /contacts", "Add a contact with a phone number", {
@@ -112,6 +112,7 @@ STORY: tuple[Example, ...] = (
         ],
         "consent_text": "Yes, send me the weekly newsletter.",
     }),
+    Example("PATCH /forms/{id}", "Fix the language", {"language": "fr"}, 1),
     Example("PATCH /forms/{id}", "Set a redirect", {"redirect_url": "https://example.com/thanks"}, 1),
     Example("POST /v1/public/forms/{public_key}", "Sign up", {
         "email": "dora@example.com", "first_name": "Dora", "data": {"coffee": "Filter"},

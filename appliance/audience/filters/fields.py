@@ -69,6 +69,7 @@ class Operand(NamedTuple):
     type: str = ""  # for a JSON value: the SQL of its json_type
     elements: str = ""  # for a JSON value: the table of its elements
     normalized: str = ""  # for an address: the column of its normalized form
+    is_language: bool = False  # a language tag, which `de` equals if it is `de-AT`
 
 
 class ValueContext:
@@ -143,8 +144,6 @@ _STATUS = (
     "THEN 'verified' ELSE 'unverified' END FROM channel h WHERE h.contact_id = c.id "
     "ORDER BY h.kind = 'phone', h.id LIMIT 1), 'unverified')"
 )
-# The language of a contact without its region: `pt` for `pt-BR`.
-_LANGUAGE = "substr(c.language, 1, instr(c.language || '-', '-') - 1)"
 _ENRICHED = "(json_type(c.data, '$.enrichment') = 'object' AND json_extract(c.data, '$.enrichment') <> '{}') IS TRUE"
 _SUPPRESSED = "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.suppression IS NOT NULL)"
 _OPTED_OUT_AT = "(SELECT max(h.opt_out_at) FROM channel h WHERE h.contact_id = c.id AND h.subscribed = 0)"
@@ -202,9 +201,8 @@ FIELDS: tuple[Field, ...] = (
         "contact_language",
         "code",
         gettext_noop("Language"),
-        Operand(_LANGUAGE),
-        f"json_quote({_LANGUAGE})",
-        8,
+        Operand("c.language", is_language=True),
+        "json_quote(c.language)",
         aliases=("language",),
     ),
     Field(

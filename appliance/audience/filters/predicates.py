@@ -325,13 +325,20 @@ class Predicate(NamedTuple):
 def equals(operand: Operand, value: str, binder: Binder) -> str:
     """Return the condition that a text equals a value, regardless of case.
 
-    An address is compared exactly, in its normalized form.
+    An address is compared exactly, in its normalized form. A language tag also equals the tags that it begins with:
+    `de-AT` equals `de`.
     """
     if operand.normalized:
         return f"{operand.normalized} = {binder.add(value)}"
+    if operand.is_language:
+        return _begins_with_tag(operand.value, binder.add(value))
     if value.isascii():
         return f"{operand.value} = {binder.add(value)} COLLATE NOCASE"
     return f"folded({operand.value}) = {binder.add(fold_case(value))}"
+
+
+def _begins_with_tag(tag: str, prefix: str) -> str:
+    return f"substr({tag} || '-', 1, length({prefix}) + 1) = {prefix} || '-' COLLATE NOCASE"
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
@@ -362,6 +369,8 @@ def one_of(operand: Operand, values: list[str], binder: Binder) -> str:
     """Return the condition that a text equals one of several values, compared as in `equals`."""
     if operand.normalized:
         return f"{operand.normalized} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
+    if operand.is_language:
+        return f"({' OR '.join(equals(operand, value, binder) for value in values)})"
     ascii_texts = [text for text in values if text.isascii()]
     folded_texts = [fold_case(text) for text in values if not text.isascii()]
     conditions = []

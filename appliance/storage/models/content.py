@@ -144,6 +144,7 @@ class Form(Table):
 
     account = ForeignKeyField(Account, index=False)
     name = TextField()
+    language = TextField(null=True)  # a language tag; null for the language of each visitor's browser
     list_ids = Json(default=list)
     origins = Json(default=list)  # web origins whose pages may read the response (CORS)
     fields = Json(default=list)

@@ -121,6 +121,7 @@ O created_at,updated_at date-time -- as everything else has it
 = Form
 D id integer
 D name string
+O language string? -- of the form and of new contacts; null for that of the browser
 D list_ids [integer]
 D origins [string]
 D fields [any]

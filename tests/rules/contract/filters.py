@@ -4,7 +4,7 @@ from tests.rules.contract.rows import lines
 
 _NAMES = """
 D contact_first_name,contact_last_name,contact_email,contact_phone_number,contact_source text
-O contact_language code -- without its region
+O contact_language code -- also matches the tags that begin with the value
 D contact_country,contact_verification_status,contact_suppression_reason code
 D contact_tag tags
 D contact_data.<path> json

@@ -5,6 +5,7 @@ D events [string]?
 D enabled boolean?
 """
 _FORM = """
+O language string? -- of the form and of new contacts; null for that of the browser
 D list_ids [integer]?
 D origins [string]?
 D fields [any]?
