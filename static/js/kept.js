@@ -19,7 +19,7 @@
   });
   addEventListener("beforeunload", (event) => {
     // The beacon above saves what is on its way; without an answer it would be lost.
-    if (document.getElementById("connection")?.textContent && [...typed.keys()].some((form) => form.isConnected)) event.preventDefault();
+    if (document.getElementById("connection") && [...typed.keys()].some((form) => form.isConnected)) event.preventDefault();
   });
   const again = (element, text) => {
     const form = element?.closest?.("[data-autosave]");

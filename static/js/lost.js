@@ -26,13 +26,15 @@
   // One banner for the whole page says that nothing is saved, and goes when it is.
   let failing = false;
   const banner = () => {
-    const main = document.getElementById("main");
-    const bar = document.getElementById("connection") || Object.assign(document.createElement("div"), { id: "connection" });
-    bar.setAttribute("role", "status");
-    if (!bar.isConnected) main?.prepend(bar);
+    let bar = document.getElementById("connection");
     const text = !navigator.onLine ? t("You are offline. Your changes are not saved until you are connected again. What you typed stays on this page.")
       : failing ? t("Not saved: the server does not respond. Your changes are saved as soon as it does.") : "";
-    bar.className = text ? "banner bad" : "";
+    if (!text) return bar?.remove();
+    if (!bar) {
+      bar = Object.assign(document.createElement("div"), { id: "connection", className: "banner bad" });
+      bar.setAttribute("role", "status");
+      document.getElementById("main")?.prepend(bar);
+    }
     if (bar.textContent !== text) bar.textContent = text;
   };
   // What saves itself says whether it got through.

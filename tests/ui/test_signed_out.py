@@ -193,7 +193,7 @@ def test_the_banner_says_what_is_not_saved(api: Client, server: Server, browser:
     page = sign_in(new_page(browser, server.url, problems))
     page.goto(f"/campaigns/{campaign_id}?open=from")
     banner = page.locator("#connection")
-    expect(banner).to_be_empty()
+    expect(banner).to_have_count(0)
     page.context.set_offline(True)
     expect(banner).to_contain_text("You are offline")
     page.get_by_label("Subject", exact=True).fill("Autumn")
@@ -201,7 +201,7 @@ def test_the_banner_says_what_is_not_saved(api: Client, server: Server, browser:
     blocked = "!dispatchEvent(new Event('beforeunload', { cancelable: true }))"
     assert page.evaluate(blocked)
     page.context.set_offline(False)
-    expect(banner).to_be_empty()
+    expect(banner).to_have_count(0)
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["template"]["subject"] == "Autumn")
     expect(page.locator("#saved-text")).not_to_contain_text("Not")
     assert not page.evaluate(blocked)
