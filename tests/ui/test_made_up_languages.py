@@ -43,7 +43,7 @@ KEPT = re.compile(
     r"|Mail(?:gun|jet)|Microsoft 365|Postmark|SendGrid|Twilio|https://$|Alex(?: Sample)?"
     r"|Good to have you here.*|Thank you for joining us.*|What to read next|Take the tour|test\b"
     r"|Did we catch you at a bad time\?|Three good places to start|Too many emails, or too few.*"
-    r"|Unsubscribe$|englanti$"
+    r"|Unsubscribe$|englanti$|.*\(UTC\+00:00\) UTC-yleisaika$"
 )
 
 
