@@ -32,7 +32,7 @@
     if (!text) return bar?.remove();
     if (!bar) {
       bar = Object.assign(document.createElement("div"), { id: "connection", className: "banner bad" });
-      bar.setAttribute("role", "alert");
+      bar.setAttribute("role", "status");
       document.getElementById("main")?.prepend(bar);
     }
     if (bar.textContent !== text) bar.textContent = text;

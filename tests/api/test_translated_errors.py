@@ -17,8 +17,9 @@ def test_errors_of_pages_and_of_the_api(tmp_path: Path) -> None:
         browser = ScriptlessBrowser(api)
         for language in (LONG, RIGHT_TO_LEFT):
             header = {"Accept-Language": language}
-            page = browser._request("POST", f"{path}/not-opened", {}, **header)
-            assert page.status == 422 and f'<html lang="{language}"' in page.text
+            assert browser._request("POST", f"{path}/not-opened", {}, **header).status == 303
+            page = browser._request("GET", path, None, **header)
+            assert page.status == 200 and f'<html lang="{language}"' in page.text
             assert transform("this is not an email campaign that was sent") in unescape(page.text)
             error = api.post(f"{path}/pause", {}, header).expect(422)
             assert error["message"] == "A campaign with the status draft cannot be paused."

@@ -193,7 +193,7 @@ def test_count_and_fetch_some(many_contacts: Home) -> None:
          "Clicked a link: at least once, in the last 30 days"),
         ([{"name": "tag", "predicate": "not_cont", "value": "vip"},
           {"name": "contact_verified", "predicate": "true", "value": False}],
-         "Tags do not include “vip” and Address confirmed: no"),
+         "Tags do not include “vip” and Address is confirmed: no"),
         ([{"name": "created_at", "predicate": "between", "value": ["2026-01-05", "2026-01-31"]}],
          "Date added is between 5 Jan 2026 and 31 Jan 2026"),
     ],

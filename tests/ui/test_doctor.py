@@ -92,4 +92,4 @@ def test_the_heading_of_the_findings(levels: list[str], pill: str, heading: str)
     findings = [{"level": level, "check": "disk", "words": "x", "fix": ""} for level in levels]
     template = view.template_environment().get_template("settings/doctor.html")
     shown = "".join(template.blocks["findings"](template.new_context({"findings": findings})))
-    assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda level: level[0].strip(), shown) and f"<h2>{heading}</h2>" in shown
+    assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda level: level[0].strip(), shown) and f"<h2>{heading}" in shown

@@ -180,7 +180,7 @@ def test_home_and_activity_after_the_send(page: Page) -> None:
     """The start page shows the campaign instead of the checklist, and the activity lists its events."""
     page.goto("/")
     expect(page.get_by_role("heading", name="Getting started")).to_have_count(0)
-    expect(page.locator("section", has=page.get_by_role("heading", name="Recently sent"))).to_contain_text(
+    expect(page.locator("section", has=page.get_by_role("heading", name="Latest campaigns"))).to_contain_text(
         "October newsletter"
     )
     page.goto("/activity")

@@ -32,10 +32,12 @@ FORMS = {
         /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
         /flows/*/steps/*/remove /flows/*/steps/*/template /flows/*/trigger /flows/*/try /flows/*/try/forget
         /flows/*/undo /flows/acts /forms
-        /forms/* /forms/*/delete /inbox/*/simulate /lists /lists/* /lists/*/delete /lists/*/people
+        /forms/* /forms/*/copy /forms/*/delete
+        /forms/preview /inbox/*/simulate /lists /lists/* /lists/*/delete /lists/*/people
         /lists/*/people/remove /lists/acts /segments /segments/* /segments/*/copy /segments/acts /segments/restore
         /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
-        /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/sections
+        /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/save
+        /templates/*/sections
         /templates/*/sections/* /templates/*/sections/*/audience /templates/*/sections/*/duplicate
         /templates/*/sections/*/items /templates/*/sections/*/move /templates/*/sections/*/remove /templates/*/test
         /templates/*/theme /templates/*/translations /templates/*/translations/*

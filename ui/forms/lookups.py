@@ -85,9 +85,8 @@ def country_names() -> tuple[tuple[str, str], ...]:
 @cache
 def _country_names(language: str) -> tuple[tuple[str, str], ...]:
     names = EXTRA_COUNTRY_NAMES | numbers.country_names()
-    if language != i18n.DEFAULT_LANGUAGE:
-        with i18n.use_language(language):
-            names |= dict(i18n.get_locale().territories)
+    with i18n.use_language(language):
+        names |= dict(i18n.get_locale().territories)
     countries = ((code, names.get(code, code)) for code in addresses.phone_countries())
     # Accents are ignored: Åland is sorted as A.
     return tuple(sorted(countries, key=lambda country: unicodedata.normalize("NFKD", country[1]).casefold()))
