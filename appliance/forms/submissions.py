@@ -59,7 +59,7 @@ class Submission(NamedTuple):
 
     @property
     def language(self) -> str | None:
-        """Return the language of the texts for whoever signed up: as filled in, else that of the browser."""
+        """Return the language that was filled in, else that of the browser."""
         return self.names.get("language") or self.browser_language
 
 

@@ -87,8 +87,7 @@ def build_evidence(request: Request, source: str, text: str | None) -> Evidence:
 
 def detect_language(request: Request) -> str:
     """Return the browser's first language if the pages have texts in it, else English."""
-    preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
-    return recipient_texts.language_of_locale(preferred.strip()[:20] or "en")
+    return recipient_texts.language_of_locale(read_browser_language(request) or "en")
 
 
 def read_browser_language(request: Request) -> str | None:
