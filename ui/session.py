@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
@@ -12,7 +12,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, login, sessions
 from appliance.accounts.audit import Actor
 from appliance.audience.consent import Evidence
-from appliance.core import i18n
+from appliance.core import clock, i18n
 from appliance.core.errors import Unavailable
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
@@ -45,7 +45,7 @@ class Visit:
             self.actor_id, request.ctx.client, self.user.id, access.role_can_approve(role),
             can_send=access.role_can_send(role), can_read_contacts=self.can("contacts:read"),
         )  # fmt: skip
-        self.zone = find_time_zone(self.account.time_zone)
+        self.zone = clock.find_time_zone(self.account.time_zone) or ZoneInfo("UTC")
         self.queue_summary = delivery_status.SendingSummary("idle")
 
     def evidence(self) -> Evidence:
@@ -64,14 +64,6 @@ class Visit:
         _, handler, _ = self.request.app.router.get(path.partition("?")[0], "GET", None)
         needs = getattr(handler, "needs", None)
         return needs is None or self.can(needs)
-
-
-def find_time_zone(name: str | None) -> ZoneInfo:
-    """Return the time zone of a name, or UTC if the name is empty or unknown on this machine."""
-    try:
-        return ZoneInfo(name or "UTC")
-    except (ZoneInfoNotFoundError, ValueError):
-        return ZoneInfo("UTC")
 
 
 def is_secure(request: Request) -> bool:

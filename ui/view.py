@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -290,7 +291,7 @@ def _pop_notice(request: Request, session_id: int) -> dict[str, Any] | None:
 
 def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
     visit = context.get("visit") or getattr(request.ctx, "visit", None)
-    formats.current_zone.set(visit.zone if visit else session.find_time_zone("UTC"))
+    formats.current_zone.set(visit.zone if visit else ZoneInfo("UTC"))
     config = request.app.ctx.config
     return {
         "notice": None,

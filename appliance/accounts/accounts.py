@@ -1,7 +1,6 @@
 """Accounts: their settings, and cached counts of their objects and messages."""
 
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
@@ -224,11 +223,8 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
     """Raise Invalid with all errors that the types do not catch: time zone, country, quiet hours and opt-out hint."""
     faults, values = Faults(), sent_fields(changes)
     zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")
-    if zone is not None:
-        try:
-            ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            faults.add("time_zone", gettext("is not included in the list"))
+    if zone is not None and clock.find_time_zone(zone) is None:
+        faults.add("time_zone", gettext("is not included in the list"))
     country = values.get("country_code")
     if country and country not in addresses.phone_countries():
         faults.add("country_code", gettext("is not included in the list"))

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from appliance.campaigns.findings import find_transport
 from appliance.core import clock, data_dir, i18n, rate_limit, send_status
@@ -51,18 +51,11 @@ def find_hold_reason(campaign: Campaign) -> HoldReason | None:
     if campaign.phase not in ("scheduled", "holding", "sending", "paused"):
         return None
     account = Account.get_by_id(campaign.account_id)
-    zone = _load_time_zone(account.time_zone)
+    zone = clock.find_time_zone(account.time_zone) or ZoneInfo("UTC")
     reason = _find_account_stop(account) or _find_phase_reason(campaign, zone)
     if reason is not None or campaign.phase not in ("holding", "sending"):
         return reason
     return _find_sending_reason(campaign, zone)
-
-
-def _load_time_zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return ZoneInfo("UTC")
 
 
 def _find_account_stop(account: Account) -> HoldReason | None:

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _HOUR_MS = 3_600_000
 # The last second of 9998 UTC: Python's last year is 9999, and the following day must be valid in every time zone.
 _MAX_TIME_MS = 253_370_764_799_000
+# The longest name of a time zone is half as long.
+_MAX_ZONE_CHARACTERS = 64
 _offset_file: Path | None = None
 _last_offset: tuple[int, float] = (0, 0.0)  # modification time of the file in ns, and its offset in seconds
 
@@ -112,6 +114,17 @@ def _to_ms(moment: datetime) -> int:
     if not 0 <= ms <= _MAX_TIME_MS:
         raise ValueError("a time must be between 1970 and 9998")
     return ms
+
+
+@lru_cache(1_000)
+def find_time_zone(name: str) -> ZoneInfo | None:
+    """Return the time zone of a name such as `Europe/Berlin`, or None if this machine has none of that name."""
+    if not name or len(name) > _MAX_ZONE_CHARACTERS:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # the name of a directory, or a path with `..`
+        return None
 
 
 def parse_day_or_time(text: str, zone: str) -> int:

@@ -65,6 +65,14 @@ def test_a_zone_that_is_not_listed_stays(api: Client) -> None:
     api.patch("/account", {"time_zone": "Europe/London"}).expect(200)
 
 
+def test_an_unknown_zone_of_any_length_is_an_error(api: Client) -> None:
+    """The page comes back with the error at its field, also for a name that is longer than a file's may be."""
+    for zone in ("Europe/Nowhere", "Europe", "9" * 300):
+        answer = ScriptlessBrowser(api).submit("/settings", name="Acme", time_zone=zone)
+        assert answer.status == 422, zone
+        assert re.search(r'id="f-time-zone-err">.*<span>\w', answer.text), zone
+
+
 def test_countries_in_a_segment(page: Page, api: Client) -> None:
     """Countries are chosen by name, one or several, and the sentence names them; the filter stores their codes."""
     api.post("/contacts", {"email": "a@example.org", "country_code": "DE"}).expect(201)

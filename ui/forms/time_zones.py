@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext
@@ -131,7 +130,7 @@ def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]
         for alias, name in get_global("zone_aliases").items():
             spellings.setdefault(name, []).append(alias)
         then = datetime.fromtimestamp(hour * _HOUR_MS / 1000, UTC)
-        zones = {name: zone for name in territories if (zone := _find_zone(name)) is not None}
+        zones = {name: zone for name in territories if (zone := clock.find_time_zone(name)) is not None}
         known = {name: then.astimezone(zone).utcoffset() for name, zone in zones.items()}
 
         def words(name: str) -> str:
@@ -160,16 +159,9 @@ def _sort(rows: list[tuple[Any, str, str, str]]) -> list[Option]:
     return [(value, _label(int(offset.total_seconds()), name), words) for offset, name, value, words in ordered]
 
 
-def _find_zone(name: str) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        return None
-
-
 def _offset(name: str) -> int:
     """Return the present offset of a time zone from UTC in seconds; 0 for an unknown name."""
-    offset = datetime.fromtimestamp(clock.now_ms() / 1000, _find_zone(name) or UTC).utcoffset()
+    offset = datetime.fromtimestamp(clock.now_ms() / 1000, clock.find_time_zone(name) or UTC).utcoffset()
     return int(offset.total_seconds()) if offset else 0
 
 

@@ -205,7 +205,7 @@ def get_number_time_zones(contact_zone: Any, country: str | None, number: str, a
     They are the contact's time zone, or all time zones of the number, or those of the contact's country, or the
     account's: the first that is known. An invalid time zone of the contact is ignored.
     """
-    if isinstance(contact_zone, str) and numbers.is_time_zone(contact_zone.strip()):
+    if isinstance(contact_zone, str) and clock.find_time_zone(contact_zone.strip()):
         return (contact_zone.strip(),)
     return numbers.inspect_number(number).zones or numbers.time_zones_of_country(country) or (account_zone,)
 

@@ -6,16 +6,14 @@ Numbers reserved for fiction (+44 7700 900123) count as possible, but their type
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
+
+from appliance.core import clock
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumber
 
 
 # Time zones and names of countries are read from the tables of the tzdata package.
-
-# The longest name of a time zone is half as long.
-_MAX_ZONE_CHARACTERS = 64
 
 
 def time_zones_of_country(code: str | None) -> tuple[str, ...]:
@@ -33,20 +31,6 @@ def country_names() -> dict[str, str]:
     """Return the English names of all countries by their two-letter codes (ISO 3166)."""
     lines = (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
     return dict(line.split("\t")[:2] for line in lines if line and not line.startswith("#"))
-
-
-def is_time_zone(name: str) -> bool:
-    """Return whether a text is the name of a time zone, such as `Europe/Berlin`."""
-    return len(name) <= _MAX_ZONE_CHARACTERS and _has_zone_file(name)
-
-
-@lru_cache(1_000)
-def _has_zone_file(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # an unknown name, the name of a directory, or a path with `..`
-        return False
-    return True
 
 
 @cache
@@ -110,7 +94,7 @@ def inspect_number(number: str) -> NumberInfo:
 @lru_cache(1_000)
 def _existing_zones(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the time zones that exist on this system; the cache shares equal results, which saves memory."""
-    return tuple(name for name in names if name != _UNKNOWN_ZONE and is_time_zone(name))
+    return tuple(name for name in names if name != _UNKNOWN_ZONE and clock.find_time_zone(name))
 
 
 def _time_zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[str, ...]:
