@@ -35,13 +35,15 @@ _MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
 # These words are written as `normalize_word` returns them, without accents. Placeholders are no refusal.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
-     "nie", "jamais", "nunca", "✗", "✘")
+     "nie", "jamais", "nunca", "nee", "nooit", "onwaar", "nao", "fałsz", "いいえ", "✗", "✘")
 )  # fmt: skip
 REFUSALS = NO - {"", "none", "null"}
 YES = frozenset(
-    ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔")
+    ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔",
+     "sim", "verdadeiro", "vero", "waar", "tak", "prawda", "はい")
 )  # fmt: skip
-# The status words of other products, in four languages. If a row has several, the most severe one is used.
+# The status words of other products, in the languages of the interface and without accents. If a row has several, the
+# most severe one is used.
 STATES = {
     "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "abgemeldet": "out",
     "abbestellt": "out", "ausgetragen": "out", "desinscrit": "out", "desinscrite": "out", "desabonne": "out",
@@ -57,11 +59,27 @@ STATES = {
     "unreachable": "hard_bounce", "invalid": "hard_bounce", "unzustellbar": "hard_bounce", "rebotado": "hard_bounce",
     "soft_bounce": "soft_bounce", "stop_keyword": "out", "erased": "manual",
     "complained": "complaint", "complaint": "complaint", "spam": "complaint", "abuse": "complaint",
+    "disiscritto": "out", "disiscritta": "out", "annullato": "out", "annullata": "out", "inattivo": "off",
+    "inattiva": "off", "in_attesa": "off", "non_iscritto": "off", "non_iscritta": "off", "non_confermato": "off",
+    "bloccato": "manual", "bloccata": "manual", "non_recapitabile": "hard_bounce", "respinto": "hard_bounce",
+    "descadastrado": "out", "descadastrada": "out", "cancelada": "out", "inativo": "off", "inativa": "off",
+    "pendente": "off", "nao_inscrito": "off", "nao_inscrita": "off", "nao_confirmado": "off", "bloqueada": "manual",
+    "devolvido": "hard_bounce", "invalido": "hard_bounce", "inactiva": "off", "no_suscrita": "off",
+    "uitgeschreven": "out", "afgemeld": "out", "inactief": "off", "in_afwachting": "off", "niet_ingeschreven": "off",
+    "niet_bevestigd": "off", "onbevestigd": "off", "geblokkeerd": "manual", "onbestelbaar": "hard_bounce",
+    "ongeldig": "hard_bounce", "wypisany": "out", "wypisana": "out", "nieaktywny": "off", "nieaktywna": "off",
+    "oczekujacy": "off", "oczekujaca": "off", "niezapisany": "off", "niezapisana": "off", "niepotwierdzony": "off",
+    "zablokowany": "manual", "zablokowana": "manual", "odbity": "hard_bounce", "niedoreczony": "hard_bounce",
+    "配信停止": "out", "登録解除": "out", "無効": "off", "未登録": "off", "未確認": "off", "保留中": "off",
+    "拒否": "manual", "不達": "hard_bounce",
 }  # fmt: skip
 SUBSCRIBED = frozenset(
     ("subscribed", "active", "enabled", "confirmed", "opted_in", "optin", "single_opt_in", "double_opt_in", "aktiv",
      "angemeldet", "abonniert", "bestatigt", "bestaetigt", "inscrit", "inscrite", "abonne", "abonnee", "actif",
-     "confirme", "suscrito", "activo", "alta", "confirmado")
+     "confirme", "suscrito", "suscrita", "activo", "activa", "alta", "confirmado", "confirmada",
+     "iscritto", "iscritta", "attivo", "attiva", "confermato", "confermata", "inscrita", "inscrito", "ativo", "ativa",
+     "assinante", "ingeschreven", "aangemeld", "geabonneerd", "actief", "bevestigd", "zapisany", "zapisana", "aktywny",
+     "aktywna", "potwierdzony", "potwierdzona", "登録済み", "購読中", "有効", "確認済み")
 )  # fmt: skip
 # Placeholders for an empty value in any column, exactly as exports and people write them. None of them is a name.
 _BLANKS = """
