@@ -6,6 +6,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from tests.kit.api_users import user_client
+from tests.kit.clock import TestClock
 from tests.kit.server import Server
 from tests.kit.uploads import upload_image
 
@@ -45,8 +46,8 @@ def draw_garden() -> bytes:
 class World:
     """The company in a running server, and the ids of what the pictures show."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, server: Server, clock: TestClock) -> None:
+        self.server, self._clock = server, clock
         self.api, self._owner = server.client(), user_client(server, OWNER)
         self._owner.patch("/users/1", {"name": "Ada Green"}).expect(200)
         self._describe_company()
@@ -166,7 +167,8 @@ class World:
         return flow_id
 
     def _chat(self) -> None:
-        """Exchange SMS with the contact that is shown."""
+        """Exchange SMS with the contact that is shown, after the simulated click, which is dated a little later."""
+        self._clock.advance(minutes=10)
         body = {"channel": "sms", "to": "+447700900100", "body": "Your roses are ready to be picked up until 6 pm."}
         message = self.api.post("/messages", body).expect(201)
         captured = self.api.wait("/capture", bool, message_id=message["id"])[0]["id"]

@@ -100,7 +100,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     clock = TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
     clock.set(DAY.timestamp() - time.time())
     with Server(clock=clock).set_up(email=OWNER, account="Fernway Gardens") as server:
-        yield World(server)
+        yield World(server, clock)
         server.stop()
 
 
