@@ -177,7 +177,7 @@ def test_preview_modes(browser_page: Page, api: Client) -> None:
     frame = open_editor(page, make(api, heading("a", "First")))
     background = "node => getComputedStyle(node).backgroundColor"
     light = frame.locator("body").evaluate(background)
-    page.get_by_role("button", name="Phone").click()
+    page.get_by_role("button", name="Mobile").click()
     expect(page.locator("#canvas")).to_have_css("width", "375px")
     page.emulate_media(color_scheme="dark")
     assert frame.locator("body").evaluate(background) == light

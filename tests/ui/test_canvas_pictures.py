@@ -206,7 +206,7 @@ OPEN = """{
 }"""
 
 
-@pytest.mark.parametrize("look", sampled(["Desktop", "Phone", "Dark"], ["Phone"]))
+@pytest.mark.parametrize("look", sampled(["Desktop", "Mobile", "Dark"], ["Mobile"]))
 def test_section_labels_cover_no_text(page: Page, api: Client, look: str) -> None:
     """No label covers text: at the top, in the middle, in a column, and with a long name."""
     page.context.add_init_script(OPEN)

@@ -282,7 +282,7 @@ def test_browsing_previews(page: Page, api: Client) -> None:
     page.get_by_role("link", name="Without a first name").click()
     expect(frame.locator("h1")).to_have_text("Hello friend")
     expect(page.locator(".who a")).to_have_count(1)
-    page.get_by_role("link", name="Phone").click()
+    page.get_by_role("link", name="Mobile").click()
     expect(page.locator("iframe.frame")).to_have_css("width", "375px")
 
 

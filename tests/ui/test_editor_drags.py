@@ -374,7 +374,7 @@ def test_autoscroll_during_a_drag(page: Page, api: Client) -> None:
 def test_dropping_in_the_phone_preview(page: Page, api: Client) -> None:
     """A tile is added at the right place in the narrow canvas."""
     email = open_editor(page, api)
-    page.get_by_role("button", name="Phone").click()
+    page.get_by_role("button", name="Mobile").click()
     expect(page.locator("#canvas")).to_have_css("width", "375px")
     drop(page, email.tile("divider"), (340, 320), email.in_canvas("Third", 120, 3))
     expect(page.locator("#list li")).to_have_count(6)

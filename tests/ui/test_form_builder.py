@@ -88,7 +88,7 @@ def test_building_a_form(server: Server, browser_page: Page) -> None:
     expect(page.locator("[data-moved]")).to_have_text("Field 3 of 6")
     page.locator("#preview").get_by_text("Dark").click()
     save_screenshot(page, "form-builder")
-    page.locator("#preview").get_by_text("Phone").click()
+    page.locator("#preview").get_by_text("Mobile").click()
     expect(page.locator("#preview iframe")).to_have_css("max-width", "375px")
     assert find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Create form").click()

@@ -66,12 +66,12 @@ def test_the_preview_of_the_editor_on_a_phone(phone: Page, api: Client) -> None:
     assert done is not None
     assert PHONE["width"] - 12 <= done["x"] + done["width"] <= PHONE["width"] - 4
     views = phone.get_by_role("group", name="Preview on")
-    expect(views.get_by_role("button", name="Phone")).to_have_attribute("aria-pressed", "true")
+    expect(views.get_by_role("button", name="Mobile")).to_have_attribute("aria-pressed", "true")
     expect(views.get_by_role("button", name="Desktop")).to_be_hidden()
     save_screenshot(phone, "editor-preview-phone")
     views.get_by_role("button", name="Dark").click()
-    expect(views.get_by_role("button", name="Phone")).to_have_attribute("aria-pressed", "false")
-    views.get_by_role("button", name="Phone").click()
+    expect(views.get_by_role("button", name="Mobile")).to_have_attribute("aria-pressed", "false")
+    views.get_by_role("button", name="Mobile").click()
     phone.set_viewport_size({"width": 1280, "height": 800})
     expect(views.get_by_role("button", name="Desktop")).to_be_visible()
 
