@@ -20,7 +20,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
-from ui import documentation, formats, session, static_files
+from ui import documentation, formats, labels, session, static_files
 from ui.widgets import charts
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
@@ -166,11 +166,12 @@ def template_environment() -> Environment:
     )
     environment.globals["ngettext"] = _ngettext
     environment.policies["ext.i18n.trimmed"] = True
-    environment.filters.update(formats.FILTERS)
+    environment.filters.update(formats.FILTERS | labels.FILTERS)
     environment.globals |= {
         "static": static_files.url,
         "icon": icon,
         "formats": formats,
+        "labels": labels,
         "shortcuts": SHORTCUTS,
         "charts": charts,
     }

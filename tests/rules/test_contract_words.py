@@ -14,7 +14,7 @@ from tests.kit.server import ROOT
 from tests.rules import published
 from tests.rules.contract import errors, words
 from tests.rules.contract.fields import FIELDS
-from ui import formats as shown
+from ui import labels
 
 
 def _string_constants(*trees: str) -> set[str]:
@@ -109,7 +109,7 @@ def test_event_names() -> None:
 def test_ledger_statuses() -> None:
     """Each message status belongs to one term of the ledger and has a label."""
     statuses = [one for term in words.LEDGER.values() for one in term]
-    assert len(statuses) == len(set(statuses)) and set(statuses) == set(shown._STATUSES)
+    assert len(statuses) == len(set(statuses)) and set(statuses) == set(labels._STATUSES)
     published = next(one for one in FIELDS if (one.shape, one.name) == ("Message", "status"))
     assert set(published.type.removeprefix("enum(").rstrip(")").split(",")) == set(statuses)
     assert {one.name for one in FIELDS if one.shape == "Stats"} == {"audience", "accepted", *words.LEDGER}
@@ -120,10 +120,10 @@ def test_skip_reasons() -> None:
     """Exactly the skip reasons of the table are used and have labels."""
     promised = {name for _, name in words.SKIPS}
     known = {name for name in TEXTS if name in promised}
-    suppressed = {f"suppressed_{reason}" for reason in shown.list_suppressions()}
+    suppressed = {f"suppressed_{reason}" for reason in labels.list_suppressions()}
     assert promised - known - suppressed == set()
     assert suppressed == {name for name in promised if name.startswith("suppressed_")}
-    texts = set(shown._REASONS) | set(shown._SMS_REASONS)
+    texts = set(labels._REASONS) | set(labels._SMS_REASONS)
     pauses = {"bounce_rate", "complaint_rate", "transport", "missed_start", "domain_failed"}
     assert texts - pauses - promised == set()
 

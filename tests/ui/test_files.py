@@ -10,7 +10,7 @@ import pytest
 
 from appliance.content.designs.sections import KINDS
 from tests.kit.client import Client
-from ui import formats
+from ui import labels
 from ui.static_files import load_all, minify_css
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def test_the_sprite_has_no_unused_icons() -> None:
 def test_event_icons_exist() -> None:
     """Each kind of event has an icon of the sprite."""
     sprite = (STATIC / "icons.svg").read_text(encoding="utf-8")
-    assert [kind for kind, (icon, *_) in formats.EVENT_ICONS.items() if f'<symbol id="{icon}"' not in sprite] == []
+    assert [kind for kind, (icon, *_) in labels.EVENT_ICONS.items() if f'<symbol id="{icon}"' not in sprite] == []
 
 
 def test_static_files_are_cached_for_a_year(server: object, api: Client) -> None:

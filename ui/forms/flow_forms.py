@@ -16,7 +16,7 @@ from appliance.flows import document, drafts
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
-from ui import formats
+from ui import labels
 from ui.forms import Form, error_sentence, lookups, parse_int
 from ui.forms.edit_conflicts import FormPart, FormParts, KnownNames
 from ui.forms.filter_rows import FilterRows
@@ -290,7 +290,7 @@ def list_client_events(account_id: int) -> list[str]:
 
 def _own_events(account_id: int) -> list[str]:
     """Return the names of an account's recorded events that have no label."""
-    return [name for name in suggestions.list_event_names(account_id) if not formats.is_ours(name)]
+    return [name for name in suggestions.list_event_names(account_id) if not labels.is_ours(name)]
 
 
 def list_trigger_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -313,7 +313,7 @@ def _with_own_events(account_id: int, groups: Any, chosen: str) -> list[tuple[st
 
 def describe_event(name: str) -> str:
     """Return the label of an event, as flows show it."""
-    return gettext(TRIGGER_LABELS[name]) if name in TRIGGER_LABELS else formats.event(name)[2]
+    return gettext(TRIGGER_LABELS[name]) if name in TRIGGER_LABELS else labels.event(name)[2]
 
 
 # Parts of the forms, for edit conflicts.

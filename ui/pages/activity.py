@@ -19,7 +19,7 @@ from appliance.inbound.sms_conversations import IncomingQuery, Review
 from appliance.storage.database import Page
 from appliance.storage.models import Contact, Event, Import
 from appliance.storage.transactions import commit, fetch, scan_for
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, lookups, parse_day, parse_int
 from ui.guard import signed_in
 from ui.pages import bulk_actions
@@ -244,10 +244,10 @@ def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, 
 def _group_kinds(counts: dict[str, int], selected: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
     """Return the recent event names by group: (group, [(name, label, number)]), including the selected name."""
     grouped: dict[str, list[tuple[str, str, int]]] = {}
-    for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: formats.event(name)[2]):
+    for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: labels.event(name)[2]):
         kind = log.KINDS_BY_NAME.get(name)
         group = kind.group if kind else "custom"
-        grouped.setdefault(group, []).append((name, formats.event(name)[2], counts.get(name, 0)))
+        grouped.setdefault(group, []).append((name, labels.event(name)[2], counts.get(name, 0)))
     return [(gettext(label), grouped[group]) for group, label in _GROUPS.items() if group in grouped]
 
 

@@ -19,7 +19,7 @@ from appliance.core.i18n import gettext
 from appliance.sending.messages import test_sends
 from appliance.storage.models import Campaign, Template
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan_for
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, audience_form, list_params, lookups, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, composer
@@ -232,7 +232,7 @@ def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
     sentences = [gettext("Sending a test to %(addresses)s.", addresses=formats.join_names(sent))] if sent else []
     for result in tests.results:
         if not result.success:
-            reason = formats.uncapitalize(formats.reason_label(result.error, "sms" if result.phone else "email"))
+            reason = formats.uncapitalize(labels.reason_label(result.error, "sms" if result.phone else "email"))
             sentences.append(gettext("%(address)s skipped: %(reason)s.", address=result.to, reason=reason))
     return " ".join([*sentences, *filter(None, [approvals.unfinished_note(tests.warnings)])])
 
@@ -254,7 +254,7 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
         chips = [("", gettext("Recipients"), sums.sendable)]
         excluded_count = audience.count_excluded(campaign)
         chips += [(audience.LEFT_OUT, gettext("Excluded"), excluded_count)] if excluded_count else []
-        chips += [(code, formats.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
+        chips += [(code, labels.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
         return {
             "campaign": campaign, "page": audience.list_group(visit.account_id, campaign_id, query), "chips": chips,
             "audience": audience_form.describe(campaign, audience_form.load_choices(visit.account_id).names),

@@ -17,7 +17,7 @@ from appliance.exports import records
 from appliance.sending.messages import ledger, retries
 from appliance.sending.messages.retries import MessageSelection
 from appliance.storage.transactions import commit, fetch, scan
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, lookups, parse_int
 from ui.guard import signed_in
 from ui.pages import bulk_actions as bulk_action_pages
@@ -249,7 +249,7 @@ def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
 def _fixed_label(name: str, value: str) -> str:
     """Return the label of a filter that has a fixed set of values, or an empty string for other filters."""
     if name == "status":
-        return formats.status_label(value)
+        return labels.status_label(value)
     return gettext(_FILTER_LABELS[name, value]) if (name, value) in _FILTER_LABELS else ""
 
 
@@ -270,7 +270,7 @@ def _describe_filter(account_id: int, campaign_id: int, name: str, value: str) -
     if name == "problem":
         for problem in report.list_problems(store.get(account_id, campaign_id)):
             if problem["key"] == value:
-                return problem["text"] or formats.reason_label(problem["reason"])
+                return problem["text"] or labels.reason_label(problem["reason"])
         return gettext("Resolved problem")
     if name == "domain":
         return gettext("Mailbox provider: %(name)s", name=formats.unicode_domains(value))

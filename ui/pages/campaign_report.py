@@ -18,7 +18,7 @@ from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, render, render_for
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import audience_form
 from ui.guard import signed_in
 from ui.pages import composer
@@ -176,7 +176,7 @@ def list_funnel_steps(
         if conversion.amount:
             amount = formats.number(round(conversion.amount))
             note = gettext("7-day click attribution, total value %(amount)s", amount=amount)
-        items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, total, note=note,
+        items.append(FunnelStep(labels.event(conversion.event)[2], conversion.people, total, note=note,
                          description=_share_of(conversion.people, figures, total)))  # fmt: skip
     return items
 
@@ -401,7 +401,7 @@ def _load_status(account_id: int, campaign_id: int) -> dict[str, Any]:
         "audience": audience_form.describe(campaign, audience_form.load_choices(account_id).names),
         "progress": report.get_progress(campaign),
         "ledger_differences": ledger_check.check_quickly(campaign) if campaign.started_at else [],
-        "skips": [(formats.reason_label(code, campaign.channel), count) for code,
+        "skips": [(labels.reason_label(code, campaign.channel), count) for code,
             count in report.count_skips(campaign).items()],
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ from appliance.core import clock, errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, audience_form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
@@ -95,7 +95,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
         "resent": _find_resent_campaign(campaign, choices.segments),
         "sums": facts, "excluded_count": audience.count_excluded(campaign),
         "skip_counts": [
-            (reason, formats.reason_label(reason, campaign.channel), count)
+            (reason, labels.reason_label(reason, campaign.channel), count)
             for reason, count in facts["skipped"].items()
         ],
         "preflight": checks, "findings": _build_checklist(checks, campaign_id, visit),

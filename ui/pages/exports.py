@@ -20,7 +20,7 @@ from appliance.exports import records, streaming
 from appliance.sending.messages import ledger
 from appliance.sending.messages.ledger import MessageQuery
 from appliance.storage.transactions import scan, scan_for
-from ui import formats, view
+from ui import formats, labels, view
 from ui.guard import signed_in
 from ui.pages import contacts as contact_pages
 from ui.session import Pages, Visit
@@ -151,9 +151,9 @@ def _filter_label(account_id: int, name: str, value: str) -> str:
     if name in _FLAG_LABELS:
         return gettext(_FLAG_LABELS[name][value.lower() not in ("true", "1", "yes")])
     if name == "event":
-        return formats.event(value)[2]
+        return labels.event(value)[2]
     if name == "status":
-        return formats.status_label(value)
+        return labels.status_label(value)
     if name == "contact_id":
         return formats.contact_name(store.get(account_id, int(value)))
     label = gettext(_FILTER_LABELS[name]) if name in _FILTER_LABELS else name.replace("_", " ")

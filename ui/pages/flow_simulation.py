@@ -21,7 +21,7 @@ from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationIn
 from appliance.flows.simulation_timeline import Entry, Simulation
 from appliance.flows.store import FlowPatch
 from appliance.storage.transactions import commit, fetch, render
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, flow_forms, parse_int
 from ui.guard import signed_in
 from ui.session import Pages, Visit
@@ -158,7 +158,7 @@ def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int,
     for entry in simulated.timeline:
         if entry.type == "split" and entry.step_id is not None:
             offers[entry.step_id] = [
-                (formats.event(event)[2], form.toggle(choice), choice in form.choices)
+                (labels.event(event)[2], form.toggle(choice), choice in form.choices)
                 for event in entry.asks
                 for choice in (f"{entry.step_id}.{event}",)
                 if _can_simulate(event)

@@ -35,7 +35,7 @@ from appliance.settings import config
 from appliance.storage.transactions import fetch, scan_for
 from appliance.webhooks import subscriptions
 from appliance.webhooks.subscriptions import WebhookQuery
-from ui import formats, view
+from ui import formats, labels, view
 from ui.guard import signed_in
 from ui.pages import activity, docs
 from ui.session import Pages, Visit
@@ -160,7 +160,7 @@ def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, s
     ]  # fmt: skip
     for campaign in _list_by_phase(account_id, "paused"):
         if campaign.pause_reason:
-            reason = formats.uncapitalize(formats.reason_label(campaign.pause_reason, campaign.channel))
+            reason = formats.uncapitalize(labels.reason_label(campaign.pause_reason, campaign.channel))
             text = gettext("%(name)s was paused: %(reason)s.", name=campaign.name, reason=reason)
             problems.append(("bad", text, f"/campaigns/{campaign.id}"))
     for label, _, share, limit, href in _list_rates(health):
@@ -375,5 +375,5 @@ def _search_objects(account_id: int, q: str) -> Iterator[Destination]:
         # Only stand-alone templates are searched; a template of a campaign or flow is found by its owner.
         params = validation.read(query, raw | ({"standalone": True} if query is TemplateQuery else {}))
         for row in page(account_id, params).rows:
-            more = formats.phase(row.phase)[1] if group == "campaign" else ""
+            more = labels.phase(row.phase)[1] if group == "campaign" else ""
             yield Destination(group, row.name or gettext("Untitled"), href.format(row.id), icon, more)

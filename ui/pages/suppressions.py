@@ -13,7 +13,7 @@ from appliance.audience.suppressions import SuppressionQuery, SuppressionWrite
 from appliance.core import clock, errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch
-from ui import formats, view
+from ui import labels, view
 from ui.forms import Form, lookups
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
@@ -39,16 +39,16 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     table = Table(request, "/contacts/suppressions", _count_addresses, _COLUMNS, filters=("reason",))
     table.chip_name = "reason"
     counts = await fetch(suppressions.count_by_reason, visit.account_id)
-    labels = formats.list_suppressions()
+    reasons = labels.list_suppressions()
     table.chips = [
         Chip("", gettext("All"), sum(counts.values())),
-        *(Chip(reason, label, counts[reason]) for reason, label in labels.items() if reason in counts),
+        *(Chip(reason, label, counts[reason]) for reason, label in reasons.items() if reason in counts),
     ]
     reason = table.state["reason"]
-    raw = table.list_params | ({"reason": reason} if reason in labels else {})
+    raw = table.list_params | ({"reason": reason} if reason in reasons else {})
     table.results = await fetch(suppressions.fetch_page, visit.account_id, validation.read(SuppressionQuery, raw))
     return tables.render_table(
-        request, "suppressions/index.html", table, kinds=labels, may_write=visit.can("contacts:write")
+        request, "suppressions/index.html", table, kinds=reasons, may_write=visit.can("contacts:write")
     )
 
 
@@ -120,7 +120,7 @@ def _add_suppression(visit: Visit, body: SuppressionWrite) -> suppressions.Added
 
 
 def _render_form(request: Request, form: Form, status: int) -> HTTPResponse:
-    kinds = [item for item in formats.list_suppressions().items() if item[0] not in ("erased", "stop_keyword")]
+    kinds = [item for item in labels.list_suppressions().items() if item[0] not in ("erased", "stop_keyword")]
     return view.render(request, "suppressions/form.html", status, form=form, kinds=kinds)
 
 

@@ -16,7 +16,7 @@ from appliance.webhooks import queue, subscriptions, worker
 from appliance.webhooks.queue import DeliveryQuery, ReplayFailed
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.worker import WebhookTest
-from ui import formats, session, view
+from ui import formats, labels, session, view
 from ui.forms import Form, edit_conflicts, parse_int
 from ui.forms.edit_conflicts import FormPart
 from ui.guard import ignore_double_submit, signed_in
@@ -268,7 +268,7 @@ async def _render_form(request: Request, visit: Visit, form: Form, webhook: Any,
         }
     )
     groups = [
-        (gettext(label), [(kind.name, formats.event(kind.name)[2]) for kind in log.EVENT_KINDS if kind.group == group])
+        (gettext(label), [(kind.name, labels.event(kind.name)[2]) for kind in log.EVENT_KINDS if kind.group == group])
         for group, label in _GROUP_LABELS.items()
     ]
     if own:

@@ -17,7 +17,7 @@ from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store as imports
 from appliance.storage.transactions import scan
-from ui import formats
+from ui import formats, labels
 from ui.forms import lookups, parse_number, typed_values
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow, FilterRows
 
@@ -253,12 +253,12 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
         for key in suggestions.suggest_data_keys(account_id)
     ]
     groups[_CUSTOM].append((ANY_DATA, gettext("Another custom field…")))
-    ours = [name for name in formats.EVENT_ICONS if not name.startswith(("campaign_", "domain_", "webhook_"))]
+    ours = [name for name in labels.EVENT_ICONS if not name.startswith(("campaign_", "domain_", "webhook_"))]
     names = [
         *ours,
-        *(name for name in suggestions.list_event_names(account_id) if name not in formats.EVENT_ICONS),
+        *(name for name in suggestions.list_event_names(account_id) if name not in labels.EVENT_ICONS),
     ]
-    groups[_EVENTS] = [(f"event:{name}", formats.event(name)[2]) for name in names]
+    groups[_EVENTS] = [(f"event:{name}", labels.event(name)[2]) for name in names]
     groups[_EVENTS].append((ANY_EVENT, gettext("Another event…")))
     if place == BRANCH:
         event_keys = suggestions.suggest_event_keys(account_id, event) if event else []
@@ -289,7 +289,7 @@ def _with_current_field(
         return groups
     label = row.field.title() if row.field else row.name
     if row.type == "history":
-        label = formats.event(row.event)[2]
+        label = labels.event(row.event)[2]
     elif row.name.startswith("event."):
         label = _event_field_label(label)
     return [*groups, (gettext("Current field"), [(row.name, label)])]
@@ -518,7 +518,7 @@ def _sample_columns(nodes: list[Node]) -> list[FieldCondition | EventCondition]:
 
 def _column_label(node: FieldCondition | EventCondition, headings: dict[str, str]) -> str:
     if isinstance(node, EventCondition):
-        return formats.event(node.query.event)[2]
+        return labels.event(node.query.event)[2]
     return formats.data_label(node.field.label, headings) if node.field.type == "json" else node.field.title()
 
 

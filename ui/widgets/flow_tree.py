@@ -13,7 +13,7 @@ from appliance.flows.report import FlowReport, Number, StepFigures
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
-from ui import formats
+from ui import formats, labels
 from ui.forms.flow_forms import TRIGGER_LABELS
 
 # The colour class of each step icon.
@@ -87,7 +87,7 @@ _REASONS = {
 
 def reason_label(code: str | None) -> str:
     """Return the label of the reason why a run ended, a step was skipped or a message was not sent."""
-    return gettext(_REASONS[code]) if code in _REASONS else formats.reason_label(code)
+    return gettext(_REASONS[code]) if code in _REASONS else labels.reason_label(code)
 
 
 def step_icons() -> dict[str, tuple[str, str]]:
@@ -276,7 +276,7 @@ def _describe_event(start: TriggerSpec, names: list[str]) -> str:
     if start.event in TRIGGER_LABELS:
         return gettext(TRIGGER_LABELS[start.event])
     if start.event in log.RESERVED_NAMES:
-        return formats.event(start.event)[2]
+        return labels.event(start.event)[2]
     return gettext("Event “%(name)s”", name=start.event)
 
 

@@ -1,0 +1,327 @@
+"""Labels for pages: of events, states, reasons, suppressions and checks, with their icons and colours."""
+
+from collections.abc import Mapping, Sequence
+
+from appliance.audience.filters.fields import CHOICE_LABELS
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
+from appliance.events import log
+from ui.formats import join_names, number, uncapitalize
+
+# Icon and colour class of each event of the service, in the order in which events are offered.
+EVENT_ICONS = {
+    "contact_add": ("user-plus", "good"),
+    "contact_update": ("pencil", ""),
+    "contact_delete": ("trash-2", ""),
+    "list_add": ("list", ""),
+    "list_remove": ("list", ""),
+    "opt_in": ("circle-check", "good"),
+    "opt_out": ("ban", "warn"),
+    "double_opt_in_requested": ("mail", "hold"),
+    "double_opt_in_confirmed": ("circle-check", "good"),
+    "form_submitted": ("pencil", "info"),
+    "erase_requested": ("trash-2", "warn"),
+    "email_sent": ("send", "info"),
+    "email_delivered": ("mail", "good"),
+    "email_opened": ("mail-open", "info"),
+    "email_clicked": ("mouse-pointer-click", "info"),
+    "email_soft_bounced": ("circle-alert", "warn"),
+    "email_bounced": ("circle-alert", "bad"),
+    "email_complained": ("circle-alert", "bad"),
+    "email_failed": ("circle-alert", "bad"),
+    "email_skipped": ("ban", "warn"),
+    "email_replied": ("reply", "good"),
+    "sms_sent": ("send", "info"),
+    "sms_delivered": ("check", "good"),
+    "sms_clicked": ("mouse-pointer-click", "info"),
+    "sms_failed": ("circle-alert", "bad"),
+    "sms_skipped": ("ban", "warn"),
+    "message": ("reply", "good"),
+    "keyword": ("reply", "good"),
+    "campaign_started": ("send", "info"),
+    "campaign_paused": ("pause", "warn"),
+    "campaign_completed": ("circle-check", "good"),
+    "contact_merge": ("users", ""),
+    "tag_add": ("plus", ""),
+    "tag_remove": ("x", ""),
+    "segment_enter": ("users", ""),
+    "segment_exit": ("users", ""),
+    "date_reached": ("clock", "info"),
+    "flow_enter": ("play", "info"),
+    "flow_goal": ("circle-check", "good"),
+    "flow_exit": ("log-out", ""),
+    "domain_verified": ("circle-check", "good"),
+    "domain_failed": ("circle-alert", "bad"),
+    "webhook_disabled": ("circle-alert", "bad"),
+    "import_completed": ("upload", "info"),
+    "import_undone": ("undo-2", "warn"),
+    "bulk_action_completed": ("users", "info"),
+}
+
+
+def event(name: str) -> tuple[str, str, str]:
+    """Return the icon, the colour class and the label of an event; an unknown event is labelled with its name."""
+    icon, colour = EVENT_ICONS.get(name, ("zap", "hold"))
+    label = log.find_label(name)
+    return icon, colour, name.replace("_", " ").capitalize() if label is None else label
+
+
+def is_ours(name: str) -> bool:
+    """Return whether events of this name are recorded by the service itself."""
+    return name in log.RESERVED_NAMES
+
+
+# The label of each suppression reason, and a sentence that explains it.
+_SUPPRESSIONS = {
+    "hard_bounce": (
+        CHOICE_LABELS["hard_bounce"],
+        gettext_noop("The server reported that this address does not exist."),
+    ),
+    "soft_bounce": (
+        CHOICE_LABELS["soft_bounce"],
+        gettext_noop("Five messages soft bounced within 30 days."),
+    ),
+    "complaint": (
+        CHOICE_LABELS["complaint"],
+        gettext_noop("This contact marked a message as spam and was unsubscribed."),
+    ),
+    "manual": (CHOICE_LABELS["manual"], gettext_noop("Someone on your team suppressed this address.")),
+    "erased": (
+        CHOICE_LABELS["erased"],
+        gettext_noop(
+            "This contact asked to be deleted. Only a hash of the address is kept, so that it stays suppressed."
+        ),
+    ),
+    "stop_keyword": (CHOICE_LABELS["stop_keyword"], gettext_noop("This number gets no more SMS.")),
+}
+
+
+def list_suppressions() -> dict[str, str]:
+    """Return the label of each suppression reason."""
+    return {reason: gettext(label) for reason, (label, _) in _SUPPRESSIONS.items()}
+
+
+def suppression_label(reason: str) -> str:
+    """Return the label of a suppression reason; an unknown reason is shown as it is."""
+    return gettext(_SUPPRESSIONS[reason][0]) if reason in _SUPPRESSIONS else reason
+
+
+def suppression_text(reason: str) -> str:
+    """Return the sentence that explains a suppression reason. Raises KeyError if the reason is unknown."""
+    return gettext(_SUPPRESSIONS[reason][1])
+
+
+# The colour class and the label of each phase of a campaign and of each status of a message.
+_PHASES = {
+    "draft": ("draft", pgettext_noop("campaign", "Draft")),
+    "scheduled": ("sched", pgettext_noop("campaign", "Scheduled")),
+    "holding": ("sending", pgettext_noop("campaign", "Starting")),
+    "sending": ("sending", pgettext_noop("campaign", "Sending")),
+    "paused": ("paused", pgettext_noop("campaign", "Paused")),
+    "completed": ("done", pgettext_noop("campaign", "Sent")),
+    "cancelled": ("stopped", pgettext_noop("campaign", "Cancelled")),
+}
+_STATUSES = {
+    "queued": ("draft", pgettext_noop("message", "Queued")),
+    "held": ("sched", pgettext_noop("message", "Held")),
+    "sending": ("sending", pgettext_noop("message", "Sending")),
+    "sent": ("done", pgettext_noop("message", "Sent")),
+    "delivered": ("done", pgettext_noop("message", "Delivered")),
+    "bounced": ("failed", pgettext_noop("message", "Bounced")),
+    "complained": ("failed", pgettext_noop("message", "Marked as spam")),
+    "failed": ("failed", pgettext_noop("message", "Failed")),
+    "skipped": ("paused", pgettext_noop("message", "Skipped")),
+    "cancelled": ("stopped", pgettext_noop("message", "Cancelled")),
+    "uncertain": ("paused", pgettext_noop("message", "Unconfirmed")),
+}
+_REASONS = {
+    "unsubscribed": gettext_noop("Unsubscribed"),
+    "no_channel": gettext_noop("No email address"),
+    "invalid_address": gettext_noop("Invalid email address"),
+    "not_verified": gettext_noop("Address not confirmed"),
+    "no_consent": gettext_noop("Not subscribed"),
+    "country_not_allowed": gettext_noop("SMS to this country are not allowed"),
+    "sender_not_allowed": gettext_noop("No sender is approved for this country"),
+    "too_late": gettext_noop("Expired before it could be sent"),
+    "transactional_disabled": gettext_noop("Transactional messages are turned off"),
+    "frequency_cap": gettext_noop("Frequency cap reached"),
+    "quiet_hours_expired": gettext_noop("Expired during quiet hours"),
+    "overdue_on_resume": gettext_noop("Expired while paused"),
+    "render_error": gettext_noop("The content could not be personalised for this contact"),
+    "contact_deleted": gettext_noop("The contact was deleted"),
+    "sender_not_ready": gettext_noop("The sender is not set up yet"),
+    "smtputf8_unsupported": gettext_noop("The mail server does not support international addresses"),
+    "bounce_rate": gettext_noop("Hard bounce rate over 5%%"),
+    "complaint_rate": gettext_noop("Spam complaint rate too high"),
+    "transport": gettext_noop("The mail server rejected 20 messages in a row"),
+    "missed_start": gettext_noop("The start time was missed"),
+    "domain_failed": gettext_noop("The sending domain is no longer verified (DNS records missing)"),
+}
+_SMS_REASONS = {
+    "no_consent": gettext_noop("No SMS consent on record"),
+    "no_channel": gettext_noop("No phone number"),
+    "invalid_address": gettext_noop("Not a mobile number"),
+    "transport": gettext_noop("The provider rejected 20 messages in a row"),
+    "bounce_rate": gettext_noop("More than 5%% of the numbers are invalid"),
+}
+# Icon and label of each consent event; below, the label of each kind of actor that causes such an event.
+_CONSENT_EVENTS = {
+    "opt_in": ("circle-check", gettext_noop("Subscribed")),
+    "opt_out": ("ban", gettext_noop("Unsubscribed")),
+    "requested": ("mail", gettext_noop("Confirmation requested")),
+    "confirmed": ("circle-check", gettext_noop("Confirmed")),
+    "suppressed": ("ban", gettext_noop("Added to the suppression list")),
+    "lifted": ("circle-check", gettext_noop("Removed from the suppression list")),
+    "import_undone": ("undo-2", gettext_noop("Import undone")),
+    "list_joined": ("clock", gettext_noop("Joined a list")),
+    "list_left": ("clock", gettext_noop("Left a list")),
+    "tracking": ("clock", gettext_noop("Changed the tracking preference")),
+    "erase_requested": ("clock", gettext_noop("Requested data deletion (GDPR)")),
+}
+# The label of each reason why an import does not subscribe a contact, in the order in which they are listed; below,
+# the label of each reason why the undo of an import leaves a row unchanged.
+_IMPORT_REASONS = {
+    "file": gettext_noop("unsubscribed in the file"),
+    "before": gettext_noop("unsubscribed before"),
+    "unstated": gettext_noop("neither yes nor no in the file"),
+    "inactive": gettext_noop("not subscribed in the file"),
+    "sms_not_opted_in": gettext_noop("no email address, and not subscribed to SMS"),
+    "not_opted_in": gettext_noop("not subscribed by this import"),
+}
+_IMPORT_SUPPRESSIONS = {
+    "complaint": gettext_noop("spam complaint"),
+    "hard_bounce": gettext_noop("hard bounce"),
+    "soft_bounce": gettext_noop("repeated soft bounces"),
+    "manual": gettext_noop("suppressed manually or by another service"),
+    "erased": gettext_noop("previously deleted (GDPR)"),
+    "stop_keyword": gettext_noop("replied STOP"),
+}
+_UNDO_EXCEPTIONS = {
+    "messaged": gettext_noop("messaged since then"),
+    "in_another_list": gettext_noop("added to another list since then"),
+    "changed": gettext_noop("changed or used since then"),
+}
+_CONSENT_ACTORS = {
+    "recipient": gettext_noop("by the contact"),
+    "operator": gettext_noop("by your team"),
+    "service": gettext_noop("by the service"),
+}
+
+
+def phase(name: str) -> tuple[str, str]:
+    """Return the colour class and the label of a phase of a campaign."""
+    colour, label = _PHASES.get(name, ("draft", name))
+    return colour, pgettext("campaign", label)
+
+
+def status(name: str) -> tuple[str, str]:
+    """Return the colour class and the label of a status of a message."""
+    colour, label = _STATUSES.get(name, ("draft", name))
+    return colour, pgettext("message", label)
+
+
+def status_label(name: str) -> str:
+    """Return the label of a status of a message."""
+    return status(name)[1]
+
+
+def consent_icon(name: str) -> str:
+    """Return the icon of a consent event."""
+    return _CONSENT_EVENTS.get(name, ("clock", ""))[0]
+
+
+def consent_label(name: str) -> str:
+    """Return the label of a consent event; an unknown event is labelled with its name."""
+    return gettext(_CONSENT_EVENTS[name][1]) if name in _CONSENT_EVENTS else name.replace("_", " ").capitalize()
+
+
+def import_reason_label(name: str) -> str:
+    """Return the label of a reason why an import does not subscribe a contact; an unknown reason is shown as it is."""
+    label = _IMPORT_REASONS.get(name) or _IMPORT_SUPPRESSIONS.get(name)
+    return gettext(label) if label else name
+
+
+def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:
+    """Return why contacts are suppressed, or else not subscribed, after an import: `unsubscribed in the file (3)`."""
+    return _join_counted(_IMPORT_SUPPRESSIONS if is_suppressed else _IMPORT_REASONS, counts)
+
+
+def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
+    """Return why the undo of an import leaves rows unchanged, such as `messaged since then (2)`."""
+    labels = _UNDO_EXCEPTIONS
+    if resource == "suppressions":
+        labels = {**labels, "changed": gettext_noop("suppressed again since then")}
+    return _join_counted(labels, counts)
+
+
+def _join_counted(labels: Mapping[str, str], counts: Mapping[str, int]) -> str:
+    """Join labels with their counts, without those that are 0."""
+    return join_names([
+        gettext("%(reason)s (%(count)s)", reason=gettext(label), count=number(counts[name]))
+        for name, label in labels.items() if counts.get(name)
+    ])  # fmt: skip
+
+
+def consent_actor(name: str) -> str:
+    """Return the label of a kind of actor that caused a consent event, for the end of a phrase."""
+    return gettext(_CONSENT_ACTORS[name]) if name in _CONSENT_ACTORS else name
+
+
+def reason_label(code: str | None, channel: str = "email") -> str:
+    """Return the label of the reason why a message was skipped or a campaign paused."""
+    if not code:
+        return gettext("No reason given")
+    if channel == "sms" and code in _SMS_REASONS:
+        return gettext(_SMS_REASONS[code])
+    if code.startswith("suppressed_"):
+        reason = code.removeprefix("suppressed_")
+        if reason not in _SUPPRESSIONS:
+            return gettext("Suppressed")
+        return gettext("Suppressed (%(reason)s)", reason=uncapitalize(suppression_label(reason)))
+    return gettext(_REASONS[code]) if code in _REASONS else code.replace("_", " ").capitalize()
+
+
+# Names of checks of `campanero doctor` that its page shows in other words.
+_CHECK_LABELS = {
+    "seed": gettext_noop("test message"),
+    "seed sender": gettext_noop("test message: sender"),
+    "seed DKIM": gettext_noop("test message: DKIM signature"),
+    "seed SPF": gettext_noop("test message: SPF"),
+    "seed DMARC": gettext_noop("test message: DMARC"),
+    "seed one-click": gettext_noop("test message: one-click unsubscribe"),
+    "schema": gettext_noop("database version"),
+    "from": gettext_noop("From address"),
+    "inbound.listen": gettext_noop("incoming mail"),
+}
+
+
+def check_label(name: str) -> str:
+    """Return the name of a check of `campanero doctor` as the health page shows it."""
+    return gettext(_CHECK_LABELS[name]) if name in _CHECK_LABELS else name.replace("_", " ")
+
+
+def sent_so_far(stats: Mapping[str, int]) -> str:
+    """Return the progress of a campaign, such as `12 of 30 sent`; neither number includes skipped contacts."""
+    total = number(stats["audience"] - stats["skipped"])
+    return gettext("%(sent)s of %(total)s sent", sent=number(stats["accepted"]), total=total)
+
+
+def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]]) -> str:
+    """Return the outcome of a finished campaign, such as `Sent to 30 contacts. 19 skipped: unsubscribed`.
+
+    `skips` are pairs of the label of a skip reason and its number of messages.
+    """
+    parts = [ngettext("Sent to %(num)s contact", "Sent to %(num)s contacts", stats["accepted"])]
+    if stats["skipped"]:
+        reasons = [(f"{number(many)} " if len(skips) > 1 else "") + uncapitalize(reason) for reason, many in skips]
+        skipped = ngettext("%(num)s skipped", "%(num)s skipped", stats["skipped"])
+        parts.append(f"{skipped}: {', '.join(reasons)}" if reasons else skipped)
+    if stats["failed"]:
+        parts.append(ngettext("%(num)s failed", "%(num)s failed", stats["failed"]))
+    if stats["uncertain"]:
+        parts.append(ngettext("%(num)s unconfirmed", "%(num)s unconfirmed", stats["uncertain"]))
+    if stats["cancelled"]:
+        parts.append(ngettext("%(num)s not sent", "%(num)s not sent", stats["cancelled"]))
+    return ". ".join(parts)
+
+
+FILTERS = {"reason": reason_label}
