@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.content.designs import document
-from appliance.content.templates import editing, revisions, section_edits, store
+from appliance.content.templates import editing, revisions, section_edits, store, undo
 from appliance.content.templates.editing import Change
 from appliance.content.templates.section_edits import SectionTarget
 from appliance.content.templates.validation import TemplateWrite
@@ -136,7 +136,7 @@ def test_quick_edits_of_one_value_are_one_undo_step(home: Home) -> None:
     ]
     texts = []
     for _ in range(4):
-        transactions.write(store.undo, home.account_id, template_id)
+        transactions.write(undo.undo, home.account_id, template_id)
         texts.append(stored_props(home, template_id, "press").get("text"))
     assert texts == ["Hello", "Hel", "Hel", None]
 
@@ -290,8 +290,8 @@ def test_undo_and_redo_restore_first_and_last_design(home: Home, steps: list[tup
             designs.append(design)
     last = store.get(home.account_id, template_id)
     while revisions.find_undo_steps(store.get(home.account_id, template_id)).undo is not None:
-        transactions.write(store.undo, home.account_id, template_id)
+        transactions.write(undo.undo, home.account_id, template_id)
     assert store.get(home.account_id, template_id).design == designs[0]
     while revisions.find_undo_steps(store.get(home.account_id, template_id)).redo is not None:
-        transactions.write(store.redo, home.account_id, template_id)
+        transactions.write(undo.redo, home.account_id, template_id)
     assert store.get(home.account_id, template_id).design == last.design

@@ -11,7 +11,7 @@ from appliance.accounts.audit import Actor
 from appliance.campaigns import content, preflight
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.rehearsal import RehearsalRun
-from appliance.content.templates import revisions, translation_edits, translations
+from appliance.content.templates import revisions, translation_edits, translations, undo
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import recipient_texts, validation
@@ -294,9 +294,9 @@ def test_translations_are_part_of_the_history(home: Home) -> None:
     template = Template.get_by_id(campaign.template_id)
     newest = revisions.get(home.account_id, template.id, template.revision)
     assert newest.label == "Translated into German"
-    undone = transactions.write(templates.undo, home.account_id, template.id)
+    undone = transactions.write(undo.undo, home.account_id, template.id)
     assert undone.translations == {}
-    redone = transactions.write(templates.redo, home.account_id, template.id)
+    redone = transactions.write(undo.redo, home.account_id, template.id)
     assert set(redone.translations["de"]) == set(GERMAN)
     with pytest.raises(Conflict):
         translate(template.id, "de", {"subject": "Servus"}, revision=1)
@@ -312,7 +312,7 @@ def test_translations_are_part_of_the_history(home: Home) -> None:
     shorter = {"sections": DESIGN["sections"][:1]}
     transactions.write(templates.update, home.account_id, copied.id, TemplateWrite(design=shorter))
     assert set(Template.get_by_id(copied.id).translations["de"]) == {"subject", "preheader", "t/props.content"}
-    assert set(transactions.write(templates.undo, home.account_id, copied.id).translations["de"]) == set(GERMAN)
+    assert set(transactions.write(undo.undo, home.account_id, copied.id).translations["de"]) == set(GERMAN)
     removed = transactions.write(translation_edits.remove, home.account_id, copied.id, "de")
     assert removed.translations == {}
     with pytest.raises(NotFound):
@@ -338,7 +338,7 @@ def test_translations_follow_the_entries_of_a_list(home: Home) -> None:
     assert update("Cake", "Tea", "Bread") == [cake, tea, bread]
     assert update("Tea", "Bread") == [tea, bread]
     assert update("Tea", "White bread") == [tea, ("White bread", "Brot", "changed")]
-    transactions.write(templates.undo, home.account_id, template.id)
+    transactions.write(undo.undo, home.account_id, template.id)
     assert update("Bread", "Bread", "Tea") == [("Bread", None, "missing"), bread, tea]
 
 

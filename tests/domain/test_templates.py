@@ -7,7 +7,7 @@ import pytest
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.store import CampaignCreate
 from appliance.content.designs.theme import Look
-from appliance.content.templates import revisions, starters, store, validation
+from appliance.content.templates import revisions, starters, store, undo, validation
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import validation as fields
 from appliance.core.validation import PageQuery
@@ -41,9 +41,9 @@ def test_sent_and_restored_revisions_are_kept(home: Home) -> None:
     ).id
     for number in range(8):
         update(home, template_id, subject=f"early {number}")
-    transactions.write(store.restore, home.account_id, template_id, 3)
+    transactions.write(undo.restore, home.account_id, template_id, 3)
     transactions.write(revisions.name_revision, home.account_id, template_id, 10, "Back again")
-    transactions.write(store.restore, home.account_id, template_id, 4)
+    transactions.write(undo.restore, home.account_id, template_id, 4)
     add_edits(home, template_id)
     assert {1, 3, 10} <= set(list_revision_numbers(template_id)) and not {2, 4, 5, 6, 7, 8, 9, 11} & set(
         list_revision_numbers(template_id)
@@ -68,14 +68,14 @@ def test_old_undo_and_redo_steps_are_pruned(home: Home) -> None:
     ).id
     update(home, template_id, subject="1")
     for _ in range(120):
-        transactions.write(store.undo, home.account_id, template_id)
-        transactions.write(store.redo, home.account_id, template_id)
+        transactions.write(undo.undo, home.account_id, template_id)
+        transactions.write(undo.redo, home.account_id, template_id)
     transactions.write(revisions.prune, template_id)
     page = revisions.fetch_page(home.account_id, template_id, PageQuery(limit=100))
 
     assert list_revision_numbers(template_id)[:2] == [1, 2] and page.total == revisions.MAX_KEPT_EDITS + 2
-    assert transactions.write(store.undo, home.account_id, template_id).subject == "0"
-    assert transactions.write(store.redo, home.account_id, template_id).subject == "1"
+    assert transactions.write(undo.undo, home.account_id, template_id).subject == "0"
+    assert transactions.write(undo.redo, home.account_id, template_id).subject == "1"
 
 
 @pytest.mark.parametrize("is_required", [True, False])

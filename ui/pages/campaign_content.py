@@ -11,7 +11,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, content, store
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
-from appliance.content.templates import starters
+from appliance.content.templates import starters, undo
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
@@ -94,9 +94,9 @@ async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTT
     seen_revision, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     try:
-        prepared = await render(templates.prepare_revision, visit.account_id, campaign.template_id, at)
+        prepared = await render(undo.prepare_revision, visit.account_id, campaign.template_id, at)
         args = (visit.account_id, campaign.template_id, at, visit.user.id, seen_revision, prepared)
-        await commit(templates.restore, *args)
+        await commit(undo.restore, *args)
         view.flash(request, gettext("Previous content restored."))
     except (errors.Conflict, errors.Invalid):
         view.flash(request, gettext("The content has changed since. Earlier versions are in its history."))

@@ -5,7 +5,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.content.templates import editing, section_edits, store
+from appliance.content.templates import editing, section_edits, store, undo
 from appliance.content.templates.editing import SectionEdit
 from appliance.content.templates.revisions import HISTORY
 from appliance.content.templates.section_edits import SectionTarget
@@ -140,21 +140,21 @@ def _read_spot(form: Form) -> SectionTarget:
 
 @pages.post("/<template_id:int>/undo", name="undo")
 @signed_in("templates:write")
-async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+async def undo_edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Undo the last edit of a template."""
     return await _go_to_revision(request, visit, template_id, "undo")
 
 
 @pages.post("/<template_id:int>/redo", name="redo")
 @signed_in("templates:write")
-async def redo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+async def redo_edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Reverse the last undo of a template."""
     return await _go_to_revision(request, visit, template_id, "redo")
 
 
 @pages.post("/<template_id:int>/restore", name="restore")
 @signed_in("templates:write")
-async def restore(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+async def restore_revision(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Restore a revision of a template, as a new edit."""
     return await _go_to_revision(request, visit, template_id, parse_int(Form.from_request(request)["at"], 0))
 
@@ -166,15 +166,15 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
     """
     form = Form.from_request(request)
     seen_revision, key = parse_int(form["revision"], 0) or None, form.text("s")
-    verb = {"undo": store.undo, "redo": store.redo}.get(to)
+    verb = {"undo": undo.undo, "redo": undo.redo}.get(to)
     text, status = gettext("Restored. All earlier revisions are still in the history."), 200
     try:
-        prepared = await render(store.prepare_revision, visit.account_id, template_id, to)
+        prepared = await render(undo.prepare_revision, visit.account_id, template_id, to)
         if verb is not None:
             await commit(verb, visit.account_id, template_id, visit.user.id, seen_revision, prepared)
             text = gettext("Undone.") if to == "undo" else gettext("Redone.")
         else:
-            await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen_revision, prepared)
+            await commit(undo.restore, visit.account_id, template_id, to, visit.user.id, seen_revision, prepared)
     except Conflict as error:
         text, status = describe_conflict(error), 409
     except Invalid as error:
