@@ -23,8 +23,8 @@ from appliance.events import log, user_agents
 from appliance.events.log import NewEvent
 from appliance.forms import store
 from appliance.forms.fields import Field, list_fields, read_value
-from appliance.sending.messages import links, transactional
-from appliance.sending.messages.transactional import SystemEmail
+from appliance.sending.messages import links, system_emails
+from appliance.sending.messages.system_emails import SystemEmail
 from appliance.storage.database import fetch_one, rows, run
 from appliance.storage.models import Account, Channel, Confirmation, Form, Message
 from appliance.storage.models.account import CHANNELS
@@ -423,7 +423,7 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
     )  # fmt: skip
     contact_id = sign_up.channel.contact_id if sign_up.channel else None
     data = {"lists": ", ".join(names)}
-    return transactional.queue_system_email(sign_up.account, sign_up.submission.address, contact_id, letter, data)
+    return system_emails.queue_system_email(sign_up.account, sign_up.submission.address, contact_id, letter, data)
 
 
 def list_expired(limit: int) -> list[int]:

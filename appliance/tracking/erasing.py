@@ -15,8 +15,8 @@ from appliance.core.addresses import Address
 from appliance.core.errors import NotFound
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.sending.messages import links, transactional
-from appliance.sending.messages.transactional import SystemEmail
+from appliance.sending.messages import links, system_emails
+from appliance.sending.messages.system_emails import SystemEmail
 from appliance.storage.models import Account, Audit, Channel, Confirmation, Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import require_write_transaction
@@ -93,7 +93,7 @@ def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> M
         texts["mail_erase_subject"], texts["mail_erase_heading"], texts["mail_erase_text"], texts["mail_erase_button"],
         links.build_confirmation_url(confirmation_id), texts["mail_erase_note"], language.replace("_", "-"),
     )  # fmt: skip
-    return transactional.queue_system_email(account, Address("email", to.value, to.key), to.contact_id, letter, {})
+    return system_emails.queue_system_email(account, Address("email", to.value, to.key), to.contact_id, letter, {})
 
 
 def confirm_erasure(confirmation: Confirmation, evidence: Evidence) -> None:

@@ -12,8 +12,8 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import EventId, PageQuery, Short, When
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.sending.messages import transactional
-from appliance.sending.messages.transactional import SystemEmail
+from appliance.sending.messages import system_emails
+from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage.database import Page, fetch_one, paginate, rows, run, scalar
 from appliance.storage.models import Event, User, Webhook, WebhookDelivery
@@ -46,7 +46,7 @@ def announce_disabled(webhook_id: int) -> None:
         User.account == webhook.account_id, User.role == "owner", User.disabled_at.is_null()
     ):
         email = _disabled_email(str(webhook.disabled_reason))
-        transactional.queue_system_email(
+        system_emails.queue_system_email(
             webhook.account, addresses.parse_email(owner.email), None, email, {"host": host, "since": since}
         )
 

@@ -112,7 +112,7 @@ def test_undo_restore_and_redo_use_the_prepared_revision(target: Literal["undo",
     if isinstance(target, int):
         row = write(undo.restore, home.account_id, template.id, target, prepared=prepared)
     else:
-        row = write(getattr(store, target), home.account_id, template.id, prepared=prepared)
+        row = write(getattr(undo, target), home.account_id, template.id, prepared=prepared)
     assert set(row.variables) == (set() if target == "redo" else {"contact.warmth"})
 
 

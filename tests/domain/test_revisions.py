@@ -31,7 +31,7 @@ def update(home: Home, template: Template, **body: Any) -> Template:
 
 def undo_or_redo(home: Home, template: Template, verb: str, **options: Any) -> str | None:
     """Undo or redo, and return the resulting subject."""
-    return transactions.write(getattr(store, verb), home.account_id, template.id, **options).subject
+    return transactions.write(getattr(undo, verb), home.account_id, template.id, **options).subject
 
 
 def list_revisions(home: Home, template: Template) -> list[Any]:

@@ -10,7 +10,7 @@ from appliance.accounts import access, invitations, rate_limits, users
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext
 from appliance.forms import store
-from appliance.sending.messages import transactional
+from appliance.sending.messages import system_emails
 from appliance.storage.models import Invitation, User
 from appliance.storage.transactions import commit, fetch
 from ui import session, view
@@ -37,7 +37,7 @@ async def invite(request: Request, visit: Visit) -> HTTPResponse:
 
     def write() -> tuple[Invitation, bool]:
         row = invitations.invite(visit.actor, form["email"], form["role"])
-        return row, transactional.send_invitation(row)
+        return row, system_emails.send_invitation(row)
 
     try:
         row, is_sent = await commit(write)
@@ -57,7 +57,7 @@ async def resend(request: Request, visit: Visit, invitation_id: int) -> HTTPResp
 
     def write() -> tuple[Invitation, bool]:
         row = invitations.renew(visit.actor, invitation_id)
-        return row, transactional.send_invitation(row)
+        return row, system_emails.send_invitation(row)
 
     return _redirect_to_team(request, visit, *await commit(write))
 

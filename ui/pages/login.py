@@ -10,7 +10,7 @@ from appliance.accounts import login, passwords, rate_limits, users
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
-from appliance.sending.messages import transactional
+from appliance.sending.messages import system_emails
 from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch, submit
 from ui import guard, session, view
@@ -140,7 +140,7 @@ async def request_reset(request: Request) -> HTTPResponse:
     if not store.count_submission(f"reset:{rate_limits.email_key(form['email'])}", _MAX_EMAILS_PER_HOUR, store.HOUR_MS):
         try:
             # The response does not wait for the email: its time would reveal whether the user exists.
-            submit(transactional.request_password_reset, form["email"], request.ctx.client)
+            submit(system_emails.request_password_reset, form["email"], request.ctx.client)
         except errors.Unavailable as error:
             log.info("login: password reset not sent: %s", error)
     return _render_forgot(request, form, is_sent=True)
@@ -164,15 +164,15 @@ async def reset_password(request: Request, token: str) -> HTTPResponse:
     except errors.Invalid as error:
         form.values["password"] = ""
         return await _render_reset(request, token, form.add_errors(error), 422)
-    if await fetch(transactional.find_reset_user, token) is not None:
+    if await fetch(system_emails.find_reset_user, token) is not None:
         hashed = await asyncio.to_thread(passwords.hash_password, word)
-        if await commit(transactional.reset_password, token, hashed, request.ctx.client) is not None:
+        if await commit(system_emails.reset_password, token, hashed, request.ctx.client) is not None:
             return view.redirect(request, "/login?chosen=1")
     return await _render_reset(request, token, form)
 
 
 async def _render_reset(request: Request, token: str, form: Form, status: int = 200) -> HTTPResponse:
-    user = await fetch(transactional.find_reset_user, token)
+    user = await fetch(system_emails.find_reset_user, token)
     if user is None:
         return view.render(request, "login/reset.html", 410, form=form, user=None)
     return view.render(request, "login/reset.html", status, form=form, user=user)
@@ -180,5 +180,5 @@ async def _render_reset(request: Request, token: str, form: Form, status: int = 
 
 def _render_forgot(request: Request, form: Form, status: int = 200, is_sent: bool = False) -> HTTPResponse:
     return view.render(
-        request, "login/forgot.html", status, form=form, is_sent=is_sent, can_ask=transactional.can_reset_password()
+        request, "login/forgot.html", status, form=form, is_sent=is_sent, can_ask=system_emails.can_reset_password()
     )  # fmt: skip

@@ -11,7 +11,7 @@ from appliance.accounts import access, audit, invitations, login, passwords, ses
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import user_agents
-from appliance.sending.messages import transactional
+from appliance.sending.messages import system_emails
 from appliance.settings import config
 from appliance.storage.models import Session, User
 from appliance.storage.transactions import commit, fetch
@@ -149,7 +149,7 @@ async def render_team(
         invited=await fetch(invitations.list_open, visit.account_id),
         is_valid=invitations.is_valid,
         made_link=session.pop_secret(visit, "invitation"),
-        can_email=await fetch(transactional.can_email_invitation, visit.account),
+        can_email=await fetch(system_emails.can_email_invitation, visit.account),
         days=invitations.VALID_DAYS,
     )
 

@@ -1,6 +1,7 @@
 """Undo, redo and restored revisions of a template.
 
-Each restores an earlier revision and is a revision itself, so that no content is lost."""
+Each restores an earlier revision and is a revision itself, so that no content is lost.
+"""
 
 from typing import Literal
 

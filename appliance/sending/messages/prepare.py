@@ -18,7 +18,15 @@ from appliance.sending.delivery.dkim import Signer
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.keys import KeyRing
-from appliance.sending.messages import compose, ledger, links, merge_tags, senders, shared_content, transactional
+from appliance.sending.messages import (
+    compose,
+    ledger,
+    links,
+    merge_tags,
+    senders,
+    shared_content,
+    system_emails,
+)
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
@@ -552,5 +560,5 @@ def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
     user = User.get_or_none(User.id == user_id, User.disabled_at.is_null())
     if user is None:
         return data
-    secret = passwords.create_token(transactional.RESET_PURPOSE, user, message.created_at + transactional.RESET_LINK_MS)
+    secret = passwords.create_token(system_emails.RESET_PURPOSE, user, message.created_at + system_emails.RESET_LINK_MS)
     return {**data, "link": f"{config.base_url(config.current())}/reset/{secret}"}

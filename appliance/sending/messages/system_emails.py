@@ -1,0 +1,182 @@
+"""System emails: the service asks the owner of an address to confirm something, resets a password or invites a user.
+
+They have the look of the brand and contain no text that a stranger entered (docs/threats.md, T36). They are not
+marketing: they have no list headers and no tracking, and need no consent.
+"""
+
+from typing import Any, NamedTuple
+
+from appliance.accounts import audit, invitations, passwords, users
+from appliance.accounts.audit import Actor
+from appliance.core import addresses, clock, signals
+from appliance.core.addresses import Address
+from appliance.core.i18n import get_language_tag, gettext, ngettext
+from appliance.sending.messages import ledger, senders
+from appliance.sending.messages.ledger import DUE_NOW
+from appliance.settings import config
+from appliance.storage.models import Account, Invitation, Message, MessageContent, User
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+RESET_PURPOSE, RESET_LINK_MS = "reset", 30 * 60 * 1000
+# Headers against automatic replies (RFC 3834, section 5).
+_HEADERS = {"Auto-Submitted": "auto-generated", "X-Auto-Response-Suppress": "All"}
+_SIGNATURE = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+
+
+class SystemEmail(NamedTuple):
+    """The content of a system email, which may have merge tags for `data`; `link` is the URL of the button.
+
+    `language` is the tag of its language, None for that of the account.
+    """
+
+    subject: str
+    heading: str
+    text: str
+    button: str
+    link: str
+    note: str
+    language: str | None = None
+
+
+def queue_system_email(
+    account: Account, address: Address, contact_id: int | None, content: SystemEmail, data: dict[str, Any]
+) -> Message:
+    """Queue a system email and return its row, which is `skipped` if the account's sender is not ready.
+
+    `data` are the values for merge tags.
+    """
+    require_write_transaction()
+    now, transport = clock.now_ms(), config.current().email.transport
+    sender = senders.resolve_email(account, None)
+    is_ready = not senders.find_email_problems(account, sender, transport, marketing=False)
+    message = Message.create(
+        account=account, contact=contact_id, channel="email", recipient=address.value, recipient_key=address.key,
+        sender=sender, subject=None, status="queued" if is_ready else "skipped",
+        skip_reason=None if is_ready else "sender_not_ready",
+        source_type="system", transactional=True, provider=transport,
+        due_at=DUE_NOW if is_ready else None, created_at=now, updated_at=now,
+    )  # fmt: skip
+    MessageContent.create(
+        message=message,
+        subject=content.subject,
+        headers=_HEADERS,
+        data=data,
+        design=_build_design(content),
+        language=content.language,
+    )
+    after_commit(lambda: signals.wake("outbox"))
+    return message
+
+
+def _build_design(content: SystemEmail) -> dict[str, Any]:
+    sections: list[tuple[str, dict[str, Any]]] = [
+        ("header", {}),
+        ("heading", {"text": content.heading, "level": 1}),
+        ("text", {"content": f"<p>{content.text}</p>"}),
+        ("button", {"text": content.button, "href": content.link}),
+        ("text", {"content": f"<p>{content.note}</p>", "size": 13}),
+        ("text", {"content": f"<p>{_SIGNATURE}</p>", "size": 13}),
+    ]
+    return {"sections": [{"type": kind, "props": props} for kind, props in sections], "theme": {}}
+
+
+# The link of a password reset works once, within half an hour. It is never stored: it is built when the email is sent
+# (`prepare.fill_secrets`) and verified by its signature.
+_RESET_EMAIL = SystemEmail(
+    subject="Choose a new password",
+    heading="Choose a new password",
+    text="Somebody, most likely you, asked for a new password for {{ data.email }}. Until another one is chosen the "
+    "old one stays.",
+    button="Choose a new password",
+    link="{{ data.link }}",
+    note="The link works once, for 30 minutes. If you did not ask for it, there is nothing to do.",
+)
+
+
+def can_reset_password() -> bool:
+    """Return whether passwords can be reset by email.
+
+    They cannot be with the capture transport, because all users can read captured emails.
+    """
+    return config.current().email.transport != "capture"
+
+
+def request_password_reset(email: str, ip: str | None) -> None:
+    """Queue the email for a password reset, if an enabled user has this address and `can_reset_password`.
+
+    `ip` is the client's address for the audit log.
+    """
+    require_write_transaction()
+    try:
+        address = addresses.parse_email(email)
+    except ValueError:
+        return
+    user = User.get_or_none(User.email == address.key, User.disabled_at.is_null())
+    if user is None or not can_reset_password():
+        return
+    # The stored email links to the page where a reset is requested; the link to reset is filled in when it is sent.
+    forgot_url = f"{config.base_url(config.current())}/forgot"
+    queue_system_email(user.account, addresses.parse_email(user.email), None, _RESET_EMAIL,
+               {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url})  # fmt: skip
+    audit.insert_entry(user.account_id, audit.SYSTEM, "password_reset_asked", f"user:{user.id}", None, ip)
+
+
+def can_email_invitation(account: Account) -> bool:
+    """Return whether an invitation can be sent by email: neither captured, nor skipped for want of a sender."""
+    transport = config.current().email.transport
+    sender = senders.resolve_email(account, None)
+    return transport != "capture" and not senders.find_email_problems(account, sender, transport, marketing=False)
+
+
+def send_invitation(invitation: Invitation) -> bool:
+    """Queue the email of an invitation in the current language; return False if no email can be sent."""
+    require_write_transaction()
+    account = Account.get_by_id(invitation.account_id)
+    if not can_email_invitation(account):
+        return False
+    sender = User.get_by_id(invitation.invited_by_id)
+    content = SystemEmail(
+        subject=gettext("%(name)s invites you to %(account)s", name="{{ data.sender }}", account="{{ data.account }}"),
+        heading=gettext("Join %(account)s on Campanero", account="{{ data.account }}"),
+        text=gettext(
+            "%(name)s (%(email)s) invites you to the team of %(account)s. Set your name and a password to sign in.",
+            name="{{ data.sender }}",
+            email="{{ data.sender_email }}",
+            account="{{ data.account }}",
+        ),
+        button=gettext("Accept invitation"),
+        link="{{ data.link }}",
+        note=ngettext(
+            "The link works once, for %(num)s day. If you did not expect this invitation, ignore this email.",
+            "The link works once, for %(num)s days. If you did not expect this invitation, ignore this email.",
+            invitations.VALID_DAYS,
+        ),
+        language=get_language_tag(),
+    )
+    # The stored email links to the sign-in page; the link to accept is filled in when it is sent.
+    data = {
+        ledger.INVITATION_KEY: invitation.id, "sender": sender.name, "sender_email": sender.email,
+        "account": account.name, "link": f"{config.base_url(config.current())}/login",
+    }  # fmt: skip
+    queue_system_email(account, addresses.parse_email(invitation.email), None, content, data)
+    return True
+
+
+def find_reset_user(token: str) -> User | None:
+    """Return the user of a reset link's token, or None if the token is invalid, expired or used."""
+    return passwords.find_token_user(RESET_PURPOSE, token)
+
+
+def reset_password(token: str, password_hash: str, ip: str | None) -> User | None:
+    """Set the password of a reset link's user, and return the user, or None if the token is invalid, expired or used.
+
+    This invalidates the link and ends all sessions of the user.
+    """
+    require_write_transaction()
+    user = find_reset_user(token)
+    if user is None:
+        return None
+    actor = Actor(f"user:{user.id}", ip, user.id)
+    updated = users.reset_password(user.id, password_hash, actor)
+    audit.record(actor, user.account_id, "password_reset_done", f"user:{user.id}")
+    return updated
