@@ -16,19 +16,8 @@ from appliance.content.templates.validation import Content, TemplateWrite, norma
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
-from appliance.core.validation import (
-    MAX_GUESSED_KEYS,
-    Data,
-    EventName,
-    Id,
-    Name,
-    PageQuery,
-    RefusedKeys,
-    Short,
-    When,
-    default,
-    find_key_error,
-)
+from appliance.core.refused_keys import MAX_GUESSED_KEYS, RefusedKeys, find_key_error
+from appliance.core.validation import Data, EventName, Id, Name, PageQuery, Short, When, default
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions
 from appliance.storage.database import Page, paginate, rows

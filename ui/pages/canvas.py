@@ -9,7 +9,7 @@ from markupsafe import escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.audience.contacts import store
+from appliance.audience.contacts import data_summary
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import ContactQuery
 from appliance.content.templates import store as templates
@@ -126,7 +126,7 @@ def _find_contacts(account_id: int, search: str) -> tuple[list[Contact], Contact
     if search:
         return list(contacts.find_by_words(account_id, search, 1, _MAX_PEOPLE).rows), None
     page = list(contacts.fetch_page(account_id, ContactQuery(limit=_MAX_PEOPLE)).rows)
-    return page, store.find_contact_without_name(account_id)
+    return page, data_summary.find_contact_without_name(account_id)
 
 
 def _contact_id(request: Request) -> int | None:

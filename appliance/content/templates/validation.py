@@ -13,19 +13,8 @@ from appliance.audience.segments import members
 from appliance.content.designs import document, merge, merge_limits
 from appliance.core import i18n
 from appliance.core.errors import Faults, Invalid
-from appliance.core.validation import (
-    EmailText,
-    Line,
-    PageQuery,
-    RefusedKeys,
-    Short,
-    Subject,
-    Text,
-    When,
-    content_keys,
-    default,
-    schema_name,
-)
+from appliance.core.refused_keys import RefusedKeys, content_keys
+from appliance.core.validation import EmailText, Line, PageQuery, Short, Subject, Text, When, default, schema_name
 from appliance.sending.sms import segments
 from appliance.storage.models.content import EMPTY_DESIGN
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.audience.contacts import store
+from appliance.audience.contacts import data_summary
 from appliance.audience.segments import members
 from appliance.content import brand as brands
 from appliance.content import media
@@ -202,7 +202,7 @@ def list_merge_tags(
     """
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
-    data_examples = {key.name: key.example for key in store.summarize_objects([contact.data])} if contact else {}
+    data_examples = {key.name: key.example for key in data_summary.summarize_objects([contact.data])} if contact else {}
     labels = data_labels or {}
     event_tags = _list_event_tags(template.flow) if template is not None and template.flow_id else []
     groups = [
@@ -210,7 +210,7 @@ def list_merge_tags(
         MergeTagGroup(gettext("Custom fields"), [
             MergeTag(f"contact.data{_write_path(key.name)}", labels.get(key.name) or _write_label(key.name),
                      key.example if contact is None else data_examples.get(key.name, ""), key.missing_share)
-            for key in store.summarize_data_keys(account_id)
+            for key in data_summary.summarize_data_keys(account_id)
         ]),
         MergeTagGroup(gettext("Event"), event_tags),
         MergeTagGroup(gettext("Brand"), [
@@ -229,7 +229,7 @@ def list_merge_tags(
 
 
 def _list_contact_tags(account_id: int, contact: Contact | None) -> list[MergeTag]:
-    columns = store.summarize_columns(account_id)
+    columns = data_summary.summarize_columns(account_id)
     if contact is not None:
         columns = {name: key._replace(example=getattr(contact, name) or "") for name, key in columns.items()}
     email = get_contact_values(contact, None)["email"] if contact is not None else ""
@@ -276,7 +276,7 @@ def _list_event_tags(flow: Flow) -> list[MergeTag]:
         MergeTag(
             f"event{_write_path(summary.name)}", _write_label(summary.name), summary.example, summary.missing_share
         )
-        for summary in store.summarize_objects(objects)
+        for summary in data_summary.summarize_objects(objects)
     ]
 
 

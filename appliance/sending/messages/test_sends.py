@@ -19,18 +19,8 @@ from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, i18n, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
 from appliance.core.i18n import gettext
-from appliance.core.validation import (
-    SEND_TIMES,
-    Data,
-    EmailText,
-    Id,
-    Phone,
-    RefusedKeys,
-    Short,
-    content_keys,
-    unsupported,
-    use_instead,
-)
+from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, content_keys, unsupported, use_instead
+from appliance.core.validation import Data, EmailText, Id, Phone, Short
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import compose, languages, preview, senders, sms_rules

@@ -17,20 +17,8 @@ from appliance.content.templates import revisions, translations
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
-from appliance.core.validation import (
-    SEND_TIMES,
-    Data,
-    EmailText,
-    Id,
-    Line,
-    RefusedKeys,
-    Short,
-    Subject,
-    Text,
-    When,
-    unsupported,
-    use_instead,
-)
+from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, unsupported, use_instead
+from appliance.core.validation import Data, EmailText, Id, Line, Short, Subject, Text, When
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import compose, languages, links, merge_tags, senders, sms_rules
