@@ -15,7 +15,7 @@ from appliance.accounts import settings
 from appliance.core import data_dir
 from appliance.core.errors import ConfigError
 from appliance.core.i18n import gettext
-from appliance.ops.doctor import checks, connections, seed
+from appliance.ops.doctor import account_checks, checks, connections, seed
 from appliance.ops.doctor.checks import CheckAborted, Finding
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -35,15 +35,15 @@ _INSTALLATION_CHECKS = (
     connections.check_base_url,
 )
 _ACCOUNT_CHECKS = (
-    checks.check_sending_stopped,
+    account_checks.check_sending_stopped,
     connections.check_domains,
     connections.check_senders,
-    checks.check_ledger,
-    checks.check_flow_counts,
-    checks.check_flow_runs,
-    checks.check_webhooks,
-    checks.check_sms_limits,
-    checks.check_unseen_refusals,
+    account_checks.check_ledger,
+    account_checks.check_flow_counts,
+    account_checks.check_flow_runs,
+    account_checks.check_webhooks,
+    account_checks.check_sms_limits,
+    account_checks.check_unseen_refusals,
 )
 
 

@@ -1,0 +1,269 @@
+"""Checks of accounts: stopped sending, ledger, flows, webhooks, SMS limits and SMS to review.
+
+The argument `account_id` limits a check to one account; None checks all accounts.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.campaigns import ledger_check as bookkeeping
+from appliance.campaigns import store
+from appliance.core import clock, data_dir
+from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.ops.doctor.checks import LATE_MS, MAX_SHOWN, Finding, describe_process
+from appliance.sending.messages import sms_rules
+from appliance.settings import config
+from appliance.storage.database import rows
+from appliance.storage.models import Campaign
+from appliance.webhooks import subscriptions
+from appliance.webhooks.subscriptions import EncryptedSecrets
+
+
+def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[Finding]:
+    """Report the file STOP and the accounts whose sending is stopped, or that nothing stops sending."""
+    if data_dir.has_stop_file(directory):
+        yield Finding(
+            "warn",
+            "sending",
+            gettext("the file %(path)s stops all sending; remove it to resume", path=directory / data_dir.STOP_FILE),
+        )
+    stopped_accounts = rows(
+        "SELECT name, stop_reason FROM account WHERE sending_stopped = 1 AND id = coalesce(?, id) ORDER BY id",
+        (account_id,),
+    )
+    for name, reason in stopped_accounts:
+        yield Finding(
+            "warn",
+            "sending",
+            gettext("stopped for %(name)s (%(reason)s)", name=name, reason=reason)
+            if reason
+            else gettext("stopped for %(name)s", name=name),
+        )
+    if not stopped_accounts and not data_dir.has_stop_file(directory):
+        yield Finding("ok", "sending", gettext("not stopped"))
+
+
+def _show_first(problems: list[Finding]) -> Iterator[Finding]:
+    """Yield the first `MAX_SHOWN` findings of a check, and how many more there are."""
+    yield from problems[:MAX_SHOWN]
+    if len(problems) > MAX_SHOWN:
+        yield Finding(
+            problems[0].level,
+            problems[0].check,
+            gettext("%(count)s more like these", count=len(problems) - MAX_SHOWN),
+        )
+
+
+def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
+    """Compare the counters of every started campaign and of contacts with the messages in the ledger."""
+    problems: list[str] = []
+    query = Campaign.select().where(Campaign.started_at.is_null(False)).order_by(Campaign.id)
+    campaigns = list(query if account_id is None else query.where(Campaign.account == account_id))
+    for campaign in campaigns:
+        fresh_campaign = store.find_with_sums(campaign.id)
+        if fresh_campaign is None:
+            continue
+        campaign_problems = bookkeeping.check_quickly(fresh_campaign) + [
+            words for part in bookkeeping.check_thoroughly(fresh_campaign) for words in part
+        ]
+        problems += [f"campaign {campaign.id}: {words}" for words in campaign_problems]
+    yield from _show_first([Finding("fail", "ledger", words) for words in problems])
+    if not problems:
+        yield Finding(
+            "ok",
+            "ledger",
+            ngettext(
+                "recipient totals add up for %(num)s campaign",
+                "recipient totals add up for %(num)s campaigns",
+                len(campaigns),
+            ),
+        )
+    for (row_account_id,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):
+        for words in bookkeeping.check_contacts(row_account_id):
+            yield Finding("warn", "ledger", words)
+
+
+_FLOW_SCOPE_SQL = "f.hidden = 0 AND f.account_id = coalesce(:account, f.account_id)"
+_FLOW_COUNTS_SQL = (
+    "SELECT f.id, f.entered_count, f.completed_count, f.exited_count, coalesce(r.entered, 0), "
+    "coalesce(r.completed, 0), coalesce(r.exited, 0) FROM flow f LEFT JOIN (SELECT flow_id, "
+    "count(*) FILTER (WHERE status <> 'ignored') AS entered, count(*) FILTER (WHERE status = 'completed') "
+    "AS completed, count(*) FILTER (WHERE status = 'exited') AS exited "
+    f"FROM run INDEXED BY run_ended WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_FLOW_SCOPE_SQL} "
+    "ORDER BY f.id"
+)
+# Conditions of live runs that will never continue, or whose current step is inconsistent, by their description.
+_STUCK_CONDITIONS = {
+    gettext_noop("flow %(flow)s: %(count)s runs have no time at which they continue"): "r.due_at IS NULL",
+    gettext_noop("flow %(flow)s: %(count)s runs belong to deleted contacts"): "r.contact_id IS NULL",
+    gettext_noop("flow %(flow)s: %(count)s runs are in a step that their flow version does not have"): (
+        "r.action_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM step s WHERE s.flow_id = r.flow_id "
+        "AND s.version = r.version AND s.action_id = r.action_id)"
+    ),
+    gettext_noop("flow %(flow)s: %(count)s runs are counted in a different step than they are in"): (
+        "r.step_visit_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM step_visit p WHERE p.id = r.step_visit_id "
+        "AND p.run_id = r.id AND p.action_id = r.action_id AND p.outcome IS NULL)"
+    ),
+}
+_STUCK_RUNS_SQL = (
+    "SELECT f.id, count(*) FROM flow f JOIN run r ON r.flow_id = f.id AND r.status = 'live' "
+    f"WHERE {_FLOW_SCOPE_SQL} AND ("
+)
+_OPEN_VISITS_SQL = (
+    "SELECT f.id, count(*) FROM flow f JOIN step_visit p ON p.flow_id = f.id JOIN run r ON r.id = p.run_id "
+    f"WHERE {_FLOW_SCOPE_SQL} AND p.outcome IS NULL "
+    "AND (r.status <> 'live' OR r.step_visit_id IS DISTINCT FROM p.id) GROUP BY 1"
+)
+_LATE_RUNS_SQL = (
+    "SELECT f.id, count(*), min(r.due_at) FROM flow f JOIN run r ON r.flow_id = f.id AND r.status = 'live' "
+    f"WHERE {_FLOW_SCOPE_SQL} AND f.status = 'active' AND f.deleted_at IS NULL "
+    "AND r.due_at <= :late AND r.updated_at <= :late "
+    "GROUP BY 1"
+)
+
+
+def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
+    """Compare the counters of every flow with its runs, and find live runs whose current step is inconsistent."""
+    parameters = {"account": account_id}
+    problems, flows = [], rows(_FLOW_COUNTS_SQL, parameters)
+    for flow_id, *counts in flows:
+        for name, counter, actual in zip(("entered", "completed", "exited"), counts[:3], counts[3:], strict=True):
+            if counter != actual:
+                words = gettext(
+                    "flow %(flow)s: the counter of %(name)s runs is %(counter)s, but there are %(actual)s",
+                    flow=flow_id, name=name, counter=counter, actual=actual,
+                )  # fmt: skip
+                problems.append(words)
+    for text, condition in _STUCK_CONDITIONS.items():
+        problems += [
+            gettext(text, flow=flow_id, count=count)
+            for flow_id, count in rows(f"{_STUCK_RUNS_SQL}{condition}) GROUP BY 1", parameters)
+        ]
+    problems += [
+        gettext(
+            "flow %(flow)s: %(count)s contacts are counted in a step that they have left", flow=flow_id, count=count
+        )
+        for flow_id, count in rows(_OPEN_VISITS_SQL, parameters)
+    ]
+    yield from _show_first([Finding("fail", "flows", words) for words in problems])
+    if not problems:
+        yield Finding(
+            "ok",
+            "flows",
+            ngettext(
+                "the counters of %(num)s flow are correct", "the counters of %(num)s flows are correct", len(flows)
+            ),
+        )
+
+
+def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding]:
+    """Warn of runs of active flows that have been due for 15 minutes although the service runs."""
+    if not describe_process(directory):
+        return
+    now = clock.now_ms()
+    for flow_id, count, since in rows(_LATE_RUNS_SQL, {"account": account_id, "late": now - LATE_MS}):
+        words = gettext(
+            "flow %(flow)s: %(count)s runs have been due for %(minutes)s minutes and do not continue; see the log",
+            flow=flow_id,
+            count=count,
+            minutes=(now - since) // 60_000,
+        )
+        yield Finding("warn", "flows", words)
+
+
+_WEBHOOKS_SQL = (
+    "SELECT id, account_id, url, secret, enabled, failing_since, disabled_at, disabled_reason, (SELECT count(*) "
+    "FROM webhook_delivery WHERE webhook_id = webhook.id AND status = 'pending') FROM webhook "
+    "WHERE deleted_at IS NULL AND (?1 IS NULL OR account_id = ?1) ORDER BY id"
+)
+
+
+def check_webhooks(directory: Path, account_id: int | None) -> Iterator[Finding]:
+    """Find webhooks that keep failing, were disabled, or whose secret cannot be read. No request is sent."""
+    problems = list(_find_webhook_faults(account_id))
+    yield from _show_first(problems)
+    count = len(rows(_WEBHOOKS_SQL, (account_id,)))
+    if count and not problems:
+        yield Finding("ok", "webhooks", ngettext("%(num)s webhook", "%(num)s webhooks", count))
+
+
+def _find_webhook_faults(account_id: int | None) -> Iterator[Finding]:
+    for webhook_id, account, url, encrypted_secret, enabled, failing_since, disabled_at, reason, pending in rows(
+        _WEBHOOKS_SQL, (account_id,)
+    ):
+        values = {"id": webhook_id, "host": subscriptions.url_host(url), "pending": pending}
+        if not subscriptions.decrypt_secrets(EncryptedSecrets(account, encrypted_secret)):
+            yield Finding(
+                "fail", "webhooks", gettext("webhook %(id)s to %(host)s: its secret cannot be read", **values),
+                "restore the secret.key of this database, or POST "
+                f"/v1/my/webhooks/{webhook_id}/rotate_secret",
+            )  # fmt: skip
+        elif reason is not None:
+            since = clock.iso(disabled_at)
+            yield Finding(
+                "warn",
+                "webhooks",
+                gettext(
+                    "webhook %(id)s to %(host)s was disabled (%(reason)s) at %(since)s; %(pending)s deliveries are "
+                    "pending",
+                    reason=reason, since=since, **values,
+                ),
+                f'fix the receiver, then PATCH /v1/my/webhooks/{webhook_id} {{"enabled": true}}',
+            )  # fmt: skip
+        elif enabled and failing_since is not None:
+            words = gettext(
+                "webhook %(id)s to %(host)s has accepted nothing since %(since)s; %(pending)s deliveries are pending",
+                since=clock.iso(failing_since), **values,
+            )  # fmt: skip
+            yield Finding("warn", "webhooks", words)
+
+
+_UNSEEN_REFUSALS_SQL = (
+    "SELECT account_id, count(*), min(created_at) FROM incoming INDEXED BY incoming_refusals "
+    "WHERE kind = 'refusal' AND seen_at IS NULL AND opted_out = 0 AND (?1 IS NULL OR account_id = ?1) "
+    "GROUP BY account_id"
+)
+
+
+def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[Finding]:
+    """Warn of each account with incoming SMS that may be opt-outs and that no user has reviewed."""
+    for row_account_id, count, since in rows(_UNSEEN_REFUSALS_SQL, (account_id,)):
+        words = gettext(
+            "account %(account)s: %(count)s SMS may be opt-outs and have waited for review since %(since)s",
+            account=row_account_id,
+            count=count,
+            since=clock.iso(since),
+        )
+        yield Finding("warn", "SMS", words, "GET /v1/my/incoming?unseen=true, then POST /v1/my/incoming/{id}/seen")
+
+
+def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Finding]:
+    """Warn of each account at its limit of SMS parts a day, or of SMS an hour to unknown numbers of one prefix."""
+    settings = config.current().sms
+    if settings.transport == "capture":
+        return
+    now, problems = clock.now_ms(), []
+    for row_account_id, zone in rows(
+        "SELECT id, time_zone FROM account WHERE ?1 IS NULL OR id = ?1 ORDER BY id", (account_id,)
+    ):
+        until = sms_rules.get_parts_limit_end(row_account_id, zone, now)
+        if until is not None:
+            words = gettext(
+                "account %(account)s has used its %(parts_per_day)s SMS parts for today; SMS wait until %(until)s",
+                account=row_account_id,
+                parts_per_day=settings.parts_per_day,
+                until=clock.iso(until),
+            )
+            problems.append(Finding("warn", "SMS", words, "raise sms.parts_per_day if the limit is too low"))
+        for block in sms_rules.list_full_blocks(row_account_id):
+            words = gettext(
+                "account %(account)s: %(messages)s single SMS went to unknown numbers beginning with "
+                "%(prefix)s within an hour; more are rejected",
+                account=row_account_id,
+                messages=block.messages,
+                prefix=block.prefix,
+            )
+            problems.append(
+                Finding("warn", "SMS", words, "check who requests these messages: this may be SMS pumping fraud")
+            )
+    yield from _show_first(problems)
