@@ -9,12 +9,11 @@ from markupsafe import escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.audience.contacts import data_summary
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import ContactQuery
 from appliance.content.templates import store as templates
 from appliance.core import errors
-from appliance.sending.messages import preview
+from appliance.sending.messages import merge_tags, preview
 from appliance.settings import config
 from appliance.storage.models import Contact
 from appliance.storage.transactions import fetch, render, scan
@@ -126,7 +125,7 @@ def _find_contacts(account_id: int, search: str) -> tuple[list[Contact], Contact
     if search:
         return list(contacts.find_by_words(account_id, search, 1, _MAX_PEOPLE).rows), None
     page = list(contacts.fetch_page(account_id, ContactQuery(limit=_MAX_PEOPLE)).rows)
-    return page, data_summary.find_contact_without_name(account_id)
+    return page, merge_tags.find_contact_without_name(account_id)
 
 
 def _contact_id(request: Request) -> int | None:

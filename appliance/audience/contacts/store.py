@@ -1,7 +1,6 @@
 """Contacts: the Structs of requests, and functions that list, load and count contacts.
 
-See `search` for searches, `write` for changes, `data_summary` for summaries of their fields, and `removal` for
-deleting, merging and erasing contacts.
+See `search` for searches, `write` for changes, and `removal` for deleting, merging and erasing contacts.
 """
 
 from collections import defaultdict

@@ -1,11 +1,15 @@
-"""Values of merge tags (contact, brand, account, conditions) as plain data, and the menu of merge tags."""
+"""Values of merge tags (contact, brand, account, conditions) as plain data, and their menu with examples."""
 
+import re
+import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.audience.contacts import data_summary
+from appliance.audience.contacts import store as contacts
 from appliance.audience.segments import members
 from appliance.content import brand as brands
 from appliance.content import media
@@ -13,6 +17,7 @@ from appliance.content.templates import store as templates
 from appliance.core import i18n
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
+from appliance.storage.database import fetch_one as first
 from appliance.storage.database import rows
 from appliance.storage.models import Account, Brand, Channel, Contact, Flow
 
@@ -202,7 +207,7 @@ def list_merge_tags(
     """
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
-    data_examples = {key.name: key.example for key in data_summary.summarize_objects([contact.data])} if contact else {}
+    data_examples = {key.name: key.example for key in summarize_objects([contact.data])} if contact else {}
     labels = data_labels or {}
     event_tags = _list_event_tags(template.flow) if template is not None and template.flow_id else []
     groups = [
@@ -210,7 +215,7 @@ def list_merge_tags(
         MergeTagGroup(gettext("Custom fields"), [
             MergeTag(f"contact.data{_write_path(key.name)}", labels.get(key.name) or _write_label(key.name),
                      key.example if contact is None else data_examples.get(key.name, ""), key.missing_share)
-            for key in data_summary.summarize_data_keys(account_id)
+            for key in summarize_data_keys(account_id)
         ]),
         MergeTagGroup(gettext("Event"), event_tags),
         MergeTagGroup(gettext("Brand"), [
@@ -229,7 +234,7 @@ def list_merge_tags(
 
 
 def _list_contact_tags(account_id: int, contact: Contact | None) -> list[MergeTag]:
-    columns = data_summary.summarize_columns(account_id)
+    columns = summarize_columns(account_id)
     if contact is not None:
         columns = {name: key._replace(example=getattr(contact, name) or "") for name, key in columns.items()}
     email = get_contact_values(contact, None)["email"] if contact is not None else ""
@@ -276,7 +281,7 @@ def _list_event_tags(flow: Flow) -> list[MergeTag]:
         MergeTag(
             f"event{_write_path(summary.name)}", _write_label(summary.name), summary.example, summary.missing_share
         )
-        for summary in data_summary.summarize_objects(objects)
+        for summary in summarize_objects(objects)
     ]
 
 
@@ -290,3 +295,106 @@ def _write_path(name: str) -> str:
 def _write_label(name: str) -> str:
     label = name.replace(".", " ").replace("_", " ").strip() or name
     return label[:1].upper() + label[1:]
+
+
+# The number of newest contacts whose custom data is summarized.
+_SAMPLED_CONTACTS = 1_000
+_MAX_KEYS = 60
+_MAX_EXAMPLE_CHARACTERS = 40
+# Keys that match this pattern cannot be used in a merge tag.
+_NOT_NAMEABLE = re.compile(r"""["'{}.\[\]]|^_""")
+# Summaries are cached for this number of seconds.
+_CACHE_SECONDS = 30
+_COLUMNS = ("first_name", "last_name", "source", "country_code", "language")
+
+
+class DataKey(NamedTuple):
+    """A standard field or a key of custom data, as the list of merge tags shows it.
+
+    `name` is its name in a merge tag, `example` a value, and `missing_share` the share of contacts without a value (0
+    to 1).
+    """
+
+    name: str
+    example: str
+    missing_share: float
+
+
+def find_contact_without_name(account_id: int) -> Contact | None:
+    """Return the newest contact without a first name, or None; a contact added in the last 30 seconds may be missed."""
+    if not summarize_columns(account_id)["first_name"].missing_share:
+        return None
+    row = first(
+        "SELECT id FROM contact WHERE account_id = ? AND coalesce(first_name, '') = '' "
+        "ORDER BY created_at DESC, id DESC LIMIT 1", (account_id,),
+    )  # fmt: skip
+    return contacts.get(account_id, row[0]) if row else None
+
+
+def summarize_columns(account_id: int) -> dict[str, DataKey]:
+    """Return summaries of the standard fields of all contacts by field name, at most `_CACHE_SECONDS` old."""
+    return _summarize_columns(account_id, int(time.monotonic() // _CACHE_SECONDS))
+
+
+@lru_cache(maxsize=32)
+def _summarize_columns(account_id: int, moment: int) -> dict[str, DataKey]:
+    count_columns = ", ".join(f"count(nullif({name}, ''))" for name in _COLUMNS)
+    total, *filled_counts = first(
+        f"SELECT count(*), {count_columns} FROM contact WHERE account_id = ?", (account_id,)
+    ) or (0,)
+    newest = rows(
+        f"SELECT {', '.join(_COLUMNS)} FROM contact WHERE account_id = ? ORDER BY created_at DESC LIMIT 50",
+        (account_id,),
+    )
+    return {
+        name: DataKey(
+            name,
+            next((row[index] for row in newest if row[index]), ""),
+            1 - filled_counts[index] / total if total else 0.0,
+        )
+        for index, name in enumerate(_COLUMNS)
+    }
+
+
+def summarize_data_keys(account_id: int) -> list[DataKey]:
+    """Return summaries of the keys in custom data of the newest contacts, the most common first.
+
+    The summaries are at most `_CACHE_SECONDS` old.
+    """
+    return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
+
+
+@lru_cache(maxsize=32)
+def _summarize_data_keys(account_id: int, moment: int) -> list[DataKey]:
+    data_rows = rows(
+        "SELECT data FROM contact WHERE account_id = ? ORDER BY created_at DESC, id DESC LIMIT ?",
+        (account_id, _SAMPLED_CONTACTS),
+    )
+    return summarize_objects([msgspec.json.decode(text) if text else None for (text,) in data_rows])
+
+
+def summarize_objects(objects: list[Any]) -> list[DataKey]:
+    """Return summaries of up to `_MAX_KEYS` keys of `objects`, the most common key first.
+
+    The example of a key is its first value.
+    """
+    counts, examples = Counter[str](), dict[str, str]()
+    for data in objects:
+        for name, value in _flatten(data, ""):
+            counts[name] += 1
+            examples.setdefault(name, str(value)[:_MAX_EXAMPLE_CHARACTERS])
+    return [DataKey(name, examples[name], 1 - count / len(objects)) for name, count in counts.most_common(_MAX_KEYS)]
+
+
+def _flatten(value: Any, prefix: str) -> list[tuple[str, Any]]:
+    """Return (path, value) of the scalar values of an object and of the objects directly within it.
+
+    Empty values, and keys that cannot be used in a merge tag, are left out.
+    """
+    values = []
+    for name, inner in (value or {}).items() if isinstance(value, dict | None) else ():
+        if isinstance(inner, dict) and not prefix:
+            values += _flatten(inner, f"{name}.")
+        elif inner not in (None, "") and not isinstance(inner, dict | list) and not _NOT_NAMEABLE.search(name):
+            values.append((f"{prefix}{name}", inner))
+    return values
