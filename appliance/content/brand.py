@@ -1,20 +1,21 @@
-"""The brand of an account: colours, fonts, tone of voice, sender details, and the defaults of email designs."""
+"""The brand of an account: colours, fonts, tone of voice, sender details, and the look of emails and of pages."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from markupsafe import Markup
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.content import media
 from appliance.content.designs import theme
 from appliance.content.designs.kind import COMMON, colour, image, line, validate_value
 from appliance.content.designs.sections import footer, header
-from appliance.content.designs.theme import Look
-from appliance.core import addresses, clock
+from appliance.content.designs.theme import SANS_STACK, Look, Palette
+from appliance.core import addresses, clock, recipient_texts
 from appliance.core.errors import Faults, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import Colour, Data, Line, Long, check_http_url, sent_fields
-from appliance.storage.models import Brand, Media
+from appliance.storage.models import Account, Brand, Media
 from appliance.storage.models.content import BRANDS
 from appliance.storage.transactions import require_write_transaction
 
@@ -215,3 +216,59 @@ def _link_name(link: dict[str, str]) -> str:
 def is_complete(brand: Brand) -> bool:
     """Return whether the brand has both a colour and a company name."""
     return bool(brand.brand_color and brand.company_name)
+
+
+# The CSS variables of the pages for recipients, with the colour of the palette that each has.
+_PAGE_VARIABLES = {
+    "paper": "page", "sheet": "card", "ink": "text", "quiet": "muted", "line": "line", "accent": "brand",
+    "accent-ink": "on_brand", "link": "link",
+}  # fmt: skip
+
+
+class PageStyle(NamedTuple):
+    """The appearance of an account's pages for recipients.
+
+    `language` is a key of `recipient_texts.LANGUAGE_NAMES`. `logo` is the signed id of an uploaded picture, or None.
+    """
+
+    company: str
+    language: str
+    light: Palette
+    dark: Palette
+    font: str
+    logo: str | None
+
+
+def get_page_style(account_id: int, contact_language: str | None = None) -> PageStyle:
+    """Return the appearance of an account's pages, from its brand, in the language of a contact if it is known."""
+    account = Account.get_by_id(account_id)
+    brand = get(account_id)
+    theme_values = theme.resolve_theme({}, build_look(brand))
+    return PageStyle(
+        brand.company_name or account.name,
+        recipient_texts.choose_language(contact_language, account.locale),
+        theme_values.light,
+        theme_values.dark,
+        theme_values.font_body,
+        _uploaded_logo(brand),
+    )
+
+
+def build_css(style: PageStyle) -> Markup:
+    """Return the CSS variables of the pages for recipients.
+
+    Nothing is escaped: colours are `#rrggbb`, and the font is a validated font stack.
+    """
+    rules = [
+        f"--{name}:light-dark({getattr(style.light, key)},{getattr(style.dark, key)})"
+        for name, key in _PAGE_VARIABLES.items()
+    ]
+    font = "" if style.font == SANS_STACK else f";--font:{style.font}"
+    return Markup(f":root{{{';'.join(rules)}{font}}}")  # noqa: S704 - the values are validated
+
+
+def _uploaded_logo(brand: Brand) -> str | None:
+    is_uploaded = (
+        brand.logo and Media.select().where(Media.account == brand.account_id, Media.signed_id == brand.logo).exists()
+    )
+    return brand.logo if is_uploaded else None

@@ -337,3 +337,19 @@ def client_network(ip: str) -> str:
     if address is None or address.version == 4:
         return ip
     return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+def mask_address(address: str) -> str:
+    """Return an email address or phone number with most characters hidden, such as `a…a@e…e.org`.
+
+    Its owner still recognises it.
+    """
+    if "@" not in address:
+        return f"{address[:3]}…{address[-2:]}"
+    local, _, domain = address.partition("@")
+    name, dot, top_level = domain.rpartition(".")
+    return f"{_mask_word(local)}@{_mask_word(name)}{dot}{top_level}"
+
+
+def _mask_word(word: str) -> str:
+    return f"{word[0]}…{word[-1]}" if len(word) > 2 else f"{word[:1]}…"

@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import store as contacts
+from appliance.content import brand as brands
+from appliance.content.brand import PageStyle
 from appliance.core import addresses, clock, crypto
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -17,8 +19,7 @@ from appliance.sending.messages import links
 from appliance.storage.database import rows, run
 from appliance.storage.models import Channel, Confirmation, Form
 from appliance.storage.transactions import require_write_transaction
-from appliance.tracking import erasing, page_style
-from appliance.tracking.page_style import PageStyle
+from appliance.tracking import erasing
 
 State = Literal["open", "done", "expired"]
 
@@ -55,8 +56,8 @@ def load_page(token: str) -> ConfirmationPage | None:
     purpose: Any = confirmation.purpose
     return ConfirmationPage(
         purpose, _get_state(confirmation),
-        page_style.get_page_style(confirmation.account_id, _find_language(confirmation)),
-        page_style.mask_address(confirmation.value) if confirmation.value else None,
+        brands.get_page_style(confirmation.account_id, _find_language(confirmation)),
+        addresses.mask_address(confirmation.value) if confirmation.value else None,
         [row[1] for row in names if row[0] in list_ids], confirmation.message_id,
     )  # fmt: skip
 

@@ -7,13 +7,13 @@ from typing import Any, Literal
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from appliance.content import brand as brands
 from appliance.content import media
+from appliance.content.brand import PageStyle
 from appliance.content.designs.theme import SANS_STACK
 from appliance.core import executable, recipient_texts
 from appliance.forms.fields import Field, clean_hidden, list_fields
 from appliance.storage.models import Form
-from appliance.tracking import page_style
-from appliance.tracking.page_style import PageStyle
 
 Scheme = Literal["light", "dark"]
 # The type and the autocomplete value of inputs that are not plain text.
@@ -64,7 +64,7 @@ def render_preview(form: Form, style: PageStyle, nonce: str, scheme: Scheme) -> 
     return str(
         _render(
             "preview.html", form, style.language, raw={}, errors={}, shown_at="", style=style, nonce=nonce,
-            look=page_style.build_css(style), scheme=scheme, media_path=media.URL_PATH,
+            look=brands.build_css(style), scheme=scheme, media_path=media.URL_PATH,
         )
     )  # fmt: skip
 

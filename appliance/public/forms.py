@@ -9,6 +9,7 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import http
 from appliance.api.http import ApiError
+from appliance.content import brand as brands
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
 from appliance.forms import rendering, store, submissions
@@ -17,7 +18,6 @@ from appliance.forms.submissions import Submission
 from appliance.public import pages
 from appliance.storage.models import Form
 from appliance.storage.transactions import fetch_public
-from appliance.tracking import page_style
 
 # A person needs at least this long to fill in a form after it was shown.
 MIN_FILL_MS = 700
@@ -78,7 +78,7 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         return HTTPResponse("", 303, {**pages.PAGE_HEADERS, "Location": redirect_url})
     return pages.render_page(
         "thanks.html",
-        await fetch_public(page_style.get_page_style, form.account_id, submission.language),
+        await fetch_public(brands.get_page_style, form.account_id, submission.language),
         form=form,
         phrase="form_mailed" if form.double_opt_in else "form_done",
         is_mailed=form.double_opt_in,
@@ -140,7 +140,7 @@ async def _form_page(
     shown_at: str,
     status: int = 200,
 ) -> HTTPResponse:
-    style = await fetch_public(page_style.get_page_style, form.account_id, language)
+    style = await fetch_public(brands.get_page_style, form.account_id, language)
     frames = " ".join(form.origins) or "'none'"
     return pages.render_page(
         "form.html",

@@ -10,7 +10,9 @@ from jinja2 import Environment, StrictUndefined
 from sanic import HTTPResponse, Request
 
 from appliance.audience.consent import Evidence
+from appliance.content import brand as brands
 from appliance.content import media
+from appliance.content.brand import PageStyle
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import crypto, executable, i18n, recipient_texts
 from appliance.core.errors import RateLimitExceeded, Unavailable
@@ -18,8 +20,6 @@ from appliance.sending.messages import links
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage.models import Message
 from appliance.storage.transactions import fetch_public, render_view
-from appliance.tracking import page_style
-from appliance.tracking.page_style import PageStyle
 
 _PAGE_POLICY = (
     "default-src 'none'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; form-action 'self'{leads}; "
@@ -62,7 +62,7 @@ def render_page(
     """
     nonce = secrets.token_urlsafe(16)
     language = style.language if style is not None else language
-    look = page_style.build_css(style) if style is not None else ""
+    look = brands.build_css(style) if style is not None else ""
     body = get_environment().get_template(name).render(
         style=style, language=language, say=recipient_texts.get_translator(language), look=look, nonce=nonce, **values
     )  # fmt: skip

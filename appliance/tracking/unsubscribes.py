@@ -7,13 +7,13 @@ from appliance.audience.consent import Evidence, ListOffer, Tracking
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts import write
 from appliance.audience.contacts.store import ContactPatch
-from appliance.core import clock, crypto, i18n, validation
+from appliance.content import brand as brands
+from appliance.content.brand import PageStyle
+from appliance.core import addresses, clock, crypto, i18n, validation
 from appliance.sending.messages import links
 from appliance.storage.models import Channel, Contact, Message, OptOut
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import require_write_transaction
-from appliance.tracking import page_style
-from appliance.tracking.page_style import PageStyle
 
 
 class UnsubscribePage(NamedTuple):
@@ -46,8 +46,8 @@ def get_unsubscribe_page(token: str) -> UnsubscribePage | None:
         return None
     channel = find_channel(message)
     return UnsubscribePage(
-        message.id, channel_kind(message), page_style.mask_address(message.recipient) if message.recipient else None,
-        page_style.get_page_style(message.account_id, contacts.fetch_language(channel.contact_id) if channel else None),
+        message.id, channel_kind(message), addresses.mask_address(message.recipient) if message.recipient else None,
+        brands.get_page_style(message.account_id, contacts.fetch_language(channel.contact_id) if channel else None),
         channel.subscribed if channel else False,
         channel is not None and channel.suppression not in consent.BLOCKING_REASONS,
     )  # fmt: skip
@@ -183,17 +183,17 @@ def get_preferences_page(token: str) -> PreferencesPage | None:
         return None
     channel = find_channel(message)
     if channel is None:
-        style = page_style.get_page_style(message.account_id)
+        style = brands.get_page_style(message.account_id)
         return PreferencesPage(message.id, channel_kind(message), message.account_id, style, None, None, [], [], "none")
     contact = Contact.get_by_id(channel.contact_id)
-    style = page_style.get_page_style(message.account_id, contact.language)
+    style = brands.get_page_style(message.account_id, contact.language)
     return PreferencesPage(
         message.id,
         channel_kind(message),
         message.account_id,
         style,
         contact.id,
-        page_style.mask_address(channel.value),
+        addresses.mask_address(channel.value),
         [_channel_choice(contact_channel) for contact_channel in _fetch_channels(contact.id)],
         consent.fetch_list_offers(message.account_id, contact.id),
         _tracking_of(contact),
@@ -211,7 +211,7 @@ def _fetch_channels(contact_id: int) -> list[Channel]:
 
 def _channel_choice(channel: Channel) -> ChannelChoice:
     is_blocked = channel.suppression in consent.BLOCKING_REASONS
-    masked = page_style.mask_address(channel.value)
+    masked = addresses.mask_address(channel.value)
     return ChannelChoice(
         channel.id, channel.kind, masked, channel.subscribed and not is_blocked, is_blocked, channel.suppression is None
     )

@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import accounts, audit
 from appliance.audience.segments import suggestions
+from appliance.content import brand as brands
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import rendering, store
@@ -17,7 +18,6 @@ from appliance.sending.domains import records
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from appliance.tracking import page_style
 from ui import formats, view
 from ui.forms import Form, edit_conflicts, list_params, lookups, signup_fields
 from ui.forms.edit_conflicts import FormPart
@@ -117,7 +117,7 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
         if contact_list.id in row.list_ids
     ]
-    style = await fetch(page_style.get_page_style, visit.account_id, row.language)
+    style = await fetch(brands.get_page_style, visit.account_id, row.language)
     is_branded = request.args.get("look") != "plain"
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
     recent_count = await fetch(store.count_recent_submissions, visit.account_id, form_id, _RECENT_DAYS)
@@ -230,7 +230,7 @@ async def show_preview(request: Request, visit: Visit, token: str) -> HTTPRespon
 async def _add_preview(visit: Visit, form: Form) -> str:
     """Render the preview of the settings in a form, and return its token."""
     row = await _build_preview_form(visit.account_id, _read_form(form))
-    style = await fetch(page_style.get_page_style, visit.account_id, row.language)
+    style = await fetch(brands.get_page_style, visit.account_id, row.language)
     nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
     scheme: Literal["light", "dark"] = "dark" if form["scheme"] == "dark" else "light"
     html = rendering.render_preview(row, style, nonce, scheme)
