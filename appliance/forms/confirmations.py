@@ -19,7 +19,7 @@ from appliance.sending.messages import links
 from appliance.storage.database import rows, run
 from appliance.storage.models import Channel, Confirmation, Form
 from appliance.storage.transactions import require_write_transaction
-from appliance.tracking import erasing
+from appliance.tracking import unsubscribes
 
 State = Literal["open", "done", "expired"]
 
@@ -112,7 +112,7 @@ def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None
         return state
     evidence = Evidence("double_opt_in", "recipient", ip, user_agent, text, confirmation.message_id)
     if confirmation.purpose == "erase":
-        erasing.confirm_erasure(confirmation, evidence)
+        unsubscribes.confirm_erasure(confirmation, evidence)
     else:
         _opt_in(_list_pending(confirmation), evidence)
     return "done"

@@ -13,7 +13,7 @@ from appliance.forms.confirmations import ConfirmationPage
 from appliance.public import pages
 from appliance.sending.messages import links
 from appliance.storage.transactions import commit, fetch_public
-from appliance.tracking import erasing, unsubscribes
+from appliance.tracking import unsubscribes
 from appliance.tracking.unsubscribes import PreferenceChange, PreferenceChoices, PreferencesPage, UnsubscribePage
 
 # The values of the buttons on the preferences page.
@@ -136,7 +136,7 @@ async def _request_erasure(
 ) -> HTTPResponse:
     lead = "erase_lead" if page.has_mailbox else "erase_lead_unmailed"
     text = pages.render_plain_text(page.style.language, lead, "erase_button", company=page.style.company)
-    outcome = await commit(erasing.request_erasure, token, pages.build_evidence(request, "preferences", text))
+    outcome = await commit(unsubscribes.request_erasure, token, pages.build_evidence(request, "preferences", text))
     if outcome is None:
         return pages.not_found_page(language=page.style.language)
     heading, lead = f"erase_{outcome}_heading", f"erase_{outcome}_lead"

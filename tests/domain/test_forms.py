@@ -18,7 +18,7 @@ from appliance.sending.messages import links, prepare
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Confirmation, Form, Message
-from appliance.tracking import erasing
+from appliance.tracking import unsubscribes
 from tests.domain.home import Home
 from tests.domain.test_delivery_reports import send_campaign
 
@@ -131,7 +131,7 @@ def test_an_erasure_request_without_mail_is_noted(home: Home) -> None:
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
     token = crypto.sign_token(links.PREFERENCES, message_id)
     results = [
-        transactions.write(erasing.request_erasure, token, Evidence("preferences", "recipient")) for _ in range(2)
+        transactions.write(unsubscribes.request_erasure, token, Evidence("preferences", "recipient")) for _ in range(2)
     ]
     assert results == ["noted", "noted"]
 

@@ -20,7 +20,7 @@ from appliance.sending.messages.compose import SmsPreview
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage.models import Channel, Contact
 from appliance.storage.transactions import commit, fetch, render, render_for
-from appliance.tracking import erasing
+from appliance.tracking import unsubscribes
 from ui import formats, view
 from ui.forms import Form, list_params, lookups, parse_int
 from ui.guard import ignore_double_submit, signed_in
@@ -212,7 +212,7 @@ def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dic
         "contact": contact,
         "events": timeline.fetch_events(account_id, contact_id, kind, page, _EVENTS_PER_PAGE),
         "lists": lookups.list_contact_lists(account_id),
-        "wants_erasure": erasing.has_open_request(account_id, contact_id),
+        "wants_erasure": unsubscribes.has_open_request(account_id, contact_id),
         "evidence": {
             channel.value: [row for row in evidence if row.address == channel.value] for channel in contact.channels
         },
