@@ -23,6 +23,8 @@ KINDS = {
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
     "invitation_id": "invitations",
 }  # fmt: skip
+# What somebody enters who accepts an invitation
+JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}
 _ID = re.compile(r"<(\w+):int>")
 # Form fields for every page; a page reads those that it has
 FORM = {
@@ -73,6 +75,14 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     return ours, owner, Visitor(server, "b@example.com"), theirs
 
 
+def invite(visitor: Visitor, email: str) -> str:
+    """Invite an address to a visitor's team, and return the path of the link, which the next page shows once."""
+    assert visitor.send("POST", "/settings/team", {"email": email, "role": "viewer"}).status == 303
+    match = re.search(r'value="[^"]*(/invitations/\d+/[^"/]+)"', visitor.send("GET", "/settings/team").text)
+    assert match is not None
+    return match[1]
+
+
 def with_id(path: str, things: dict[str, int] | None) -> str:
     """Return a path with the id of an object, or with an unknown id."""
     path = path.replace("<key:str>", "title").replace("<side:int>", "480").replace("<column:int>", "1")
@@ -89,12 +99,12 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     """Every page and action with an id of A is the same 404 for B as an unknown id, and A's objects are unchanged."""
     ours, owner, stranger, _ = both
     ours.api.put(f"/templates/{ours.object_ids['templates']}/translations/de", {"texts": {}}).expect(200)
-    assert owner.send("POST", "/settings/team", {"email": "invited@example.org", "role": "viewer"}).status in (200, 303)
+    invite(owner, "invited@example.org")
     ours.object_ids["invitations"] = 1
     before = ours.read_all()
     walked = 0
     for method, path in page_routes():
-        # A link of an invitation is open to whoever has its token, and gone without it
+        # The link of an invitation is open to whoever has its token; the test below requests it with wrong tokens.
         if not _ID.search(path) or path.startswith("/invitations/"):
             continue
         here, never = with_id(path, ours.object_ids), with_id(path, None)
@@ -109,6 +119,24 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
             assert owner.send(method, here).status in (200, 303), path
     assert walked >= 60
     assert ours.read_all() == before
+
+
+def test_an_invitation_needs_its_own_token(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
+    """An invitation of A is the same 410 for B as an unknown one, with a made-up token as with one of B's own."""
+    ours, owner, stranger, _ = both
+    right = invite(owner, "second@example.org")
+    wrong = invite(stranger, "theirs@example.org")
+    before = ours.read_all()
+    invitation_id, token = right.rpartition("/")[0].rpartition("/")[2], wrong.rpartition("/")[2]
+    for other_token in ("made-up", token, f"{right.rpartition('/')[2]}x"):
+        path, unknown = f"/invitations/{invitation_id}/{other_token}", f"/invitations/{MISSING_ID}/{other_token}"
+        for method in ("GET", "POST"):
+            refusal, other = stranger.send(method, path, JOIN), stranger.send(method, unknown, JOIN)
+            assert refusal.status == other.status == 410, (method, path)
+            assert without_path(refusal, path) == without_path(other, unknown), (method, path)
+            assert "alpha" not in refusal.text and "second@example.org" not in refusal.text
+    assert ours.read_all() == before
+    assert stranger.send("GET", right).status == 200
 
 
 def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:

@@ -1,11 +1,10 @@
 """Errors of requests: pages show them in the language of the user, the API always returns them in English."""
 
-from html import unescape
 from pathlib import Path
 
 from tests.kit import pseudo_languages
 from tests.kit.pseudo_languages import LONG, RIGHT_TO_LEFT, transform
-from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 
 
@@ -17,10 +16,13 @@ def test_errors_of_pages_and_of_the_api(tmp_path: Path) -> None:
         browser = ScriptlessBrowser(api)
         for language in (LONG, RIGHT_TO_LEFT):
             header = {"Accept-Language": language}
-            assert browser._request("POST", f"{path}/not-opened", {}, **header).status == 303
-            page = browser._request("GET", path, None, **header)
-            assert page.status == 200 and f'<html lang="{language}"' in page.text
-            assert transform("this is not an email campaign that was sent") in unescape(page.text)
+            refusal = browser._request("POST", f"{path}/not-opened", {}, **header)
+            assert (refusal.status, refusal.headers["location"]) == (303, path)
+            page = browser.get(path, **header)
+            assert f'<html lang="{language}"' in page
+            reason = transform("this is not an email campaign that was sent")
+            assert notice_text(page) == transform("Cannot be resent: %(reason)s").replace("%(reason)s", f"{reason}.")
+            assert not notice_text(browser.get(path, **header))
             error = api.post(f"{path}/pause", {}, header).expect(422)
             assert error["message"] == "A campaign with the status draft cannot be paused."
             error = api.post("/suppressions", {"address": "nobody"}, header).expect(422)

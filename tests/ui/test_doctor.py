@@ -83,13 +83,18 @@ def test_slow_checks_do_not_delay_other_pages(fresh_server: FreshServer, dns: Dn
     ("levels", "pill", "heading"),
     [
         (["ok"], "OK", "No problems found"),
-        (["ok", *["warn"] * 8], "Needs attention", "8 warnings"),
-        (["ok", "warn", "fail"], "Action required", "1 problem, 1 warning"),
+        (["ok", *["warn"] * 8], "Needs attention", "8 warnings: disk x1"),
+        (["ok", "warn", "fail"], "Action required", "1 problem, 1 warning: disk x2"),
     ],
 )
 def test_the_heading_of_the_findings(levels: list[str], pill: str, heading: str) -> None:
-    """The heading counts problems and warnings, and the status is that of the worst finding."""
-    findings = [{"level": level, "check": "disk", "words": "x", "fix": ""} for level in levels]
+    """The heading counts problems and warnings and links to the worst finding, whose level is the status."""
+    findings = [
+        {"level": level, "check": "disk", "words": f"x{index}", "fix": ""} for index, level in enumerate(levels)
+    ]
     template = view.template_environment().get_template("settings/doctor.html")
     shown = "".join(template.blocks["findings"](template.new_context({"findings": findings})))
-    assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda level: level[0].strip(), shown) and f"<h2>{heading}" in shown
+    match = re.search(r"<h2>(.*?)</h2>", shown, re.S)
+    assert match is not None and re.sub("<[^>]+>", "", match[1]) == heading
+    assert ('href="#finding-1"' in match[1]) == (levels != ["ok"])
+    assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda space: space[0].strip(), shown)

@@ -48,6 +48,10 @@ def test_polling_ends_with_the_campaign(
     expect(page.locator("#live .pill", has_text="Sent")).to_be_visible(timeout=20_000)
     expect(page.locator("#live, #figures").and_(page.locator("[hx-trigger]"))).to_have_count(0, timeout=15_000)
     expect(page.locator("#progress-title")).to_have_text("Sent to 32 contacts")
+    # A finished report has figures and no progress
+    expect(page.locator("#live progress, #live [role=status]")).to_have_count(0)
+    figures = page.locator("#live .stat").all_inner_texts()
+    assert [" ".join(text.split()) for text in figures] == ["Sent 32 100%", "Skipped 0"]
     expect(page.locator("#queue-state")).to_contain_text("Queue idle", timeout=2_000)  # without the poll's pause
     before = len(polls)
     page.wait_for_timeout(1_500)  # longer than a poll waits
