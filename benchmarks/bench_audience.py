@@ -189,11 +189,11 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="only figures whose names hold one of these")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
-    made = get_or_create_audience(options.cache, options.contacts)
-    key = (made / "done").read_text()
+    audience = get_or_create_audience(options.cache, options.contacts)
+    key = (audience / "done").read_text()
     with tempfile.TemporaryDirectory(dir=options.cache) as copy:
         data = Path(copy, "data")
-        shutil.copytree(made, data)
+        shutil.copytree(audience, data)
         # What was copied goes to the disk now, not with the first commits that are measured
         os.sync()
         if not options.words or any("cold".startswith(word) for word in options.words):

@@ -134,7 +134,7 @@ def send(server: Server, people: int, count: int, size: int, sender: str) -> flo
 
 def sending(options: argparse.Namespace) -> None:
     """Print the rate of the whole service into `smtp-sink`, unsigned and signed in turns."""
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     floors = []
     with Postfix(options.postfix).sink() as port, DnsServer() as dns:
         env = UNLIMITED | dns.env | {"CAMPANERO_EMAIL__CONNECTIONS": "10"}
@@ -147,10 +147,10 @@ def sending(options: argparse.Namespace) -> None:
                 floors.append(limit(2))
                 for sender in ("ana@unsigned.example", "ana@bakery.example"):
                     rate = send(server, people, options.messages, options.size, sender)
-                    found.setdefault(sender, []).append(rate)
+                    seconds.setdefault(sender, []).append(rate)
     floor = statistics.median(floors)
     print(f"load {os.getloadavg()[0]:.1f}; openssl {floor:,.0f}/s; the whole service, {options.messages} messages:")
-    for sender, rates in found.items():
+    for sender, rates in seconds.items():
         rate = statistics.median(rates)
         print(f"  from {sender}: {rate:,.0f}/s, {rate / floor:.2f} of openssl")
 
@@ -173,21 +173,21 @@ def main() -> None:
             MessagePreparer().build(claims[0]).prepared.envelope.content,
             keys.fetch_signers(home.account_id, "bakery.example"),
         )
-        found: dict[str, list[tuple[float, float]]] = {}
+        seconds: dict[str, list[tuple[float, float]]] = {}
         floors = []
         for _ in range(options.rounds):
             floors.append(limit(2))
             for kinds in ((), ("rsa",), ("rsa", "ed25519")):
                 only(*kinds)
-                found.setdefault(" and ".join(kinds) or "unsigned", []).append(
+                seconds.setdefault(" and ".join(kinds) or "unsigned", []).append(
                     making(claims, options.messages, options.ahead)
                 )
             floors.append(limit(2))
         home.close()
     floor = statistics.median(floors)
     print(f"load {os.getloadavg()[0]:.1f}; openssl speed rsa2048, one core: {floor:,.0f}/s")
-    for name, costs in found.items():
-        rate, cpu = statistics.median(one[0] for one in costs), statistics.median(one[1] for one in costs)
+    for name, costs in seconds.items():
+        rate, cpu = statistics.median(cost[0] for cost in costs), statistics.median(cost[1] for cost in costs)
         print(f"  made {name}: {rate:,.0f}/s, {cpu:.0f} us of processor each, {rate / floor:.2f} of openssl")
     print("  G7 is the line of rsa (goal 0.95)")
     if options.postfix:

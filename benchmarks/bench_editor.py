@@ -36,14 +36,14 @@ _ASKED = """() => performance.getEntriesByType("resource").map((one) =>
 
 def letter(sections: int) -> dict[str, Any]:
     """Return a design with so many sections, alternating headings, texts and buttons."""
-    found = [{"id": "press", "type": "button", "props": {"text": "Read", "href": "https://example.org"}},
+    outline = [{"id": "press", "type": "button", "props": {"text": "Read", "href": "https://example.org"}},
              {"id": "title", "type": "heading", "props": {"text": "News"}}]  # fmt: skip
     for at in range(sections - 3):
         kind = ("heading", "text", "button")[at % 3]
         props = {"heading": {"text": f"Part {at}"}, "text": {"content": _WORDS},
                  "button": {"text": f"Go {at}", "href": f"https://example.org/{at}"}}[kind]  # fmt: skip
-        found.append({"id": f"s{at}", "type": kind, "props": props})
-    return {"sections": [*found, {"id": "foot", "type": "footer", "props": {}}]}
+        outline.append({"id": f"s{at}", "type": kind, "props": props})
+    return {"sections": [*outline, {"id": "foot", "type": "footer", "props": {}}]}
 
 
 class Bench:
@@ -51,7 +51,7 @@ class Bench:
 
     def __init__(self, page: Page, times: int) -> None:
         self.page, self.times = page, times
-        self.frame = next(one for one in page.frames if "/canvas" in one.url)
+        self.frame = next(frame for frame in page.frames if "/canvas" in frame.url)
         page.evaluate(_ACTED)
         self.frame.evaluate(_SEEN)
 
@@ -98,9 +98,9 @@ def main() -> None:
     parser.add_argument("--sections", type=int, default=12)
     options = parser.parse_args()
     with Server().set_up() as server, running_browser() as browser:
-        one = create_template(server.client(), design=letter(options.sections))
+        template_id = create_template(server.client(), design=letter(options.sections))
         page = sign_in(new_page(browser, server.url, Problems(), width=1360))
-        page.goto(f"/templates/{one}/edit?s=press")
+        page.goto(f"/templates/{template_id}/edit?s=press")
         page.wait_for_load_state("networkidle")
         print(f"{options.sections} sections, median / p95, goal {GOAL_MS} ms; load {os.getloadavg()[0]:.1f}")
         bench = Bench(page, options.times)

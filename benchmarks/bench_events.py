@@ -98,7 +98,7 @@ def pages(api: Client, key: str, port: int, each: int) -> None:
             page = 1 if number % 2 else chance.randint(1, last)
             # Another moment each time, so that nothing is remembered where a time is asked for
             moved = {
-                one: f"{value}T00:00:{number % 60:02}Z" for one, value in query.items() if one.startswith("created")
+                name: f"{value}T00:00:{number % 60:02}Z" for name, value in query.items() if name.startswith("created")
             }
             requests.append(build_request(key, "GET", f"/events?{urlencode({**query, **moved, 'page': page})}"))
         _, times = uvloop.run(send_requests(port, iter(requests), 1))
@@ -172,8 +172,8 @@ def main() -> None:
         acknowledged = posts(server, key, options.posts, options.connections) + batches(server, key, 20)
         server.kill()
         with closing(sqlite3.connect(server.data / "campanero.db")) as database:
-            found = "SELECT count(*) FROM event WHERE idempotency_key LIKE 'post-%' OR idempotency_key LIKE 'b%-%'"
-            stored = database.execute(found).fetchone()[0]
+            count_sql = "SELECT count(*) FROM event WHERE idempotency_key LIKE 'post-%' OR idempotency_key LIKE 'b%-%'"
+            stored = database.execute(count_sql).fetchone()[0]
         print(f"killed; {stored:,} of {acknowledged:,} acknowledged events are there")
 
 

@@ -31,9 +31,9 @@ def visits(page: Page) -> dict[str, dict[str, Any]]:
 
     def look(_: Any) -> dict[str, Any]:
         page.wait_for_timeout(_SETTLED_MS)
-        found = {"kb": sum(came) / 1024, "moved": float(page.evaluate("window.moved"))}
+        figures = {"kb": sum(came) / 1024, "moved": float(page.evaluate("window.moved"))}
         came.clear()
-        return found
+        return figures
 
     return crawl(page, look)
 
@@ -45,11 +45,11 @@ def main() -> None:
         fill(server.client())
         for width in (1360, 375):
             page = sign_in(new_page(browser, server.url, Problems(), width=width))
-            found = visits(page)
-            print(f"{len(found)} pages, {width} wide")
-            for kind, one in sorted(found.items(), key=lambda pair: -pair[1]["kb"]):
-                over = one["kb"] > MAX_KB or one["moved"] > MAX_SHIFT
-                print(f"  {'!' if over else ' '} {one['kb']:6.1f} KB  {one['moved']:.4f}  {kind}", flush=True)
+            figures_by_kind = visits(page)
+            print(f"{len(figures_by_kind)} pages, {width} wide")
+            for kind, figures in sorted(figures_by_kind.items(), key=lambda pair: -pair[1]["kb"]):
+                over = figures["kb"] > MAX_KB or figures["moved"] > MAX_SHIFT
+                print(f"  {'!' if over else ' '} {figures['kb']:6.1f} KB  {figures['moved']:.4f}  {kind}", flush=True)
             page.context.close()
 
 

@@ -108,8 +108,8 @@ def measure(home: Home, people: int) -> None:
     where = [*vip, {"name": "event.total", "predicate": "gt", "value": 3}]
     live_flow(home, {"event": "order_paid", "data": {"where": where}})
     for start in range(0, people, 1_000):
-        told = [NewEvent(home.account_id, "order_paid", start + n + 1, {"total": 5}) for n in range(1_000)]
-        transactions.write(log.record_many, told)
+        events = [NewEvent(home.account_id, "order_paid", start + n + 1, {"total": 5}) for n in range(1_000)]
+        transactions.write(log.record_many, events)
     with measured("runs started by events, a quarter of which meet the conditions", happened("flow_enter")):
         drain()
     flow = live_flow(home, {"event": "never"})

@@ -163,7 +163,9 @@ class Bench:
         for _ in range(self.times):
             before()
             took.append(self.once(act))
-        return Took(statistics.median(one.wall for one in took), statistics.fmean(one.cpu for one in took))
+        return Took(
+            statistics.median(duration.wall for duration in took), statistics.fmean(duration.cpu for duration in took)
+        )
 
     def write(self) -> None:
         """Change a contact, so that the results of earlier queries are no longer current."""
@@ -176,7 +178,7 @@ class Bench:
 
     def count(self, *filters: tuple[str, str, Any]) -> Took:
         """Count a segment, each time after a write."""
-        body = {"filters": [dict(zip(("name", "predicate", "value"), one, strict=True)) for one in filters]}
+        body = {"filters": [dict(zip(("name", "predicate", "value"), rule, strict=True)) for rule in filters]}
         return self.often(lambda: self.api.post("/segments/count", body).expect(200), self.write)
 
     def send(self) -> None:
@@ -307,7 +309,7 @@ def main() -> None:
     results = [measure(size, options.times, options.words) for size in options.sizes]
     print(f"\n{'wall seconds (processor)':30}" + "".join(f"{size:>20,}" for size in options.sizes) + "   exponents")
     for name in results[0]:
-        cells = "".join(f"{f'{one[name].wall:.3f} ({one[name].cpu:.3f})':>20}" for one in results)
+        cells = "".join(f"{f'{result[name].wall:.3f} ({result[name].cpu:.3f})':>20}" for result in results)
         slopes = [
             exponent(results[n][name], results[n + 1][name], options.sizes[n + 1] / options.sizes[n])
             for n in range(len(results) - 1)

@@ -54,13 +54,13 @@ def late(times: list[float]) -> str:
 
 def timed(ask: Any, times: int, pause: float = 0.0) -> list[float]:
     """Return the time of each of so many requests."""
-    found = []
+    samples = []
     for _ in range(times):
         started_at = time.perf_counter()
         ask()
-        found.append(time.perf_counter() - started_at)
+        samples.append(time.perf_counter() - started_at)
         time.sleep(pause)
-    return found
+    return samples
 
 
 def measure(server: Server, what: str) -> None:

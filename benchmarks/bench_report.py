@@ -61,13 +61,13 @@ def _messages(draw: random.Random, message: dict[str, Any], first: int, people: 
         yield tuple(row.values())
 
 
-def _hits(draw: random.Random, campaign_id: int, one: dict[str, Any], hits: int, people: int) -> Iterator[Any]:
+def _hits(draw: random.Random, campaign_id: int, link: dict[str, Any], hits: int, people: int) -> Iterator[Any]:
     for _ in range(hits):
         number = draw.randrange(1, 13) if draw.random() < 0.25 else None
         kind = "click" if number else "open"
         verdict = draw.choice(("human", "human", "unsure", "machine"))
-        message = int(one["id"]) + draw.randrange(people)
-        yield campaign_id, message, kind, number, AGENT, verdict, int(one["sent_at"]) + draw.randrange(3 * 86_400_000)
+        message = int(link["id"]) + draw.randrange(people)
+        yield campaign_id, message, kind, number, AGENT, verdict, int(link["sent_at"]) + draw.randrange(3 * 86_400_000)
 
 
 def late(times: list[float]) -> str:

@@ -149,12 +149,12 @@ def beside(server: Server, people: int, options: Any, number: int) -> None:
 
 
 def _ways_out(api: Client, number: int, count: int) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     for page in range(1, count // 100 + 1):
         for row in api.get(f"/messages?campaign_id={number}&limit=100&page={page}").expect(200):
             text = api.get(f"/messages/{row['id']}").expect(200)["text"]
-            found.append(re.search(r"(/u/\S+)", text)[1])
-    return found
+            problems.append(re.search(r"(/u/\S+)", text)[1])
+    return problems
 
 
 def _opt_out(api: Client, path: str) -> None:
@@ -192,18 +192,18 @@ def making(size: int) -> None:
         content = compose.compile_message(MessageSource("News for {{ contact.first_name }}", source, marketing=True))
         plain = EncodedMessage(content)
         tracked = EncodedMessage(
-            compose.track_links(content, tuple(one.href for one in content.links), "https://mail.example.org")
+            compose.track_links(content, tuple(link.href for link in content.links), "https://mail.example.org")
         )
         people = [_person(number) for number in range(2_000)]
 
         def mail(number: int, parts: EncodedMessage = tracked) -> None:
             stop = links.build_unsubscribe_url(number)
-            said = people[number] | links.get_link_values(number)
+            values = people[number] | links.get_link_values(number)
             if parts is tracked:
-                said["track"] = links.build_tracking_tokens(number)
+                values["track"] = links.build_tracking_tokens(number)
             mime.write(
                 parts.build_mail(
-                    said,
+                    values,
                     Sender("a@example.org", "A", None),
                     number,
                     "b@example.org",

@@ -118,10 +118,10 @@ def main() -> None:
                 smtp.sendmail(FROM, TO, mail)
 
     threads = [threading.Thread(target=send, args=(messages // connections,)) for _ in range(connections)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 if __name__ == "__main__":

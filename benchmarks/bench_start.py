@@ -118,9 +118,9 @@ def awake() -> Iterator[None]:
     try:
         yield
     finally:
-        for one in turning:
-            one.kill()
-            one.wait()
+        for thread in turning:
+            thread.kill()
+            thread.wait()
 
 
 def measure(programs: list[Program], starts: int, group: Path | None, goal: float) -> None:

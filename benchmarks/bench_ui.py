@@ -60,7 +60,7 @@ def followed(visitor: Visitor, tabs: int, stop: threading.Event) -> tuple[list[t
             stop.wait(_POLL_SECONDS)
 
     target: Callable[[float], None] = follow
-    threads = [threading.Thread(target=target, args=(_POLL_SECONDS * one / tabs,)) for one in range(tabs)]
+    threads = [threading.Thread(target=target, args=(_POLL_SECONDS * index / tabs,)) for index in range(tabs)]
     for thread in threads:
         thread.start()
     return threads, took

@@ -143,11 +143,11 @@ def fresh_server() -> Iterator[FreshServer]:
 
     A server that is set up and started with a relay gets a postal address, unless `address=False`.
     """
-    made: list[Server] = []
+    servers: list[Server] = []
 
     def make(*, start: bool = True, set_up: bool = True, address: bool = True, **options: Any) -> Server:
         server = Server(**options)
-        made.append(server)
+        servers.append(server)
         if set_up:
             server.set_up()
         if start:
@@ -157,7 +157,7 @@ def fresh_server() -> Iterator[FreshServer]:
         return server
 
     yield make
-    for server in made:
+    for server in servers:
         server.close()
 
 

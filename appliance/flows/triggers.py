@@ -134,11 +134,11 @@ def asks_about_event_data(spec: TriggerSpec) -> bool:
     return bool(spec.data.get("keywords")) or parse.asks_about_event_data(spec.data.get("where"))
 
 
-def has_same_conditions(one: TriggerSpec, other: TriggerSpec) -> bool:
+def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
     """Return whether two triggers differ at most in how often a contact may enter."""
     without_frequency = [
         spec._replace(data={key: value for key, value in spec.data.items() if key != "frequency"})
-        for spec in (one, other)
+        for spec in (first, other)
     ]
     return without_frequency[0] == without_frequency[1]
 

@@ -56,10 +56,10 @@ class World:
                 "destination": [message["to"]]}  # fmt: skip
 
     def ses(
-        self, kind: str, message: Any, *, at: float | None = None, name: str = "notificationType", **said: Any
+        self, kind: str, message: Any, *, at: float | None = None, name: str = "notificationType", **extra: Any
     ) -> Post:
         """Return a notification of SES about a message."""
-        body = {name: kind, "mail": self.mail(message), **said}
+        body = {name: kind, "mail": self.mail(message), **extra}
         return self.sns.notification(body, at or self.clock.now())
 
     def ses_bounce(self, message: Any, kind: str, sub: str, **recipient: Any) -> Post:
@@ -72,39 +72,44 @@ class World:
         return self.ses("Bounce", message, bounce=bounce)
 
     def mailgun(
-        self, message: Any, event: str, *, token: str | None = None, at: float | None = None, **said: Any
+        self, message: Any, event: str, *, token: str | None = None, at: float | None = None, **extra: Any
     ) -> Post:
         """Return an event of Mailgun."""
         headers = {"message-id": message["internet_message_id"]}
-        body = {"event": event, "recipient": message["to"], "message": {"headers": headers}, **said}
+        body = {"event": event, "recipient": message["to"], "message": {"headers": headers}, **extra}
         return email_providers.mailgun(SECRETS["mailgun"], body, at or self.clock.now(), token)
 
-    def sendgrid(self, message: Any, event: str, *, at: float | None = None, **said: Any) -> Post:
+    def sendgrid(self, message: Any, event: str, *, at: float | None = None, **extra: Any) -> Post:
         """Return an event of SendGrid."""
-        body = {"email": message["to"], "event": event, "smtp-id": f"<{message['internet_message_id']}>", **said}
+        body = {"email": message["to"], "event": event, "smtp-id": f"<{message['internet_message_id']}>", **extra}
         return self.grid.post([body], at or self.clock.now())
 
-    def postmark(self, message: Any, record: str, **said: Any) -> Post:
+    def postmark(self, message: Any, record: str, **extra: Any) -> Post:
         """Return a record of Postmark, with the metadata header of the sent mail."""
         [mail] = self.smtp.to(message["to"])
         body = {"RecordType": record, "ID": message["id"], "MessageID": "guid", "Email": message["to"],
-                "Metadata": {"campanero": mail.header("X-PM-Metadata-campanero")}, **said}  # fmt: skip
+                "Metadata": {"campanero": mail.header("X-PM-Metadata-campanero")}, **extra}  # fmt: skip
         return email_providers.postmark(SECRETS["postmark"], body)
 
     def custom_relay(
-        self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **said: Any
+        self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **extra: Any
     ) -> Post:
         """Return a report of a custom relay."""
-        body = {"type": kind, "internet_message_id": message["internet_message_id"], "recipient": message["to"], **said}
+        body = {
+            "type": kind,
+            "internet_message_id": message["internet_message_id"],
+            "recipient": message["to"],
+            **extra,
+        }
         return email_providers.custom_relay(SECRETS["email"], body, at or self.clock.now(), name)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Yield one server for the module, which sends through an SMTP server of the test."""
-    here = tmp_path_factory.mktemp("hooks")
-    clock, sns, grid = TestClock(here / "clock"), Sns(), SendGrid()
-    with SmtpServer() as smtp, sns.serving(here) as stand_ins:
+    directory = tmp_path_factory.mktemp("hooks")
+    clock, sns, grid = TestClock(directory / "clock"), Sns(), SendGrid()
+    with SmtpServer() as smtp, sns.serving(directory) as stand_ins:
         environment = {
             "CAMPANERO_EMAIL__FEEDBACK_SECRET": SECRETS["email"], "CAMPANERO_EMAIL__HOOKS__SES_TOPIC": TOPIC,
             "CAMPANERO_EMAIL__HOOKS__MAILGUN": SECRETS["mailgun"],

@@ -29,8 +29,8 @@ class World:
         """Send an SMS and return it once its status is `sent`, with the message that the provider accepted."""
         number = number or self.number()
         message = self.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello", **body}).expect(201)
-        row = self.api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "sent")
-        [taken] = [one for one in self.sms.to(number) if one.sid == row["provider_id"]]
+        row = self.api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "sent")
+        [taken] = [message for message in self.sms.to(number) if message.sid == row["provider_id"]]
         return row, taken
 
     def state(self, message: Any) -> tuple[str, list[str], str | None, bool]:
@@ -44,9 +44,9 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Yield one server for the module."""
-    here = tmp_path_factory.mktemp("sms")
-    clock = TestClock(here / "clock")
-    with FakeSms(here, clock) as sms:
+    directory = tmp_path_factory.mktemp("sms")
+    clock = TestClock(directory / "clock")
+    with FakeSms(directory, clock) as sms:
         environment = {
             **sms.env, "CAMPANERO_SMS__HTTP__SECRET": SECRET, "CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1",
             "CAMPANERO_SMS__PROBE_AFTER": "1s",

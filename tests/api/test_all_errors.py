@@ -25,7 +25,7 @@ class Invalid(NamedTuple):
 
     operation: str
     body: dict[str, Any]
-    told: set[str]
+    error_paths: set[str]
     query: str = ""
     headers: dict[str, str] = {}
 
@@ -173,7 +173,7 @@ def owner(server: Server) -> Client:
     return server.client(token)
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{one.operation} {','.join(sorted(one.told))}")
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda case: f"{case.operation} {','.join(sorted(case.error_paths))}")
 def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: Client) -> None:
     """Every error is reported, and no valid field."""
     method, _, path = wrong.operation.partition(" ")
@@ -183,18 +183,18 @@ def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: 
         f"?{wrong.query}" if wrong.query else ""
     )
     response = (owner if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
-    assert set(validation_errors(response)) == wrong.told, response.text
+    assert set(validation_errors(response)) == wrong.error_paths, response.text
 
 
-@pytest.mark.parametrize(("path", "texts", "file", "told"), FILES)
+@pytest.mark.parametrize(("path", "texts", "file", "error_paths"), FILES)
 def test_all_errors_of_an_upload_are_reported(
-    path: str, texts: dict[str, str], file: bytes | None, told: set[str], mine: Tenant
+    path: str, texts: dict[str, str], file: bytes | None, error_paths: set[str], mine: Tenant
 ) -> None:
     """Errors of the file, the text fields and the query are reported together."""
     body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
     response = mine.api.request("POST", f"/v1/my{path}", body, headers)
-    assert set(validation_errors(response)) == told, response.text
+    assert set(validation_errors(response)) == error_paths, response.text
 
 
 def test_errors_of_mirrors_are_reported_with_others(mine: Tenant) -> None:
@@ -209,13 +209,13 @@ def test_errors_of_mirrors_are_reported_with_others(mine: Tenant) -> None:
 
 def test_every_operation_with_a_body_is_tested(mine: Tenant) -> None:
     """Every operation of the document that reads a body is in the lists above."""
-    asked = {one.operation for one in WRONG} | {f"POST {path.partition('?')[0]}" for path, *_ in FILES}
+    asked = {case.operation for case in WRONG} | {f"POST {path.partition('?')[0]}" for path, *_ in FILES}
     document = mine.api.contract().document
     reading = {
         f"{method.upper()} {path.removeprefix('/v1/my')}"
         for path, methods in document["paths"].items()
-        for method, one in methods.items()
-        if path.startswith("/v1/my/") and "requestBody" in one
+        for method, operation in methods.items()
+        if path.startswith("/v1/my/") and "requestBody" in operation
     }
     # Two texts without rules of their own
     assert reading - asked == {"POST /login"}

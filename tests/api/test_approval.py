@@ -167,21 +167,21 @@ def test_a_changed_segment_revokes_the_approval(way: str, api: Client, writer: C
     api.post("/contacts", {"email": "ana@example.org", "first_name": "Ana", "list_ids": [list_id]})
     campaign = draft(writer, list_id, trigger_attributes=trigger, **later)
     untouched = draft(writer, list_id, **later)
-    for one in (campaign, untouched):
-        api.post(campaign_path(one, "approve")).expect(200)
-        assert writer.patch(campaign_path(one), {"status": "active"}).expect(200)["phase"] == "scheduled"
+    for campaign_id in (campaign, untouched):
+        api.post(campaign_path(campaign_id, "approve")).expect(200)
+        assert writer.patch(campaign_path(campaign_id), {"status": "active"}).expect(200)["phase"] == "scheduled"
 
     api.patch(f"/segments/{segment}", {"name": "Another name", "filters": named}).expect(200)
     assert api.get(campaign_path(campaign)).json["phase"] == "scheduled"
     others = [{"name": "contact_first_name", "predicate": "not_eq", "value": "Ana"}]
     api.patch(f"/segments/{segment}", {"filters": others}).expect(200)
-    results = [api.get(campaign_path(one)).json for one in (campaign, untouched)]
+    results = [api.get(campaign_path(campaign_id)).json for campaign_id in (campaign, untouched)]
     assert [(result["phase"], result["approval_state"]) for result in results] == [
         ("draft", "pending_review"), ("scheduled", "approved"),
     ]  # fmt: skip
     assert writer.patch(campaign_path(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
-    for one in results:
-        api.delete(campaign_path(one)).expect(200)
+    for campaign_id in results:
+        api.delete(campaign_path(campaign_id)).expect(200)
 
 
 def test_turning_a_list_into_a_mirror_revokes_approval(api: Client, writer: Client) -> None:

@@ -84,14 +84,14 @@ def test_exports_log_their_number_of_rows(server: Server, owner: Client) -> None
     api = server.client()
     for number in range(3):
         api.post("/contacts", {"email": f"counted{number}@example.org", "first_name": "Counted"}).expect(201)
-    one = api.get("/contacts", search="counted1").expect(200)[0]["id"]
+    contact_id = api.get("/contacts", search="counted1").expect(200)[0]["id"]
     flow = api.post("/flows", {"name": "Empty"}).expect(201)["id"]
     for path, file, filters, rows in (
         ("/exports/contacts.csv?search=counted&bom=true", "contacts.csv", ["search"], 3),
         ("/exports/contacts.jsonl?search=counted1", "contacts.jsonl", ["search"], 1),
         ("/exports/events.csv?event=nothing_such", "events.csv", ["event"], 0),
         ("/exports/messages.jsonl?to=nobody%40example.org", "messages.jsonl", ["to"], 0),
-        (f"/contacts/{one}/export", f"contact-{one}.json", [], 1),
+        (f"/contacts/{contact_id}/export", f"contact-{contact_id}.json", [], 1),
         (f"/flows/{flow}/runs.csv", f"flow-{flow}.csv", [], 0),
     ):
         assert api.send("GET", path).status == 200, path

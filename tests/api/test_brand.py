@@ -120,11 +120,11 @@ def test_an_uploaded_logo(api: Client, server: Server) -> None:
 
 def test_a_logo_of_another_account(fresh_server: FreshServer) -> None:
     """The signed id of another account's upload is rejected; its public URL is accepted."""
-    here, there = two_tenants(fresh_server())
+    ours, there = two_tenants(fresh_server())
     created = upload_image(there.api, encode_image(photo(), "PNG")).expect(201)
 
-    assert set(here.api.put("/brand", {"logo": created["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
-    assert update_brand(here.api, logo=created["url"])["logo"] == created["url"]
+    assert set(ours.api.put("/brand", {"logo": created["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
+    assert update_brand(ours.api, logo=created["url"])["logo"] == created["url"]
 
 
 def test_brand_defaults_apply_to_headers_and_footers(api: Client) -> None:

@@ -19,8 +19,8 @@ def list_with_contacts(api: Client, name: str, people: int = 1) -> int:
 
 def create_draft(api: Client, **body: Any) -> dict[str, Any]:
     """Create a draft campaign and return it."""
-    made: dict[str, Any] = api.post("/campaigns", {"name": "Draft", **body}).expect(201)
-    return made
+    campaign: dict[str, Any] = api.post("/campaigns", {"name": "Draft", **body}).expect(201)
+    return campaign
 
 
 def test_a_new_campaign_is_a_complete_draft(api: Client) -> None:
@@ -167,7 +167,7 @@ def test_send_a_campaign_to_completion(api: Client) -> None:
     names = {row["event"] for row in api.get("/events", resource_uid=f"campaign:{created['id']}").json}
     assert names == {"campaign_started", "campaign_completed"}
     skipped = api.get("/events", event="email_skipped", contact_id=out["id"]).json
-    assert [one["data"]["reason"] for one in skipped] == ["no_consent"]
+    assert [event["data"]["reason"] for event in skipped] == ["no_consent"]
 
 
 def test_a_sent_campaign_is_locked(api: Client) -> None:
@@ -275,16 +275,16 @@ def test_sending_to_all_contacts_needs_confirmation(api: Client) -> None:
 
 def test_lists_are_united_and_excluded(api: Client) -> None:
     """Each contact of several lists gets one message, and those of excluded lists get none."""
-    one, two, without = (
+    first, two, without = (
         list_with_contacts(api, "Union one", 2),
         list_with_contacts(api, "Union two", 2),
         list_with_contacts(api, "Without", 1),
     )
-    person = api.get("/contacts", list_id=one).json[0]["id"]
-    api.patch(f"/contacts/{person}", {"list_ids": [one, two]})
+    person = api.get("/contacts", list_id=first).json[0]["id"]
+    api.patch(f"/contacts/{person}", {"list_ids": [first, two]})
     api.patch(f"/lists/{without}", {"contact_ids": [api.get("/contacts", list_id=two).json[-1]["id"]]}).expect(200)
     created = create_draft(api, template_attributes=CONTENT, trigger_attributes={
-        "contact_list_id": one,
+        "contact_list_id": first,
         "data": {"contact_list_ids": [two], "exclude_contact_list_ids": [without]}})  # fmt: skip
     sent = api.post(f"/campaigns/{created['id']}/send", {"hold_seconds": 600}).expect(200)
 

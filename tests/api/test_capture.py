@@ -43,16 +43,16 @@ def events_after_sending(api: Client, message: Any) -> list[str]:
 
 def test_read_captured_emails(api: Client, server: Server) -> None:
     """Captured emails are listed newest first, searched, read with parts and headers, and downloaded as raw bytes."""
-    made, row = send_captured(api, "look@example.org", text="Hello in text")
+    created, row = send_captured(api, "look@example.org", text="Hello in text")
     assert (row["to"], row["subject"], row["preview"]) == ("look@example.org", "To look@example.org", "Hello")
-    assert row["mail_from"].startswith("b+") and row["message_id"] == made["id"]
+    assert row["mail_from"].startswith("b+") and row["message_id"] == created["id"]
     other = send_captured(api, "newer@example.org")[1]
     assert [row["id"] for row in api.get("/capture", limit=2).expect(200)] == [other["id"], row["id"]]
     assert [row["id"] for row in api.get("/capture", search="LOOK@").expect(200)] == [row["id"]]
     whole = api.get(f"/capture/{row['id']}").expect(200)
     assert "Hello" in whole["html"] and whole["text"].strip() == "Hello in text"
     assert {"name": "Subject", "value": "To look@example.org"} in whole["headers"]
-    assert whole["message"]["id"] == made["id"]
+    assert whole["message"]["id"] == created["id"]
     raw = api.get(f"/capture/{row['id']}/raw")
     assert (raw.status, raw.headers["Content-Type"], len(raw.body)) == (200, "message/rfc822", row["bytes"])
     assert b"Subject: To look@example.org\r\n" in raw.body
@@ -82,24 +82,24 @@ PLAYS: dict[str, tuple[str, list[str], tuple[bool, str | None, bool], str | None
 def test_simulated_email_events(action: str, api: Client) -> None:
     """Each simulated event has the effects of the real one, and a repeated one is recorded once."""
     status, expected, address, moment = PLAYS[action]
-    made, row = send_captured(api, f"act-{action.replace('_', '-')}@example.org", **MARKETING)
+    created, row = send_captured(api, f"act-{action.replace('_', '-')}@example.org", **MARKETING)
     response = simulate(api, row, action)
     assert response["message"]["status"] == status
     assert moment is None or response["message"][moment] is not None
     if action != "reply":
         simulate(api, row, action)
-    assert events_after_sending(api, made) == expected
-    channel = recipient(api, made)["channels"][0]
+    assert events_after_sending(api, created) == expected
+    channel = recipient(api, created)["channels"][0]
     assert (channel["subscribed"], channel["suppression_reason"], channel["verified"]) == address
-    interacted = recipient(api, made)["last_interacted_at"] is not None
+    interacted = recipient(api, created)["last_interacted_at"] is not None
     assert interacted is (action in ("open", "click", "reply"))
 
 
 def test_simulate_a_click_on_a_link(api: Client) -> None:
     """The link is chosen by its number; a number without a link is an error."""
-    made, row = send_captured(api, "links@example.org", **MARKETING)
+    created, row = send_captured(api, "links@example.org", **MARKETING)
     simulate(api, row, "click", link=2)
-    [clicked] = api.get("/events", event="email_clicked", resource_uid=f"message:{made['id']}").expect(200)
+    [clicked] = api.get("/events", event="email_clicked", resource_uid=f"message:{created['id']}").expect(200)
     assert clicked["resource_url"] == "https://example.com/b" and clicked["data"]["verdict"] == "human"
     plain = send_captured(api, "plain@example.org")[1]
     for captured, link in ((row, 99), (plain, 1)):
@@ -123,14 +123,14 @@ def test_simulated_events_of_test_messages(api: Client, server: Server) -> None:
     for action, (status, expected, _, _) in PLAYS.items():
         if action == "unsubscribe":
             continue  # an opt-out counts, even from a test message
-        made, row = send_captured(tester, f"test-{action.replace('_', '-')}@example.org", **MARKETING)
-        before = recipient(api, made)
+        created, row = send_captured(tester, f"test-{action.replace('_', '-')}@example.org", **MARKETING)
+        before = recipient(api, created)
         assert simulate(tester, row, action)["message"]["status"] == status
-        told = [one for one in expected if one != "opt_out"]
-        assert events_after_sending(api, made) == told
-        result = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
+        reported = [action for action in expected if action != "opt_out"]
+        assert events_after_sending(api, created) == reported
+        result = api.get("/events", resource_uid=f"message:{created['id']}").expect(200)
         assert all(row["test"] for row in result)
-        assert recipient(api, made) == before
+        assert recipient(api, created) == before
     assert api.get("/suppressions").expect(200) == [
         row for row in api.get("/suppressions").expect(200) if not row["address"].startswith("test-")
     ]
@@ -138,11 +138,11 @@ def test_simulated_events_of_test_messages(api: Client, server: Server) -> None:
 
 def test_empty_the_inbox(api: Client) -> None:
     """DELETE removes all captured messages and returns their number; messages of the ledger stay."""
-    made, row = send_captured(api, "gone@example.org")
+    created, row = send_captured(api, "gone@example.org")
     count = int(api.get("/capture", limit=1).headers["X-Total-Count"])
     assert api.delete("/capture").expect(200) == {"deleted": count}
     assert api.get("/capture").expect(200) == [] and api.delete("/capture").expect(200) == {"deleted": 0}
-    assert api.get(f"/messages/{made['id']}").expect(200)["id"] == made["id"]
+    assert api.get(f"/messages/{created['id']}").expect(200)["id"] == created["id"]
     assert api.get(f"/capture/{row['id']}").status == api.get(f"/capture/{row['id']}/raw").status == 404
     newer = send_captured(api, "newest@example.org")[1]
     assert [row["id"] for row in api.get("/capture").expect(200)] == [newer["id"]]
@@ -150,9 +150,9 @@ def test_empty_the_inbox(api: Client) -> None:
 
 def test_emptied_messages_are_deleted_in_the_background(api: Client, server: Server) -> None:
     """Thousands are hidden at once and deleted soon afterwards; newer ones stay."""
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    here.set_busy_timeout(10_000)
-    here.execute(
+    database = apsw.Connection(str(server.data / "campanero.db"))
+    database.set_busy_timeout(10_000)
+    database.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000) INSERT INTO captured_message "
         "(account_id, "
         "channel, mail_from, rcpt_to, size, source, received_at) SELECT (SELECT id FROM account LIMIT 1), 'email', "
@@ -161,8 +161,8 @@ def test_emptied_messages_are_deleted_in_the_background(api: Client, server: Ser
     assert api.delete("/capture").expect(200)["deleted"] >= 3000
     assert api.get("/capture").expect(200) == []
     newer = send_captured(api, "last@example.org")[1]
-    wait_until(lambda: here.execute("SELECT count(*) FROM captured_message").get == 1)
-    here.close()
+    wait_until(lambda: database.execute("SELECT count(*) FROM captured_message").get == 1)
+    database.close()
     assert [row["id"] for row in api.get("/capture").expect(200)] == [newer["id"]]
 
 
@@ -187,6 +187,6 @@ def test_preview_of_a_captured_email(api: Client, server: Server, preheader: str
     asked = {"name": "Line", "subject": "Line", "preheader": preheader, "design": design}
     row = api.post("/templates", asked).expect(201)["id"]
     created = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)["results"][0]
-    [found] = api.wait("/capture", bool, message_id=created["message_id"])
-    assert found["preview"].startswith(line) and "https://" not in found["preview"]
-    assert (found["preview"] == line) == (preheader is not None)
+    [captured] = api.wait("/capture", bool, message_id=created["message_id"])
+    assert captured["preview"].startswith(line) and "https://" not in captured["preview"]
+    assert (captured["preview"] == line) == (preheader is not None)

@@ -13,7 +13,7 @@ def send_captured(api: Client, number: str, **body: Any) -> tuple[Any, Any]:
     api.post("/contacts", {"phone": number})
     message = api.post("/messages", {"channel": "sms", "to": number, "body": f"Hello {number}", **body}).expect(201)
     [row] = api.wait("/capture", bool, message_id=message["id"])
-    return api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "sent"), row
+    return api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "sent"), row
 
 
 def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
@@ -29,9 +29,9 @@ def events_after_sending(api: Client, contact_id: int) -> list[str]:
 
 def test_read_captured_sms(api: Client) -> None:
     """Captured SMS are listed by channel, searched, and read with text, segments and alphabet."""
-    made, row = send_captured(api, "+15550200001", body="Ein schönes Stück: 5 €")
+    created, row = send_captured(api, "+15550200001", body="Ein schönes Stück: 5 €")
     assert (row["channel"], row["to"], row["subject"], row["preview"]) == (
-        "sms", made["to"], None, "Ein schönes Stück: 5 €")  # fmt: skip
+        "sms", created["to"], None, "Ein schönes Stück: 5 €")  # fmt: skip
     other = send_captured(api, "+15550200002", body="Ж" * 71)[1]
     [mail] = api.wait("/capture", bool, message_id=api.post(
         "/messages", {"to": "m@example.org", "subject": "s", "body": "b"}).expect(201)["id"])  # fmt: skip
@@ -41,7 +41,7 @@ def test_read_captured_sms(api: Client) -> None:
     whole = api.get(f"/capture/{row['id']}").expect(200)
     assert (whole["text"], whole["html"], whole["headers"]) == ("Ein schönes Stück: 5 €", None, [])
     assert (whole["segments"], whole["alphabet"], whole["characters"]) == (1, "GSM-7", 22)
-    assert (whole["message"]["id"], whole["message"]["segments"]) == (made["id"], 1)
+    assert (whole["message"]["id"], whole["message"]["segments"]) == (created["id"], 1)
     whole = api.get(f"/capture/{other['id']}").expect(200)
     assert (whole["segments"], whole["alphabet"], whole["characters"]) == (2, "UCS-2", 71)
     raw = api.get(f"/capture/{row['id']}/raw")
@@ -65,28 +65,28 @@ PLAYS: dict[str, tuple[str, list[str], tuple[bool, str | None]]] = {
 def test_simulated_sms_events(action: str, api: Client) -> None:
     """Each simulated event has the effects of the real one, and a repeated one is recorded once."""
     status, events, address = PLAYS[action]
-    made, row = send_captured(api, f"+155502100{list(PLAYS).index(action):02}")
+    created, row = send_captured(api, f"+155502100{list(PLAYS).index(action):02}")
     for _ in range(2):
         assert simulate(api, row, action)["status"] == status
-    assert events_after_sending(api, made["contact_id"]) == events
-    [channel] = api.get(f"/contacts/{made['contact_id']}").expect(200)["channels"]
+    assert events_after_sending(api, created["contact_id"]) == events
+    [channel] = api.get(f"/contacts/{created['contact_id']}").expect(200)["channels"]
     assert (channel["subscribed"], channel["suppression_reason"]) == address
 
 
 def test_simulated_sms_replies(api: Client) -> None:
     """A reply is an event, keywords opt out and in, and the replies of the service are captured too."""
     number = "+15550200100"
-    made, row = send_captured(api, number)
+    created, row = send_captured(api, number)
     simulate(api, row, "reply", text="When do you open?")
-    [heard] = api.get("/events", event="message", contact_id=made["contact_id"]).expect(200)
-    assert heard["data"]["body"] == "When do you open?" and heard["data"]["message_id"] == made["id"]
+    [heard] = api.get("/events", event="message", contact_id=created["contact_id"]).expect(200)
+    assert heard["data"]["body"] == "When do you open?" and heard["data"]["message_id"] == created["id"]
     simulate(api, row, "stop")
-    mine = api.wait("/capture", lambda found: len(found) == 2, channel="sms", search=number)
+    mine = api.wait("/capture", lambda rows: len(rows) == 2, channel="sms", search=number)
     assert api.post("/messages", {"channel": "sms", "to": number, "body": "x"}).status == 422
     simulate(api, row, "stop")
     simulate(api, row, "start")
-    api.wait("/capture", lambda found: len(found) == 3, channel="sms", search=number)
-    assert {one["channel"] for one in mine} == {"sms"}
+    api.wait("/capture", lambda rows: len(rows) == 3, channel="sms", search=number)
+    assert {row["channel"] for row in mine} == {"sms"}
     assert send_captured(api, number)[0]["status"] == "sent"
 
 
@@ -95,8 +95,8 @@ def test_impossible_events_are_rejected(api: Client) -> None:
     row = send_captured(api, "+15550200200")[1]
     [mail] = api.wait("/capture", bool, message_id=api.post(
         "/messages", {"to": "n@example.org", "subject": "s", "body": "b"}).expect(201)["id"])  # fmt: skip
-    error = [(row, {"action": one}, "action") for one in ("open", "complain")]
-    error += [(mail, {"action": one}, "action") for one in ("fail", "stop", "start", "help")]
+    error = [(row, {"action": action}, "action") for action in ("open", "complain")]
+    error += [(mail, {"action": action}, "action") for action in ("fail", "stop", "start", "help")]
     error += [(row, {"action": "reply", "text": " \n"}, "text"), (row, {"action": "click"}, "link"),
                 (row, {"action": "reply", "text": "x" * 1601}, "text")]  # fmt: skip
     for captured, body, field in error:
@@ -107,9 +107,9 @@ def test_impossible_events_are_rejected(api: Client) -> None:
 def test_simulated_events_of_test_sms(api: Client, server: Server) -> None:
     """Events of a test SMS are marked as tests, and nothing is suppressed."""
     tester = server.client(server.new_key("sms tests", "--test"))
-    made, row = send_captured(tester, "+15550200300")
+    created, row = send_captured(tester, "+15550200300")
     simulate(tester, row, "bounce")
-    events = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
+    events = api.get("/events", resource_uid=f"message:{created['id']}").expect(200)
     assert {event["event"] for event in events} == {"sms_sent", "sms_failed"} and all(event["test"] for event in events)
-    [channel] = api.get(f"/contacts/{made['contact_id']}").expect(200)["channels"]
+    [channel] = api.get(f"/contacts/{created['contact_id']}").expect(200)["channels"]
     assert channel["suppression_reason"] is None

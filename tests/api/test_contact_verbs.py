@@ -135,16 +135,16 @@ def test_export_a_contact(api: Client) -> None:
 
 def test_merge_two_contacts(api: Client) -> None:
     """Channels, data, lists, messages and events are united; the first contact's values win, the second is deleted."""
-    one = create_contact(api, "m1@example.org", first_name="Mia", data={"a": 1, "tags": ["x"]})
+    contact = create_contact(api, "m1@example.org", first_name="Mia", data={"a": 1, "tags": ["x"]})
     two = create_contact(api, "m2@example.org", first_name="M", last_name="Muster", phone="+4915112349999",
                  data={"a": 2, "b": 3, "tags": ["X", "y"]}, tracking="none")  # fmt: skip
-    both = api.post("/lists", {"name": "Both", "contact_ids": [one["id"], two["id"]]}).expect(201)["id"]
+    both = api.post("/lists", {"name": "Both", "contact_ids": [contact["id"], two["id"]]}).expect(201)["id"]
     only = api.post("/lists", {"name": "Only two", "contact_ids": [two["id"]]}).expect(201)["id"]
-    campaign = send_campaign(api, "To both", one, two)
+    campaign = send_campaign(api, "To both", contact, two)
     sent = api.post("/messages", {"to": "m2@example.org", "subject": "Hi", "body": "<p>Hi</p>"}).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
 
-    merged = api.post(f"/contacts/{one['id']}/merge", {"contact_id": two["id"]}).expect(200)
+    merged = api.post(f"/contacts/{contact['id']}/merge", {"contact_id": two["id"]}).expect(200)
 
     assert (merged["first_name"], merged["last_name"], merged["tracking"]) == ("Mia", "Muster", "none")
     assert merged["data"] == {"a": 1, "b": 3, "tags": ["x", "y"]}
@@ -152,12 +152,12 @@ def test_merge_two_contacts(api: Client) -> None:
     assert {both, only} < set(merged["list_ids"])
     assert api.get(f"/lists/{both}").json["contacts_count"] == api.get(f"/lists/{only}").json["contacts_count"] == 1
     assert api.get(f"/contacts/{two['id']}").status == 404
-    assert [row["id"] for row in api.get("/contacts", search="muster").json] == [one["id"]]
-    assert api.get(f"/messages/{sent['id']}").json["contact_id"] == one["id"]
+    assert [row["id"] for row in api.get("/contacts", search="muster").json] == [contact["id"]]
+    assert api.get(f"/messages/{sent['id']}").json["contact_id"] == contact["id"]
     assert api.get(f"/campaigns/{campaign}").json["stats"]["sent"] == 2
-    name, data = contact_events(api, one)[-1]
+    name, data = contact_events(api, contact)[-1]
     assert (name, data["merged_contact_id"]) == ("contact_merge", two["id"])
-    assert len([name for name, _ in contact_events(api, one) if name == "contact_add"]) == 2
+    assert len([name for name, _ in contact_events(api, contact) if name == "contact_add"]) == 2
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["into the one", "into the other"])
@@ -166,19 +166,21 @@ def test_a_merge_keeps_the_stricter_consent(first: bool, api: Client) -> None:
     out = create_contact(api, f"out-{first}@example.org", phone=f"+49151123488{int(first)}0")
     inside = create_contact(api, f"in-{first}@example.org")
     api.patch(f"/contacts/{out['id']}", {"subscribed_email": False}).expect(200)
-    one, two = (out, inside) if first else (inside, out)
-    merged = api.post(f"/contacts/{one['id']}/merge", {"contact_id": two["id"]}).expect(200)
+    source, two = (out, inside) if first else (inside, out)
+    merged = api.post(f"/contacts/{source['id']}/merge", {"contact_id": two["id"]}).expect(200)
     assert (merged["subscribed_email"], merged["subscribed_phone"]) == (False, True)
-    evidence = api.get(f"/contacts/{one['id']}/consents").json[0]
+    evidence = api.get(f"/contacts/{source['id']}/consents").json[0]
     assert (evidence["source"], evidence["act"], evidence["by"]) == ("merge", "opt_out", "operator")
 
 
 def test_invalid_merges_are_rejected(api: Client) -> None:
     """A merge with itself, an unknown contact, or too much data is rejected and changes nothing."""
-    one = create_contact(api, "cannot@example.org", data={"a": "x" * 20_000})
+    contact = create_contact(api, "cannot@example.org", data={"a": "x" * 20_000})
     two = create_contact(api, "cannot2@example.org", data={"b": "x" * 20_000})
-    path = f"/contacts/{one['id']}/merge"
-    assert api.post(path, {"contact_id": one["id"]}).expect(422)["validation_errors"] == {"contact_id": ["is invalid"]}
+    path = f"/contacts/{contact['id']}/merge"
+    assert api.post(path, {"contact_id": contact["id"]}).expect(422)["validation_errors"] == {
+        "contact_id": ["is invalid"]
+    }
     assert api.post(path, {"contact_id": 999999}).expect(422)["validation_errors"] == {"contact_id": ["must exist"]}
     assert api.post(path, {}).expect(422)["validation_errors"] == {"contact_id": ["can't be blank"]}
     assert set(api.post(path, {"contact_id": two["id"]}).expect(422)["validation_errors"]) == {"data"}
@@ -193,10 +195,10 @@ NAMES = ("erasmus", "rotterdam", "+4915112347777", "4915112347777")
 
 def dump_database(server: Server) -> str:
     """Return every value of every table of the database as one text, without the search index."""
-    with apsw.Connection(str(server.data / "campanero.db")) as here:
+    with apsw.Connection(str(server.data / "campanero.db")) as database:
         named = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'contact_search%'"
-        tables = [row[0] for row in here.execute(named).fetchall()]
-        return "\n".join(str(row) for table in tables for row in here.execute(f"SELECT * FROM {table}").fetchall())
+        tables = [row[0] for row in database.execute(named).fetchall()]
+        return "\n".join(str(row) for table in tables for row in database.execute(f"SELECT * FROM {table}").fetchall())
 
 
 def test_erase_a_contact(fresh_server: FreshServer) -> None:

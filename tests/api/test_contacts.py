@@ -29,16 +29,18 @@ def test_a_contact_is_created_with_its_channels(api: Client) -> None:
 
 def test_a_known_address_updates_its_contact(api: Client) -> None:
     """The same address in another case is the same contact: status 200, fields are replaced, data and lists merged."""
-    one = api.post("/lists", {"name": "Upsert one"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Upsert one"}).expect(201)["id"]
     two = api.post("/lists", {"name": "Upsert two"}).expect(201)["id"]
-    first = api.post("/contacts", {"email": "up@example.org", "first_name": "Up", "data": {"a": 1}, "list_ids": [one]})
+    first = api.post(
+        "/contacts", {"email": "up@example.org", "first_name": "Up", "data": {"a": 1}, "list_ids": [list_id]}
+    )
     again = api.post("/contacts", {"email": "UP@EXAMPLE.ORG", "last_name": "Sert", "data": {"b": 2}, "list_ids": [two]})
 
     assert (first.status, again.status) == (201, 200)
     assert again.json["id"] == first.json["id"]
     assert (again.json["first_name"], again.json["last_name"]) == ("Up", "Sert")
     assert again.json["data"] == {"a": 1, "b": 2}
-    assert again.json["list_ids"] == [one, two]
+    assert again.json["list_ids"] == [list_id, two]
 
 
 def test_addresses_of_two_contacts_are_an_error(api: Client) -> None:
@@ -215,7 +217,7 @@ def test_consent_source_is_stored_as_evidence(api: Client) -> None:
     api.patch(f"/contacts/{number}", {"opt_in": True, "consent_source": "again"}).expect(200)
     api.patch(f"/contacts/{number}", {"opt_in": False}).expect(200)
     api.patch(f"/contacts/{number}", {"first_name": "Ann", "consent_source": "a name"}).expect(200)
-    results = [(one["act"], one["text"]) for one in api.get(f"/contacts/{number}/consents").expect(200)]
+    results = [(consent["act"], consent["text"]) for consent in api.get(f"/contacts/{number}/consents").expect(200)]
     assert sorted(results, key=str) == sorted([("opt_in", words), ("opt_in", "again"), ("opt_out", None)], key=str)
     assert api.get(f"/contacts/{number}").expect(200)["subscribed_phone"] is False
     error = api.post("/contacts", {"phone": "+34655000112", "consent_source": "x" * 1001}).expect(422)

@@ -20,14 +20,14 @@ LEAST: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def paths(api: Client) -> dict[str, str]:
     """Return the paths of one object of each resource whose limits are tested."""
-    made = {
+    bodies = {
         "/contacts": {"email": "ann@example.org"},
         "/lists": {"name": "First"},
         "/segments": {"name": "First"},
         "/campaigns": {"name": "First"},
         "/templates": {"name": "First"},
     }
-    return {f"{path}/{{id}}": f"{path}/{api.post(path, body).expect(201)['id']}" for path, body in made.items()}
+    return {f"{path}/{{id}}": f"{path}/{api.post(path, body).expect(201)['id']}" for path, body in bodies.items()}
 
 
 def _value_of_size(limit: Limit, size: int) -> Any:
@@ -49,13 +49,13 @@ def _errors_of_size(api: Client, limit: Limit, size: int, paths: dict[str, str])
     return dict(response.json.get("validation_errors", {}))
 
 
-@pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda one: f"{one.operation} {one.key}")
+@pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda limit: f"{limit.operation} {limit.key}")
 def test_limits_are_exact(limit: Limit, api: Client, paths: dict[str, str]) -> None:
     """A value at its limit is accepted; one more is rejected with the limit in the message."""
     words = f"is too long (maximum is {limit.limit}"
-    assert not any("too long" in one for one in _errors_of_size(api, limit, limit.limit, paths).get(limit.key, []))
+    assert not any("too long" in error for error in _errors_of_size(api, limit, limit.limit, paths).get(limit.key, []))
     beyond = _errors_of_size(api, limit, limit.limit + 1, paths).get(limit.key, [])
-    assert any(one.startswith(words) for one in beyond), beyond
+    assert any(error.startswith(words) for error in beyond), beyond
     if limit.unit == "characters":
         assert f"{words} characters)" in beyond
 
@@ -66,8 +66,8 @@ def test_page_sizes(api: Client, paths: dict[str, str]) -> None:
         assert api.get("/events", **{name: limits.MOST + 1}).status == 200
         for wrong in ("0", "-1", "x", ""):
             assert api.get("/events", **{name: wrong}).expect(422)["validation_errors"][name]
-    one = {"event": "checkout", "contact_id": api.get("/contacts").json[0]["id"]}
-    api.post("/events/batch", {"events": [one] * (limits.PAGE + 1)}).expect(200)
+    event = {"event": "checkout", "contact_id": api.get("/contacts").json[0]["id"]}
+    api.post("/events/batch", {"events": [event] * (limits.PAGE + 1)}).expect(200)
     shown = [len(api.get("/events", **asked).json) for asked in ({}, {"limit": 3, "per": 5}, {"per_page": 4, "per": 5})]
     assert shown == [limits.PAGE, 3, 4] and len(api.get("/events", per=100).json) > limits.PAGE
     beyond = api.get("/events", page=99)

@@ -54,11 +54,11 @@ def documented_properties(api: Client, name: str) -> dict[str, dict[str, Any]]:
     """Return the properties of an operation's body in the document, with references resolved."""
     document = api.contract().document
     method, _, path = name.partition(" ")
-    one = Operation(method, f"/v1/my{path}", document["paths"][f"/v1/my{path}"][method.lower()])
-    schema = OpenApiDocument(api).request_schema(one)
+    operation = Operation(method, f"/v1/my{path}", document["paths"][f"/v1/my{path}"][method.lower()])
+    schema = OpenApiDocument(api).request_schema(operation)
     assert schema is not None
-    found: dict[str, dict[str, Any]] = schema["properties"]
-    return found
+    properties: dict[str, dict[str, Any]] = schema["properties"]
+    return properties
 
 
 @pytest.mark.parametrize("name", LEAST)

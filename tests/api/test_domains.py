@@ -79,8 +79,8 @@ def test_a_domain_added_again_gets_new_keys(api: Client) -> None:
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/verify"), ("POST", "/rotate_key")):
         api.send(method, f"/domains/{domain['id']}{path}").expect(404)
     again = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
-    for one, other in zip(domain["dns_records"][:2], again["dns_records"][:2], strict=True):
-        assert one["value"] != other["value"]
+    for record, other in zip(domain["dns_records"][:2], again["dns_records"][:2], strict=True):
+        assert record["value"] != other["value"]
     assert domain["dns_records"][1]["name"] != again["dns_records"][1]["name"] and again["id"] > domain["id"]
 
 

@@ -131,24 +131,24 @@ LIQUID = ("subject", "preheader", "from_name", "body", "text")
 def body_changes(route: Route) -> list[InvalidChange]:
     """Return the invalid changes of an operation's body, from its declaration and its nested documents."""
     assert route.body_type is not None
-    found = list(changes_of_struct(route.body_type))
+    changes = list(changes_of_struct(route.body_type))
     if operation_name(route) not in TOLD_OTHERWISE:
-        found += changes_of_ids(route.body_type)
+        changes += changes_of_ids(route.body_type)
     names = {info.encode_name for info in fields(route.body_type)}
     for prefix, inner in (((), names), (("template_attributes",), set(Content.__struct_fields__))):
         if prefix and prefix[0] not in names:
             continue
         if "subject" in inner:
-            found += [
+            changes += [
                 InvalidChange((*prefix, name), INVALID_TEMPLATE, format_path((*prefix, name)))
                 for name in LIQUID
                 if name in inner
             ]
-        found += [one for name in ("design", "document") if name in inner for one in _designs((*prefix, name))]
+        changes += [design for name in ("design", "document") if name in inner for design in _designs((*prefix, name))]
     # The field `trigger` of an event is not the trigger of a flow
     opaque = names if "steps" in names else names - {"trigger"}
-    found += [one for name in sorted(opaque) for one in OPAQUE.get(name, [])]
-    return found + TAKEN.get(operation_name(route), [])
+    changes += [change for name in sorted(opaque) for change in OPAQUE.get(name, [])]
+    return changes + TAKEN.get(operation_name(route), [])
 
 
 def _designs(place: tuple[str | int, ...]) -> list[InvalidChange]:
@@ -163,17 +163,17 @@ def _designs(place: tuple[str | int, ...]) -> list[InvalidChange]:
 
 def query_changes(route: Route) -> list[InvalidChange]:
     """Return the invalid changes of an operation's query, including an unknown parameter."""
-    found = [InvalidChange(("no_such_parameter",), "1", "no_such_parameter")]
+    changes = [InvalidChange(("no_such_parameter",), "1", "no_such_parameter")]
     for info in fields(route.query_type) if route.query_type is not None else ():
         if info.required:
-            found.append(InvalidChange((info.encode_name,), REMOVED, info.encode_name))
-        found += [
-            one for one in changes_of_type(info.type, (info.encode_name,))
-            if isinstance(one.value, str | int) and one.value != 5 and not isinstance(one.value, bool)
+            changes.append(InvalidChange((info.encode_name,), REMOVED, info.encode_name))
+        changes += [
+            change for change in changes_of_type(info.type, (info.encode_name,))
+            if isinstance(change.value, str | int) and change.value != 5 and not isinstance(change.value, bool)
         ]  # fmt: skip
         if info.encode_name.endswith("_id"):
-            found.append(InvalidChange((info.encode_name,), MISSING_ID, info.encode_name))
-    return found
+            changes.append(InvalidChange((info.encode_name,), MISSING_ID, info.encode_name))
+    return changes
 
 
 def operation_name(route: Route) -> str:
@@ -186,10 +186,10 @@ def independent_changes(all_breaks: list[InvalidChange]) -> st.SearchStrategy[li
 
     def apart(drawn: list[InvalidChange]) -> list[InvalidChange]:
         kept: list[InvalidChange] = []
-        for one in drawn:
-            rivals = {name for pair in EITHER if one.path[0] in pair for name in pair} - {one.path[0]}
-            if not any(one.overlaps(other) or other.path[0] in rivals for other in kept):
-                kept.append(one)
+        for change in drawn:
+            rivals = {name for pair in EITHER if change.path[0] in pair for name in pair} - {change.path[0]}
+            if not any(change.overlaps(other) or other.path[0] in rivals for other in kept):
+                kept.append(change)
         return kept
 
     return st.lists(st.sampled_from(all_breaks), min_size=1, max_size=6).map(apart)
@@ -240,20 +240,20 @@ def test_all_errors_of_generated_bodies(route: Route, mine: Tenant, owner: Clien
     @_settings
     @given(drawn=independent_changes(body_changes(route)), extra=st.booleans())
     def ask(drawn: list[InvalidChange], extra: bool) -> None:
-        rivals = {name for one in drawn for pair in EITHER if one.path[0] in pair for name in pair}
-        rivals -= {str(one.path[0]) for one in drawn}
+        rivals = {name for change in drawn for pair in EITHER if change.path[0] in pair for name in pair}
+        rivals -= {str(change.path[0]) for change in drawn}
         right = {key: value for key, value in RIGHT.get(operation_name(route), {}).items() if key not in rivals}
         body = apply_changes(right, drawn)
-        told = {one.error_path for one in drawn}
+        error_paths = {change.error_path for change in drawn}
         headers = {}
         if extra and route.idempotent:
             headers["Idempotency-Key"] = "x" * 256
-            told.add("Idempotency-Key")
+            error_paths.add("Idempotency-Key")
         elif extra and route.query_type is None:
             path_asked = f"{path}?no_such_parameter=1"
-            told.add("no_such_parameter")
-        response = client.send(route.method, path_asked if "no_such_parameter" in told else path, body, headers)
-        assert set(validation_errors(response)) == told, (body, response.text)
+            error_paths.add("no_such_parameter")
+        response = client.send(route.method, path_asked if "no_such_parameter" in error_paths else path, body, headers)
+        assert set(validation_errors(response)) == error_paths, (body, response.text)
 
     ask()
 
@@ -275,7 +275,7 @@ def test_all_errors_of_generated_queries(route: Route, mine: Tenant, owner: Clie
         )
         query = apply_changes(right, drawn)
         response = client.send(route.method, f"{path}?{urlencode(query)}", {} if route.body_type else None)
-        assert set(validation_errors(response)) == {one.error_path for one in drawn}, (query, response.text)
+        assert set(validation_errors(response)) == {change.error_path for change in drawn}, (query, response.text)
 
     ask()
 
@@ -300,4 +300,4 @@ def test_all_errors_of_generated_imports(mine: Tenant, drawn: list[InvalidChange
     body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
     response = mine.api.request("POST", f"/v1/my/imports?{urlencode(query)}", body, headers)
-    assert set(validation_errors(response)) == {one.error_path for one in drawn}, (asked, response.text)
+    assert set(validation_errors(response)) == {change.error_path for change in drawn}, (asked, response.text)

@@ -184,11 +184,13 @@ def test_a_hundred_parallel_repeats_are_one_event(api: Client, contact_id: int) 
 
 def test_a_repeat_after_a_merge_or_delete(api: Client) -> None:
     """A repeat returns the first event even if its contact was merged or deleted, and creates no contact."""
-    one, other = (api.post("/contacts", {"email": f"{name}@example.org"}).expect(201)["id"] for name in ("one", "two"))
+    contact_id, other = (
+        api.post("/contacts", {"email": f"{name}@example.org"}).expect(201)["id"] for name in ("one", "two")
+    )
     merged = {"event": "cart_add", "contact_id": other, "idempotency_key": "m"}
     gone = {"event": "cart_add", "contact_email": "gone@example.org", "create_contact": True, "idempotency_key": "g"}
     first = [api.post("/events", body).expect(201)["id"] for body in (merged, gone)]
-    api.post(f"/contacts/{one}/merge", {"contact_id": other}).expect(200)
+    api.post(f"/contacts/{contact_id}/merge", {"contact_id": other}).expect(200)
     left = api.get("/contacts", search="gone@example.org").json[0]["id"]
     api.delete(f"/contacts/{left}").expect(200)
 
@@ -229,14 +231,14 @@ def test_a_batch_of_events(api: Client, contact_id: int) -> None:
     assert response.headers["X-Ignored-Fields"] == "events[6].utm_sorce"
     assert api.get("/events", event="bulk").headers["X-Total-Count"] == "3"
     brought = api.get("/contacts", search="brought@example.org").json
-    assert [one["subscribed_email"] for one in brought] == [False]
+    assert [contact["subscribed_email"] for contact in brought] == [False]
 
 
 def test_a_whole_batch_may_be_repeated(api: Client, contact_id: int) -> None:
     """A batch that is sent in parallel and again is recorded once, in its order."""
     body = {"events": [{"event": "import_row", "contact_id": contact_id, "idempotency_key": f"i{number}",
                         "resource_uid": f"row:{number}"} for number in range(1_000)]}  # fmt: skip
-    responses = [one.expect(200) for one in post_in_parallel(api, 3, "/events/batch", body)]
+    responses = [response.expect(200) for response in post_in_parallel(api, 3, "/events/batch", body)]
     again = api.post("/events/batch", body).expect(200)
 
     assert sorted(response["created"] for response in responses) == [0, 0, 1_000]

@@ -43,7 +43,7 @@ def test_all_id_parameters_are_known() -> None:
     assert {name for _, name in IDS} == set(NOUNS) and len(IDS) >= 20
 
 
-@pytest.mark.parametrize(("route", "name"), IDS, ids=lambda one: one if isinstance(one, str) else one.path)
+@pytest.mark.parametrize(("route", "name"), IDS, ids=lambda value: value if isinstance(value, str) else value.path)
 def test_a_filter_by_an_unknown_id_is_an_error(route: Route, name: str, both: tuple[Tenant, Tenant]) -> None:
     """A filter by an id that does not exist or is another account's is a 422."""
     mine, theirs = both
@@ -113,9 +113,11 @@ def test_an_empty_address_removes_the_channel(api: Client, empty: str | None) ->
 def test_required_names_cannot_be_cleared(api: Client) -> None:
     """A required name is rejected if it is empty or null."""
     for path in ("/lists", "/segments", "/campaigns", "/forms"):
-        made = f"{path}/{api.post(path, {'name': f'Named {path}'}).expect(201)['id']}"
+        object_path = f"{path}/{api.post(path, {'name': f'Named {path}'}).expect(201)['id']}"
         for empty in (None, "", "  "):
-            assert api.patch(made, {"name": empty}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
+            assert api.patch(object_path, {"name": empty}).expect(422)["validation_errors"] == {
+                "name": ["can't be blank"]
+            }
 
 
 @pytest.fixture(scope="module")

@@ -200,14 +200,14 @@ PEOPLE: list[dict[str, Any]] = [
 def test_an_export_can_be_imported_unchanged(name: str, fresh_server: FreshServer) -> None:
     """An export imported into another account keeps names, addresses, typed data, tags and consent (T05)."""
     server = fresh_server()
-    here = server.client()
+    client = server.client()
     for person in PEOPLE:
-        here.post("/contacts", person).expect(201)
-    left = here.get("/contacts", search="left").json[0]["id"]
-    here.patch(f"/contacts/{left}", {"subscribed_email": False}).expect(200)
+        client.post("/contacts", person).expect(201)
+    left = client.get("/contacts", search="left").json[0]["id"]
+    client.patch(f"/contacts/{left}", {"subscribed_email": False}).expect(200)
     there = server.client(server.new_key("there", "--account", server.cli("account", "add", "Other").stdout.strip()))
 
-    file = here.get(f"/exports/contacts.{name}").body
+    file = client.get(f"/exports/contacts.{name}").body
     job = wait_for_import(there, upload(there, file, name=f"contacts.{name}"))
 
     assert (job["created"], job["failed"]) == (4, 0), job
@@ -216,9 +216,9 @@ def test_an_export_can_be_imported_unchanged(name: str, fresh_server: FreshServe
     before, after = (
         {
             row["email"] or row["phone"]: {key: row[key] for key in same}
-            for row in json_lines(one.get("/exports/contacts.jsonl"))
+            for row in json_lines(client.get("/exports/contacts.jsonl"))
         }
-        for one in (here, there)
+        for client in (client, there)
     )
     for who, expected in before.items():
         assert after[who] == expected, who

@@ -74,9 +74,9 @@ def test_events_start_flows(api: Client) -> None:
     wait_for_entries(api, added, 2)
     row = api.get(f"/flows/{bought}").json
     assert (row["triggered_count"], row["last_triggered_at"] is not None) == (1, True)
-    told = {name: api.get("/events", event=name, contact_id=anna).json for name in ("flow_enter", "flow_goal")}
-    assert {one["data"]["flow_id"] for one in told["flow_enter"]} == {bought, joined, added}
-    assert [one["data"]["flow_id"] for one in told["flow_goal"]] == [added]
+    events = {name: api.get("/events", event=name, contact_id=anna).json for name in ("flow_enter", "flow_goal")}
+    assert {event["data"]["flow_id"] for event in events["flow_enter"]} == {bought, joined, added}
+    assert [event["data"]["flow_id"] for event in events["flow_goal"]] == [added]
     assert api.get(f"/flows/{added}").json["stats"]["completed"] == 1
 
 
@@ -104,8 +104,8 @@ def wait_until_watched(server: Server, segment: int) -> None:
     """Wait until the current members of a segment are recorded."""
     end = time.monotonic() + 30
     while (
-        not (found := select_one(server, "SELECT definition FROM segment_watch WHERE segment_id = ?", segment))
-        or not found[0]
+        not (definition := select_one(server, "SELECT definition FROM segment_watch WHERE segment_id = ?", segment))
+        or not definition[0]
     ):
         assert time.monotonic() < end, "the segment is not watched"
         time.sleep(0.05)

@@ -16,14 +16,14 @@ from tests.kit.server import Server
 @contextmanager
 def account_with(server: Server, column: str, value: int) -> Iterator[None]:
     """Set a column of the account until the context ends."""
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    here.set_busy_timeout(10_000)
-    here.execute(f"UPDATE account SET {column} = ?", (value,))
+    database = apsw.Connection(str(server.data / "campanero.db"))
+    database.set_busy_timeout(10_000)
+    database.execute(f"UPDATE account SET {column} = ?", (value,))
     try:
         yield
     finally:
-        here.execute(f"UPDATE account SET {column} = ?", (not value,))
-        here.close()
+        database.execute(f"UPDATE account SET {column} = ?", (not value,))
+        database.close()
 
 
 @pytest.fixture
@@ -96,14 +96,14 @@ def test_a_changed_segment_revokes_flow_approvals(way: str, api: Client, author:
         api.post("/flows", {"trigger": on, "steps": what}).expect(201)
         for on, what in ((trigger, steps), (trigger, steps), (STARTS, [LETTER]))
     )
-    for one in (live, waiting, other):
-        api.post(flow_path(one, "approve")).expect(200)
-    for one in (live, other):
-        author.post(flow_path(one, "activate")).expect(200)
+    for flow_id in (live, waiting, other):
+        api.post(flow_path(flow_id, "approve")).expect(200)
+    for flow_id in (live, other):
+        author.post(flow_path(flow_id, "activate")).expect(200)
 
     def states() -> list[tuple[str, str]]:
-        now = [api.get(flow_path(one)).json for one in (live, waiting, other)]
-        return [(one["status"], one["approval_state"]) for one in now]
+        now = [api.get(flow_path(flow_id)).json for flow_id in (live, waiting, other)]
+        return [(flow["status"], flow["approval_state"]) for flow in now]
 
     changer = server.client(server.new_key("changer", "--scope", "contacts:write"))
     changer.patch(f"/segments/{segment}", {"name": f"Another name, {way}"}).expect(200)
@@ -145,8 +145,8 @@ def test_a_test_key_activates_a_test_flow(api: Client, server: Server) -> None:
     assert tester.post(flow_path(trial, "activate")).expect(200)["test"] is True
     api.post("/events", {"event": "trial_event", "contact_id": person}).expect(201)
     tester.post("/events", {"event": "trial_event", "contact_id": person}).expect(201)
-    entered = api.wait("/events", lambda found: found != [], event="flow_enter", contact_id=person)
-    assert [one["test"] for one in entered] == [True] and api.get(flow_path(trial)).json["stats"]["entered"] == 0
+    entered = api.wait("/events", lambda rows: rows != [], event="flow_enter", contact_id=person)
+    assert [event["test"] for event in entered] == [True] and api.get(flow_path(trial)).json["stats"]["entered"] == 0
     real = create_flow(api, status="active")
     assert (
         tester.post(flow_path(real, "pause")).status

@@ -64,10 +64,10 @@ def test_a_run_through_a_flow(server: Server, api: Client, flow: int) -> None:
     assert shown["history"][0]["outcome"] is None and shown["due_at"] > "2027"
 
     api.post(f"{path}/runs/{run}/move_on").expect(200)
-    [told] = user_client(server).get("/audit", subject=f"run:{run}").expect(200)
-    assert (told["action"], told["actor"], told["ip"]) == ("flow_run_move_on", "key:1", "127.0.0.1")
+    [entry] = user_client(server).get("/audit", subject=f"run:{run}").expect(200)
+    assert (entry["action"], entry["actor"], entry["ip"]) == ("flow_run_move_on", "key:1", "127.0.0.1")
     ended = api.wait(f"{path}/runs/{run}", lambda row: row["status"] == "completed")
-    assert [(one["type"], one["outcome"]) for one in ended["history"]] == [
+    assert [(visit["type"], visit["outcome"]) for visit in ended["history"]] == [
         ("wait", "on"), ("split", "yes"), ("email", "on")
     ]  # fmt: skip
     message = ended["history"][2]["message_id"]
@@ -160,8 +160,8 @@ def test_runs_of_a_contact(api: Client, flow: int) -> None:
     assert (mine["id"], mine["flow_id"], mine["flow_name"]) == (run, flow, "Wait")
     (kept,) = api.get(f"{path}/export").expect(200)["flow_runs"]
     assert kept["history"][0]["type"] == "wait"
-    told = [row["event"]["event"] for row in api.all(f"{path}/timeline") if row["type"] == "event"]
-    assert "flow_enter" in told
+    events = [row["event"]["event"] for row in api.all(f"{path}/timeline") if row["type"] == "event"]
+    assert "flow_enter" in events
     assert api.get("/contacts/99999/runs").status == 404
     api.delete(path).expect(200)
     ended = api.get(f"/flows/{flow}/runs/{run}").expect(200)

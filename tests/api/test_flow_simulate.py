@@ -27,7 +27,7 @@ def test_simulate_one_contact(api: Client, flow: int) -> None:
     counted = {path: api.get(path).headers["X-Total-Count"] for path in ("/events", "/messages", "/contacts")}
     body = {"contact_id": ann, "start_at": START, "events": [{"event": "email_clicked", "step": 1, "after": 60}]}
     simulation = api.post(f"/flows/{flow}/simulate", body).expect(200)
-    assert [(one["told"], one["at"], one["outcome"]) for one in simulation["timeline"]] == [
+    assert [(entry["told"], entry["at"], entry["outcome"]) for entry in simulation["timeline"]] == [
         ("enter", "2031-03-03T09:00:00.000Z", None), ("step", "2031-03-03T09:00:00.000Z", "on"),
         ("step", "2031-03-03T09:00:00.000Z", "waits"), ("assumed", "2031-03-03T09:01:00.000Z", None),
         ("step", "2031-03-03T10:00:00.000Z", "yes"), ("step", "2031-03-03T10:00:00.000Z", "exited"),
@@ -72,7 +72,7 @@ def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
     turned = [{**step, "id": step["id"]} for step in fine["steps"]]
     turned[2]["filters"][0]["predicate"] = "not_performed"
     broken = api.patch(f"/flows/{flow}", {"steps": turned}).expect(200)["scripts"]
-    assert [one["passed"] for one in broken] == [False] and "should have the outcome no" in broken[0]["failures"][0]
+    assert [entry["passed"] for entry in broken] == [False] and "should have the outcome no" in broken[0]["failures"][0]
     listed = api.get(f"/flows/{flow}/scripts")
     assert listed.expect(200) == broken and listed.headers["X-Total-Count"] == "1"
     error = api.patch(f"/flows/{flow}", {"data": {"scripts": [{"expect": 5}]}}).expect(422)["validation_errors"]

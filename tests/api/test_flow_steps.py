@@ -99,15 +99,15 @@ def test_steps_round_trip(api: Client, lists: dict[str, int]) -> None:
 def test_step_ids_are_stable_and_unique(api: Client) -> None:
     """A step keeps its id wherever it moves; new steps get ids that were never used."""
     flow = api.post("/flows", {"steps": [{"subject": "One"}, {"duration": 5}, {"subject": "Two"}]}).expect(201)
-    one, wait, two = flow["steps"]
-    here = f"/flows/{flow['id']}"
-    split = {"filters": PAID, "yes": [one], "no": [two]}
-    moved = api.patch(here, {"steps": [split]}).expect(200)
+    first, wait, two = flow["steps"]
+    path = f"/flows/{flow['id']}"
+    split = {"filters": PAID, "yes": [first], "no": [two]}
+    moved = api.patch(path, {"steps": [split]}).expect(200)
     (shown,) = moved["steps"]
-    assert shown["id"] == 4 and [shown[branch][0]["id"] for branch in ("yes", "no")] == [one["id"], two["id"]]
+    assert shown["id"] == 4 and [shown[branch][0]["id"] for branch in ("yes", "no")] == [first["id"], two["id"]]
     assert [row["id"] for row in moved["templates"]] == [row["id"] for row in flow["templates"]]
     # A deleted step that is sent again gets a new id
-    back = api.patch(here, {"steps": [wait, {**one, "id": 77}]}).expect(200)
+    back = api.patch(path, {"steps": [wait, {**first, "id": 77}]}).expect(200)
     assert [step["id"] for step in back["steps"]] == [5, 6]
     assert [row["action_id"] for row in back["templates"]] == [6]
     assert [row["action_id"] for row in api.get("/templates", search="Two").expect(200)] == []
@@ -117,11 +117,11 @@ def test_absent_step_fields_stay(api: Client) -> None:
     """An absent field stays and null clears it, so steps can be moved without their content."""
     steps = [{"subject": "One", "preheader": "p", "design": DESIGN, "transactional": True}, {"duration": 5}]
     flow = api.post("/flows", {"steps": steps}).expect(201)
-    here = f"/flows/{flow['id']}"
+    path = f"/flows/{flow['id']}"
     first, second = flow["steps"]
-    moved = api.patch(here, {"steps": [{"id": second["id"], "duration": 9}, {"id": first["id"]}]}).expect(200)
+    moved = api.patch(path, {"steps": [{"id": second["id"], "duration": 9}, {"id": first["id"]}]}).expect(200)
     assert moved["steps"][1] == first and moved["steps"][0]["duration"] == 9
-    cleared = api.patch(here, {"steps": [{"id": first["id"], "preheader": None, "design": {}}]}).expect(200)
+    cleared = api.patch(path, {"steps": [{"id": first["id"], "preheader": None, "design": {}}]}).expect(200)
     assert cleared["steps"] == [{key: value for key, value in {**first, "preheader": ""}.items() if key != "design"}]
     assert cleared["templates"][0]["subject"] == "One" and cleared["templates"][0]["preheader"] is None
 
@@ -255,12 +255,12 @@ def test_null_steps_match_the_document(api: Client) -> None:
 @pytest.mark.parametrize("steps", [{}, "", "x", 0, False, {"0": {"subject": "a"}}])
 def test_invalid_steps_are_rejected(api: Client, steps: object) -> None:
     """Any other value than a list or null is rejected when creating, editing and simulating a flow."""
-    one = api.post("/flows", {"steps": [{"duration": 60}]}).expect(201)
+    flow = api.post("/flows", {"steps": [{"duration": 60}]}).expect(201)
     for ask in (
         lambda: api.post("/flows", {"steps": steps}),
-        lambda: api.patch(f"/flows/{one['id']}", {"steps": steps}),
-        lambda: api.post(f"/flows/{one['id']}/simulate", {"contact": {"email": "a@example.org"}, "steps": steps}),
+        lambda: api.patch(f"/flows/{flow['id']}", {"steps": steps}),
+        lambda: api.post(f"/flows/{flow['id']}/simulate", {"contact": {"email": "a@example.org"}, "steps": steps}),
     ):
         assert ask().expect(422)["validation_errors"] == {"steps": ["is invalid"]}
-    assert len(api.get(f"/flows/{one['id']}").expect(200)["steps"]) == 1
-    assert api.patch(f"/flows/{one['id']}", {"steps": None}).expect(200)["steps"] == []
+    assert len(api.get(f"/flows/{flow['id']}").expect(200)["steps"]) == 1
+    assert api.patch(f"/flows/{flow['id']}", {"steps": None}).expect(200)["steps"] == []

@@ -39,11 +39,11 @@ def test_create_an_empty_flow(api: Client) -> None:
 def test_filter_the_list_of_flows(api: Client) -> None:
     """Flows are filtered by status, event and name, newest first, without the flows of campaigns."""
     api.post("/campaigns", {"name": "Autumn findme"}).expect(201)
-    one = create_flow(api, name="First findme", trigger={"event": "found_one"})
+    flow = create_flow(api, name="First findme", trigger={"event": "found_one"})
     two = create_flow(api, name="Second Findme", status="active")
-    assert [row["id"] for row in api.get("/flows", search="FINDME").expect(200)] == [two["id"], one["id"]]
+    assert [row["id"] for row in api.get("/flows", search="FINDME").expect(200)] == [two["id"], flow["id"]]
     assert [row["id"] for row in api.get("/flows", search="findme", status="live").expect(200)] == [two["id"]]
-    assert [row["id"] for row in api.get("/flows", event="found_one").expect(200)] == [one["id"]]
+    assert [row["id"] for row in api.get("/flows", event="found_one").expect(200)] == [flow["id"]]
     assert api.get("/flows", status="nothing").expect(422)["validation_errors"] == {
         "status": ["is not included in the list"]
     }
@@ -238,7 +238,7 @@ def test_archive_a_flow_with_runs(api: Client) -> None:
 @pytest.mark.parametrize("key", ["welcome", "win_back", "birthday", "after_event"])
 def test_flow_starters(api: Client, key: str) -> None:
     """Each starter creates a complete draft, which at most lacks a segment."""
-    starter = next(one for one in api.get("/flows/starters").expect(200)["starters"] if one["key"] == key)
+    starter = next(starter for starter in api.get("/flows/starters").expect(200)["starters"] if starter["key"] == key)
     flow = api.post("/flows", {"starter": key}).expect(201)
     assert flow["name"] == starter["name"] and flow["status"] == "draft" and flow["templates"]
     assert flow["trigger"]["event"] == starter["trigger"]["event"]

@@ -15,13 +15,13 @@ def test_the_cap_holds_for_parallel_campaigns(fresh_server: FreshServer, smtp_se
     api = server.client()
     shown = api.patch("/account", {"frequency_cap": {"messages": 1, "days": 7}}).expect(200)
     group = create_list(api, 20)
-    made = [send(api, group) for _ in range(2)]
-    done = [completed(api, one)["stats"] for one in made]
+    campaigns = [send(api, group) for _ in range(2)]
+    done = [completed(api, campaign)["stats"] for campaign in campaigns]
 
     assert shown["frequency_cap"] == {"messages": 1, "days": 7}
     assert sorted(message.to for message in smtp_server.messages) == sorted(f"p{n}@people.example" for n in range(20))
-    assert (sum(one["sent"] for one in done), sum(one["skipped"] for one in done)) == (20, 20)
-    reasons = {row["skip_reason"] for one in made for row in api.all("/messages", campaign_id=one["id"])}
+    assert (sum(stats["sent"] for stats in done), sum(stats["skipped"] for stats in done)) == (20, 20)
+    reasons = {row["skip_reason"] for campaign in campaigns for row in api.all("/messages", campaign_id=campaign["id"])}
     assert reasons == {None, "frequency_cap"}
     assert api.patch("/account", {"frequency_cap": None}).expect(200)["frequency_cap"] is None
     assert completed(api, send(api, group))["stats"]["sent"] == 20

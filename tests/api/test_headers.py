@@ -92,7 +92,7 @@ def test_idempotency_keys_of_test_keys_are_separate(server: Server, api: Client)
     """The same Idempotency-Key of a test key and a live key are two messages."""
     tests = server.client(server.new_key("tests", "--test"))
     sent, repeats = {"to": "her@example.org", "subject": "Hi", "body": "Hello"}, {"Idempotency-Key": "the same"}
-    first, second = (one.post("/messages", sent, repeats).expect(201) for one in (api, tests))
+    first, second = (client.post("/messages", sent, repeats).expect(201) for client in (api, tests))
 
     assert (first["test"], second["test"]) == (False, True) and first["id"] != second["id"]
     assert api.post("/messages", sent, repeats).expect(200)["id"] == first["id"]
@@ -156,7 +156,7 @@ def test_account_settings(api: Client) -> None:
         assert api.patch("/account", wrong).status == 422, wrong
     number = api.post("/templates", {"name": "News", "subject": "Hello", "body": "Bread"}).expect(201)["id"]
     tested = api.post(f"/templates/{number}/send_test", {}).expect(200)["results"]
-    assert [one["to"] for one in tested] == ["ann@example.com", "bob@example.com"]
+    assert [message["to"] for message in tested] == ["ann@example.com", "bob@example.com"]
     back = {name: before[name] for name in fields} | {"test_email_recipients": None}
     meanwhile = {"updated_at": 0, "usage": {}, "counts": {}}
     assert api.patch("/account", back).expect(200) | meanwhile == before | meanwhile

@@ -46,10 +46,10 @@ def test_import_contacts(api: Client) -> None:
     job = wait_for_import(api, upload(api, file, list_ids=[list_id], consent_source="the counter book"))
 
     assert (job["status"], row_counts(job), job["warnings"]) == ("complete", (4, 3, 0, 0, 1), 1)
-    one = get_contact(api, "one@example.org")
-    assert (one["first_name"], one["last_name"], one["phone"]) == ("Änne", "Öst", "+14155550101")
-    assert one["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
-    assert (one["list_ids"], one["subscribed_email"], one["subscribed_phone"]) == ([list_id], True, True)
+    contact = get_contact(api, "one@example.org")
+    assert (contact["first_name"], contact["last_name"], contact["phone"]) == ("Änne", "Öst", "+14155550101")
+    assert contact["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
+    assert (contact["list_ids"], contact["subscribed_email"], contact["subscribed_phone"]) == ([list_id], True, True)
     lines = import_results(api, job["id"])
     assert [(row["line"], row["result"]) for row in lines] == [
         ("2", "created"), ("3", "failed"), ("5", "created"), ("7", "created"),
@@ -58,8 +58,8 @@ def test_import_contacts(api: Client) -> None:
     assert get_contact(api, "two@example.org")["first_name"] == 'Jo "J" Two'
     assert lines[3]["warnings"] == "phone: 12345 (has no country code)"
     assert api.get(f"/lists/{list_id}").json["contacts_count"] == 3
-    assert api.get("/contacts/search", q="änne").json[0]["id"] == one["id"]
-    events = {row["event"]: row["data"] for row in api.get("/events", contact_id=one["id"]).json}
+    assert api.get("/contacts/search", q="änne").json[0]["id"] == contact["id"]
+    events = {row["event"]: row["data"] for row in api.get("/events", contact_id=contact["id"]).json}
     assert events["contact_add"]["import_id"] == events["list_add"]["import_id"] == job["id"]
     assert "trigger_flows" not in events["contact_add"]
 
@@ -212,7 +212,7 @@ def test_undo_an_import(api: Client) -> None:
     api.patch(f"/contacts/{kept['id']}", {"last_name": "Touched"}).expect(200)
     api.patch(f"/contacts/{old}", {"data_merge": {"n": 4}}).expect(200)
     api.post(f"/imports/{job['id']}/undo").expect(200)
-    after = api.wait(f"/imports/{job['id']}", lambda one: one["phase"] == "undone")
+    after = api.wait(f"/imports/{job['id']}", lambda job: job["phase"] == "undone")
 
     assert after["undone_at"] and after["status"] == "complete"
     result = api.get(f"/contacts/{old}").expect(200)

@@ -30,10 +30,10 @@ def snapshot(api: Client) -> dict[str, Any]:
     """Return consent, list names and fields of each contact, by its first address."""
     lists = {row["id"]: row["name"] for row in api.all("/lists")}
     results = {}
-    for one in api.all("/contacts"):
-        kept = [tuple(channel[name] for name in CHANNEL) for channel in one["channels"]]
-        names = sorted(lists[number] for number in one["list_ids"])
-        results[kept[0][1]] = [sorted(kept, key=str), names, {name: one[name] for name in FIELDS}]
+    for contact in api.all("/contacts"):
+        kept = [tuple(channel[name] for name in CHANNEL) for channel in contact["channels"]]
+        names = sorted(lists[number] for number in contact["list_ids"])
+        results[kept[0][1]] = [sorted(kept, key=str), names, {name: contact[name] for name in FIELDS}]
     return results
 
 
@@ -41,8 +41,8 @@ def snapshot(api: Client) -> dict[str, Any]:
 def source(api: Client) -> Client:
     """Return a client of a server with contacts of every kind."""
     lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Friends, old", "=1+1")]
-    for one in PEOPLE:
-        api.post("/contacts", {**one, "list_ids": lists if "phone" in one else []}).expect(201)
+    for person in PEOPLE:
+        api.post("/contacts", {**person, "list_ids": lists if "phone" in person else []}).expect(201)
     several = {"channels_attributes": [{"value": "first@example.org"}, {"value": "second@example.org", "kind": "email"},
                                        {"value": "+442079460999", "kind": "phone"}]}  # fmt: skip
     api.post("/contacts", several).expect(201)

@@ -75,10 +75,10 @@ def test_the_default_country_of_phone_numbers(api: Client) -> None:
     wait_for_import(api, upload(api, "email,phone\nus@country.example,(415) 555-0177\n", default_country="US"))
     assert get_contact(api, "us@country.example")["phone"] == "+14155550177"
     assert wait_for_import(api, upload(api, file.replace("{n}", "5"), default_country=None))["warnings"] == 1
-    told = upload(api, "email\n", default_country="XX").expect(422)["validation_errors"]
-    assert told == {"options.default_country": ["is not included in the list"]}
-    told = api.patch("/account", {"country_code": "XX"}).expect(422)["validation_errors"]
-    assert told == {"country_code": ["is not included in the list"]}
+    errors = upload(api, "email\n", default_country="XX").expect(422)["validation_errors"]
+    assert errors == {"options.default_country": ["is not included in the list"]}
+    errors = api.patch("/account", {"country_code": "XX"}).expect(422)["validation_errors"]
+    assert errors == {"country_code": ["is not included in the list"]}
     api.patch("/account", {"country_code": None}).expect(200)
 
 
@@ -225,8 +225,8 @@ def test_other_columns_show_the_decimal_mark_of_ambiguous_numbers(api: Client) -
     job = wait_for_import(api, upload(api, file, column_types={"price": "number"}))
     assert get_contact(api, "f3@either.example")["data"] == {"price": 9.9}
     assert get_contact(api, "f4@either.example")["data"] == {"price": "on request"} and job["warnings"] == 1
-    told = upload(api, file, column_types={"cost": "text"}).expect(422)["validation_errors"]
-    assert told == {"options.column_types.cost": ["must exist"]}
+    errors = upload(api, file, column_types={"cost": "text"}).expect(422)["validation_errors"]
+    assert errors == {"options.column_types.cost": ["must exist"]}
 
 
 def test_titles_totals_and_empty_lines(api: Client) -> None:
@@ -349,14 +349,16 @@ def test_a_dry_run_predicts_the_import(tmp_path: Path, options: dict[str, Any]) 
         job = wait_for_import(api, upload(api, file, **options))
 
         assert {name: check[name] for name in COUNTED} == {name: job[name] for name in COUNTED}
-        told, planned = import_results(api, job["id"]), import_results(api, check["id"])
+        results, planned = import_results(api, job["id"]), import_results(api, check["id"])
         names = ("line", "result", "warnings", "state")
-        assert [[row[name] for name in names] for row in planned] == [[row[name] for name in names] for row in told]
-        ids = {int(row["contact_id"]) for row in told if row["result"] in ("created", "updated")}
+        assert [[row[name] for name in names] for row in planned] == [[row[name] for name in names] for row in results]
+        ids = {int(row["contact_id"]) for row in results if row["result"] in ("created", "updated")}
         counted = {"subscribed": 0, "unsubscribed": 0, "suppressed": 0}
-        for one in api.all("/contacts"):
-            if one["id"] in ids:
-                first = next((channel for channel in one["channels"] if channel["kind"] == "email"), one["channels"][0])
+        for contact in api.all("/contacts"):
+            if contact["id"] in ids:
+                first = next(
+                    (channel for channel in contact["channels"] if channel["kind"] == "email"), contact["channels"][0]
+                )
                 out = "subscribed" if first["subscribed"] else "unsubscribed"
                 counted["suppressed" if first["suppression_reason"] else out] += 1
         assert counted == {name: job["arriving"][name] for name in counted}

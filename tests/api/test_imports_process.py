@@ -23,26 +23,26 @@ PEOPLE = 20_000
 def create_file(number: int = PEOPLE) -> str:
     """Return a file in which every fifth line repeats a contact in another case."""
     lines = ["email,first_name,n"]
-    for one in range(number):
-        name = f"p{one}@example.org" if one % 5 else f"P{one // 2}@EXAMPLE.org\u00a0"
-        lines.append(f"{name},N{one},{one}")
+    for index in range(number):
+        name = f"p{index}@example.org" if index % 5 else f"P{index // 2}@EXAMPLE.org\u00a0"
+        lines.append(f"{name},N{index},{index}")
     return "\n".join(lines)
 
 
 def count_contacts(number: int = PEOPLE) -> int:
     """Return the number of contacts in that file."""
-    return len({one if one % 5 else one // 2 for one in range(number)})
+    return len({index if index % 5 else index // 2 for index in range(number)})
 
 
 def wait_until_processed(api: Client, job: int, processed: int) -> dict[str, Any]:
     """Wait until an import has processed more than this number of rows."""
-    found: dict[str, Any] = api.wait(f"/imports/{job}", lambda one: one["processed"] > processed, 60)
-    return found
+    job_state: dict[str, Any] = api.wait(f"/imports/{job}", lambda row: row["processed"] > processed, 60)
+    return job_state
 
 
 def find_child(server: Server, word: str) -> int:
     """Wait for a child process of a server that runs the command `word`, and return its process id."""
-    found: list[int] = []
+    child_ids: list[int] = []
 
     def look() -> bool:
         for pid in list_process_tree(server.pid):
@@ -51,11 +51,11 @@ def find_child(server: Server, word: str) -> int:
             except OSError:
                 continue
             if word.encode() in words:
-                found.append(pid)
-        return bool(found)
+                child_ids.append(pid)
+        return bool(child_ids)
 
     wait_until(look)
-    return found[0]
+    return child_ids[0]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_killed_import_is_completed(running: Server) -> None:
     wait_until_processed(api, job, 1000)
     running.kill()
     running.start()
-    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
+    end = api.wait(f"/imports/{job}", lambda row: row["status"] not in ("pending", "processing"), 60)
 
     assert (end["status"], end["total"], end["failed"]) == ("complete", PEOPLE, 0)
     assert (end["created"], end["updated"]) == (count_contacts(), PEOPLE - count_contacts())
@@ -93,11 +93,11 @@ def test_cancel_and_undo_an_import(running: Server) -> None:
     job = upload(api, create_file()).expect(201)["id"]
     wait_until_processed(api, job, 500)
     api.post(f"/imports/{job}/cancel").expect(200)
-    end = api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled")
+    end = api.wait(f"/imports/{job}", lambda row: row["status"] == "cancelled")
 
     assert 0 < end["created"] == int(api.get("/contacts", limit=1).headers["X-Total-Count"]) < count_contacts()
     api.post(f"/imports/{job}/undo").expect(200)
-    api.wait(f"/imports/{job}", lambda one: one["phase"] == "undone", 30)
+    api.wait(f"/imports/{job}", lambda row: row["phase"] == "undone", 30)
     assert api.get("/contacts").json == []
 
 
@@ -107,7 +107,7 @@ def test_the_page_of_an_import_cancelled_while_reading(running: Server) -> None:
     job = upload(api, create_file(10 * PEOPLE)).expect(201)["id"]
     wait_until(lambda: any((running.data / "imports").rglob("staging.raw")))
     api.post(f"/imports/{job}/cancel").expect(200)
-    api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled")
+    api.wait(f"/imports/{job}", lambda row: row["status"] == "cancelled")
 
     assert count_contacts() > 0 == len(api.get("/contacts").json)
     page = Visitor(running, EMAIL).send("GET", f"/contacts/imports/{job}")
@@ -125,7 +125,7 @@ def test_a_stop_interrupts_an_import(running: Server) -> None:
     running.stop()
     assert time.monotonic() - started_at < extend_timeout(2)
     running.start()
-    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
+    end = api.wait(f"/imports/{job}", lambda row: row["status"] not in ("pending", "processing"), 60)
 
     assert (end["status"], end["created"]) == ("complete", count_contacts())
 
@@ -138,7 +138,7 @@ def test_cancel_and_stop_do_not_wait_for_the_child_process(running: Server) -> N
     os.kill(child, signal.SIGSTOP)
     api.post(f"/imports/{job}/cancel").expect(200)
     begun = time.monotonic()
-    api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled", extend_timeout(1))
+    api.wait(f"/imports/{job}", lambda row: row["status"] == "cancelled", extend_timeout(1))
     assert wait_until_ended(child) and time.monotonic() - begun < extend_timeout(1)
 
     upload(api, create_file(5 * PEOPLE)).expect(201)

@@ -81,7 +81,7 @@ def test_a_wrong_key_reveals_nothing(server: Server, owner: Client) -> None:
         response = Client(server.url, key).get("/account")
         body = {name: value for name, value in response.expect(401).items() if name != "request_id"}
         responses.append((body, response.headers["WWW-Authenticate"]))
-    assert all(one == responses[0] for one in responses)
+    assert all(response == responses[0] for response in responses)
     times: dict[str, list[float]] = {near: [], far: []}
     clients = {key: Client(server.url, key, validate=False, keep_alive=True) for key in times}
     for _ in range(300):
@@ -89,6 +89,6 @@ def test_a_wrong_key_reveals_nothing(server: Server, owner: Client) -> None:
             started_at = time.perf_counter()
             client.get("/account")
             times[key].append(time.perf_counter() - started_at)
-    medians = [statistics.median(found) for found in times.values()]
+    medians = [statistics.median(seconds) for seconds in times.values()]
     # Keys are looked up by their hash, so differences are the noise of a busy machine
     assert max(medians) < 1.5 * min(medians)

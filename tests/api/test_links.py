@@ -31,8 +31,8 @@ def owner(server: Server) -> Client:
 def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield (method, path, operation) for each operation of the document."""
     for path, methods in document["paths"].items():
-        for method, one in methods.items():
-            yield method, path, one
+        for method, operation in methods.items():
+            yield method, path, operation
 
 
 def resource_of(path: str) -> str:
@@ -44,20 +44,22 @@ def evaluate(expression: str, number: int, answer: Any) -> Any:
     """Return the value of a link expression for a request about the id `number` and its response."""
     if expression == "$request.path.id":
         return number
-    found = answer
+    value = answer
     for name in expression.removeprefix("$response.body#/").split("/"):
-        found = found[int(name)] if isinstance(found, list) else found[name]
-    return found
+        value = value[int(name)] if isinstance(value, list) else value[name]
+    return value
 
 
 def test_every_link_works(mine: Tenant, owner: Client) -> None:
     """The values of each link are in the response, and a linked GET succeeds with them."""
     document = mine.api.contract().document
-    known = {one["operationId"]: (method, path) for method, path, one in operations(document)}
+    known = {operation["operationId"]: (method, path) for method, path, operation in operations(document)}
     followed = set()
-    for method, path, one in operations(document):
+    for method, path, operation in operations(document):
         links = {
-            name: link for response in one["responses"].values() for name, link in response.get("links", {}).items()
+            name: link
+            for response in operation["responses"].values()
+            for name, link in response.get("links", {}).items()
         }
         if not links:
             continue
@@ -67,7 +69,11 @@ def test_every_link_works(mine: Tenant, owner: Client) -> None:
         is_list = method == "get"
         asked = path.replace("{id}", str(number)) if is_list or "{id}" in path else f"{path}/{number}"
         # Some resources have a list and no operation that returns one object
-        is_shown = is_list or any(one[:2] == ("get", f"{path}/{{id}}") for one in operations(document)) or "{" in path
+        is_shown = (
+            is_list
+            or any(operation[:2] == ("get", f"{path}/{{id}}") for operation in operations(document))
+            or "{" in path
+        )
         response = api.get(asked).expect(200) if is_shown else {"id": number}
         for link in links.values():
             target_method, target = known[link["operationId"]]
@@ -79,8 +85,8 @@ def test_every_link_works(mine: Tenant, owner: Client) -> None:
             if target_method == "get":
                 query = {name: value for name, value in values.items() if name not in named}
                 query |= {"contact_id": mine.object_ids["contacts"]} if target.endswith("/explain") else {}
-                found = (owner if resource_of(target) in PEOPLES else mine.api).get(target, **query)
-                assert found.status == 200, (path, link, found.text)
+                page = (owner if resource_of(target) in PEOPLES else mine.api).get(target, **query)
+                assert page.status == 200, (path, link, page.text)
             followed.add(link["operationId"])
     assert len(followed) >= 105
 
@@ -90,9 +96,9 @@ def test_every_operation_on_an_object_is_linked(mine: Tenant) -> None:
     document = mine.api.contract().document
     led = {
         link["operationId"]
-        for _, _, one in operations(document)
-        for response in one["responses"].values()
+        for _, _, operation in operations(document)
+        for response in operation["responses"].values()
         for link in response.get("links", {}).values()
     }
-    on_things = {one["operationId"] for _, path, one in operations(document) if "{" in path}
+    on_things = {operation["operationId"] for _, path, operation in operations(document) if "{" in path}
     assert on_things - led == set()

@@ -27,14 +27,14 @@ def message_with_status(api: Client, path: str, status: str) -> dict[str, Any]:
     """Return the only message of a campaign with a status."""
     result = api.get("/messages", campaign_id=path.rpartition("/")[2], status=status).expect(200)
     assert len(result) == 1
-    one: dict[str, Any] = result[0]
-    return one
+    row: dict[str, Any] = result[0]
+    return row
 
 
 def wait_until_completed(api: Client, path: str) -> dict[str, Any]:
     """Wait until a campaign is completed with no pending message, and return it."""
-    found: dict[str, Any] = api.wait(path, lambda one: one["status"] == "completed" and not one["stats"]["pending"])
-    return found
+    campaign: dict[str, Any] = api.wait(path, lambda row: row["status"] == "completed" and not row["stats"]["pending"])
+    return campaign
 
 
 def adds_up(campaign: dict[str, Any]) -> bool:
@@ -57,13 +57,13 @@ def test_retry_an_uncertain_message(fresh_server: FreshServer, smtp_server: Smtp
     open_again = api.get(path).expect(200)
     gate.release()
     last = wait_until_completed(api, path)
-    one, two = smtp_server.to("lost@example.org")
+    first_mail, two = smtp_server.to("lost@example.org")
 
     assert (first["stats"]["uncertain"], first["stats"]["sent"]) == (1, 1)
     assert (again["status"], again["internet_message_id"]) == ("queued", lost["internet_message_id"])
     assert (open_again["status"], open_again["stats"]["pending"]) == ("completed", 1) and adds_up(open_again)
     assert (last["stats"]["sent"], last["sent_count"]) == (2, 2) and adds_up(last)
-    assert one.raw == two.raw and lost["internet_message_id"] in one.raw_header("Message-ID")
+    assert first_mail.raw == two.raw and lost["internet_message_id"] in first_mail.raw_header("Message-ID")
     names = [event["event"] for event in api.get("/events", limit=100).json]
     assert names.count("campaign_completed") == 1
 
@@ -136,7 +136,7 @@ def test_no_retry_in_a_cancelled_campaign(fresh_server: FreshServer, smtp_server
     smtp_server.rules.reject("rcpt", "later@*", code=450, text="4.2.2 full")
     api = fresh_server(relay=smtp_server.port, env=HOLD | {"CAMPANERO_EMAIL__RETRY_AFTER": "3600"}).client()
     path = send_campaign(api, "lost", "later")
-    api.wait(path, lambda one: one["stats"]["uncertain"] == 1)
+    api.wait(path, lambda row: row["stats"]["uncertain"] == 1)
     api.post(f"{path}/cancel").expect(200)
     lost = message_with_status(api, path, "uncertain")
     error = api.post(f"/messages/{lost['id']}/retry").expect(422)
@@ -153,7 +153,7 @@ def test_permissions_of_message_decisions(fresh_server: FreshServer, verb: str) 
     server = fresh_server()
     api = server.client()
     message_id = api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "b"}).expect(201)["id"]
-    api.wait(f"/messages/{message_id}", lambda one: one["status"] == "sent")
+    api.wait(f"/messages/{message_id}", lambda row: row["status"] == "sent")
 
     assert api.post(f"/messages/{message_id}/{verb}").expect(422)["reason"] == "invalid_transition"
     assert api.post(f"/messages/4242/{verb}").status == 404

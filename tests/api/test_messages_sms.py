@@ -78,8 +78,8 @@ def test_email_fields_of_an_sms_are_ignored(api: Client) -> None:
 
 def test_send_an_sms_from_a_template(api: Client) -> None:
     """The text of the template is used, unless the request has its own; templates of another channel are rejected."""
-    made = {"name": "Code", "channel": "sms", "body": "Code: {{ data.code }}"}
-    words = api.post("/templates", made).expect(201)["id"]
+    template = {"name": "Code", "channel": "sms", "body": "Code: {{ data.code }}"}
+    words = api.post("/templates", template).expect(201)["id"]
     asked = {"channel": "sms", "to": TO, "template_id": words, "data": {"code": 7}}
     kept = api.post("/messages", asked).expect(201)
     assert api.get(f"/messages/{kept['id']}").json["text"] == "Code: 7"
@@ -108,9 +108,9 @@ def test_marketing_sms_need_consent(api: Client) -> None:
     assert (row["status"], row["channel"], row["skip_reason"]) == ("skipped", "sms", "no_consent")
     (event,) = api.get("/events", resource_uid=f"message:{row['id']}").expect(200)
     assert (event["event"], event["data"]["reason"]) == ("sms_skipped", "no_consent")
-    one = api.post("/contacts", {"phone": "+12025550145"}).expect(201)["id"]
+    contact_id = api.post("/contacts", {"phone": "+12025550145"}).expect(201)["id"]
     assert send_sms(api, to="+12025550145", transactional=False).expect(201)["status"] == "queued"
-    api.patch(f"/contacts/{one}", {"subscribed_phone": False}).expect(200)
+    api.patch(f"/contacts/{contact_id}", {"subscribed_phone": False}).expect(200)
     error = send_sms(api, to="+12025550145", transactional=False).expect(422)
     assert error["skip_reason"] == "unsubscribed"
     assert send_sms(api, to="+12025550145").expect(201)["transactional"]

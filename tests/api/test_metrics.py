@@ -29,16 +29,16 @@ def scrape(api: Client) -> dict[str, exposition.Family]:
 def scrape_until(api: Client, true: Callable[[dict[str, exposition.Family]], bool]) -> dict[str, exposition.Family]:
     """Return the metrics once they satisfy a condition."""
     end = time.monotonic() + 60
-    while not true(found := scrape(api)):
-        assert time.monotonic() < end, found
+    while not true(samples := scrape(api)):
+        assert time.monotonic() < end, samples
         time.sleep(0.05)
-    return found
+    return samples
 
 
 def scrape_after_sends(api: Client, number: int) -> dict[str, exposition.Family]:
     """Return the metrics once this number of attempts has ended."""
     name = "campanero_sends_total"
-    return scrape_until(api, lambda told: name in told and told[name].value() == number)
+    return scrape_until(api, lambda samples: name in samples and samples[name].value() == number)
 
 
 def send_message(api: Client, to: str) -> int:
@@ -73,11 +73,11 @@ def test_special_characters_are_escaped() -> None:
     family = Family("x", "gauge", "Back\\slash\nand more.", [
         Sample("", (("one", odd),), 1.5), Sample("", (("one", ""),), float("inf")), Sample("", (("one", "2"),), 1e21),
     ])  # fmt: skip
-    [found] = exposition.parse(
+    [family_read] = exposition.parse(
         metrics_scrape.format_metrics([family, Family("empty", "gauge", "Nothing.", [])])
     ).values()
-    assert list(found.samples.values()) == [1.5, float("inf"), 1e21]
-    assert found.values_of("one") == {odd, "", "2"} and found.help_text == "Back\\\\slash\\nand more."
+    assert list(family_read.samples.values()) == [1.5, float("inf"), 1e21]
+    assert family_read.values_of("one") == {odd, "", "2"} and family_read.help_text == "Back\\\\slash\\nand more."
 
 
 @pytest.mark.parametrize("line", ["x 1", 'x{a="b} 1', "x{a='b'} 1", 'x{a="b",} 1', "x one", 'x{a="\\t"} 1', "y 1"])
@@ -128,7 +128,7 @@ def test_metrics_of_the_queue(fresh_server: FreshServer) -> None:
     (server.data / "STOP").touch()
     server.start()
     api.post("/messages", {"to": "reader@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)
-    result = scrape_until(api, lambda told: told["campanero_queue_oldest_due_seconds"].value() > 0)
+    result = scrape_until(api, lambda samples: samples["campanero_queue_oldest_due_seconds"].value() > 0)
     assert result["campanero_queue_messages"].value(channel="email", state="due") == 1
     assert result["campanero_queue_messages"].value(channel="sms") == 0
     assert result["campanero_stop_file"].value() == 1
@@ -161,8 +161,8 @@ def test_metrics_contain_no_personal_data(server: Server, api: Client) -> None:
     ):  # fmt: skip
         asked.request("GET", path, None, headers)
     asked.request("CANARY", "/v1/my/contacts", None, headers)
-    told = api.get("/metrics").text
-    assert not re.search(r"CANARY|4711|4712|example\.com|@|<", told)
-    result = exposition.parse(told)["campanero_http_request_seconds"]
+    text = api.get("/metrics").text
+    assert not re.search(r"CANARY|4711|4712|example\.com|@|<", text)
+    result = exposition.parse(text)["campanero_http_request_seconds"]
     assert {"/v1/my/contacts/{id}", "unknown"} <= result.values_of("route")
     assert result.value("_count", route="/v1/my/contacts/{id}", status="4xx") == 2

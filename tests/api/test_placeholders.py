@@ -9,7 +9,7 @@ from appliance.content.designs.theme import Look
 from appliance.content.templates import starters
 from tests.kit.client import Client
 
-STARTERS = {one.key: one for one in starters.build_starters(Look())}
+STARTERS = {starter.key: starter for starter in starters.build_starters(Look())}
 LINKED = Look(links=(("Shop", "https://acme.example/shop"),))
 FLOW_DESIGNS = [email["design"] for email in starters.build_flow_emails("https://acme.example").values()]
 OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
@@ -19,7 +19,9 @@ BEGUN = [kind.name for kind in KINDS if kind.initial_props and kind.name not in 
 
 def placeholders(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
     """Return code and path of each placeholder of a template."""
-    return [(one.code, one.path) for one in starters.find_placeholders({"design": design, **fields})]
+    return [
+        (placeholder.code, placeholder.path) for placeholder in starters.find_placeholders({"design": design, **fields})
+    ]
 
 
 def create_draft(api: Client, **template: Any) -> int:
@@ -33,11 +35,11 @@ def create_draft(api: Client, **template: Any) -> int:
     return int(api.post("/campaigns", body).expect(201)["id"])
 
 
-def placeholder_warnings(found: Any) -> list[tuple[str, str]]:
+def placeholder_warnings(warnings: Any) -> list[tuple[str, str]]:
     """Return code and field of each warning about a placeholder."""
     return [
         (warning["code"], warning["field"])
-        for warning in found["warnings"]
+        for warning in warnings["warnings"]
         if warning["code"].startswith("placeholder_")
     ]
 
@@ -45,12 +47,12 @@ def placeholder_warnings(found: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("key", STARTERS)
 def test_placeholders_of_an_unchanged_starter(key: str) -> None:
     """Each section of a starter with a text or heading of its own is reported, and the subject and preview text."""
-    one = STARTERS[key]
-    result = placeholders(one.design, subject=one.subject, preheader=one.preheader)
+    starter = STARTERS[key]
+    result = placeholders(starter.design, subject=starter.subject, preheader=starter.preheader)
     assert ("placeholder_content", "preheader") in result
-    assert (("placeholder_content", "subject") in result) is (one.subject not in starters.SENDABLE_TEXTS)
+    assert (("placeholder_content", "subject") in result) is (starter.subject not in starters.SENDABLE_TEXTS)
     wanted = {
-        f"design.sections[{at}]" for at, section in enumerate(one.design["sections"])
+        f"design.sections[{at}]" for at, section in enumerate(starter.design["sections"])
         if section["type"] in ("heading", "text", "hero", "list", "quote", "coupon", "product_grid")
         and section["props"].get("text") not in starters.SENDABLE_TEXTS
         and section["props"].get("content", "")[3:-4] not in starters.SENDABLE_TEXTS
@@ -61,8 +63,8 @@ def test_placeholders_of_an_unchanged_starter(key: str) -> None:
 @pytest.mark.parametrize("name", starters.build_flow_emails(""))
 def test_placeholders_of_flow_starters(name: str) -> None:
     """Text and preview text are placeholders, and the button until the brand has a web address."""
-    one = starters.build_flow_emails(starters.FALLBACK_URL)[name]
-    result = placeholders(one["design"], preheader=one["preheader"])
+    email = starters.build_flow_emails(starters.FALLBACK_URL)[name]
+    result = placeholders(email["design"], preheader=email["preheader"])
     assert [code for code, _ in result] == ["placeholder_content", "placeholder_content", "placeholder_link"]
     linked = starters.build_flow_emails("https://acme.example")[name]
     assert "placeholder_link" not in [code for code, _ in placeholders(linked["design"])]
@@ -82,9 +84,9 @@ def test_a_new_section_is_a_placeholder(kind: str) -> None:
 
 def test_replaced_texts_are_no_placeholders() -> None:
     """New texts, greetings, headings of flow emails, and labels with real links are no placeholders."""
-    for one in (*(one.design for one in starters.build_starters(LINKED)), *FLOW_DESIGNS):
-        kinds = ("header", "footer", "heading") if one in FLOW_DESIGNS else ("header", "footer")
-        kept = [section for section in one["sections"] if section["type"] in kinds]
+    for design in (*(starter.design for starter in starters.build_starters(LINKED)), *FLOW_DESIGNS):
+        kinds = ("header", "footer", "heading") if design in FLOW_DESIGNS else ("header", "footer")
+        kept = [section for section in design["sections"] if section["type"] in kinds]
         buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
         hello = [{"type": "text", "props": {"content": f"<p>{starters.GREETING}</p><p>Our oven is new.</p>"}}]
         assert placeholders({"sections": [*kept, *buttons, *hello]}, subject="You are invited", preheader="Ours") == []
@@ -132,11 +134,11 @@ def test_placeholders_in_html_bodies(api: Client) -> None:
 
 def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
     """Both report them at the fields of their request, and the test email is sent."""
-    one = STARTERS["letter"]
-    asked = {"document": one.design, "subject": one.subject, "preheader": one.preheader}
+    starter = STARTERS["letter"]
+    asked = {"document": starter.design, "subject": starter.subject, "preheader": starter.preheader}
     result = placeholder_warnings(api.post("/templates/preview", asked).expect(200))
     assert ("placeholder_content", "preheader") in result and ("placeholder_content", "document.sections[0]") in result
-    row = api.post("/templates", {"name": "Letter", "design": one.design, "subject": "Own"}).expect(201)["id"]
+    row = api.post("/templates", {"name": "Letter", "design": starter.design, "subject": "Own"}).expect(201)["id"]
     sent = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)
     assert sent["sent"] == 1 and ("placeholder_content", "design.sections[0]") in placeholder_warnings(sent)
 

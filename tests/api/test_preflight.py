@@ -31,7 +31,7 @@ def list_with_contacts(api: Client, **more: dict[str, Any]) -> tuple[int, dict[s
 def wait_for_rehearsal(api: Client, campaign: int) -> Any:
     """Return the preflight of a campaign once the rendering for all recipients has ended."""
     path = f"/campaigns/{campaign}/preflight"
-    return api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
+    return api.wait(path, lambda row: row["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
 
 
 def warning_codes(preflight: Any) -> set[str]:
@@ -52,7 +52,7 @@ def test_the_message_is_rendered_for_all_recipients(api: Client) -> None:
     assert (done["total"], done["done"], done["failed"]) == (3, 3, 1)
     assert done["failures"] == [{"contact_id": ids["cy"], "error": done["failures"][0]["error"]}]
     assert "money" in done["failures"][0]["error"]
-    lacking = {one["name"]: (one["count"], one["contact_ids"]) for one in done["lacking"]}
+    lacking = {entry["name"]: (entry["count"], entry["contact_ids"]) for entry in done["lacking"]}
     assert lacking["contact.first_name"] == (1, [ids["bo"]])
     assert "contact.data.city" not in lacking
     assert {"missing_value", "render_error"} <= warning_codes(result)
@@ -133,7 +133,7 @@ def test_data_tags_are_missing_in_campaigns(api: Client) -> None:
     group, ids = list_with_contacts(api, hal={"first_name": "Hal"}, ida={"first_name": "Ida"})
     result = wait_for_rehearsal(api, create_draft(api, group, body="<p>{{ data.code }} {{ contact.first_name }}</p>"))
 
-    assert [(one["name"], one["count"]) for one in result["facts"]["rehearsal"]["lacking"] if one["count"]] == [
+    assert [(entry["name"], entry["count"]) for entry in result["facts"]["rehearsal"]["lacking"] if entry["count"]] == [
         ("data.code", len(ids))
     ]
     assert "missing_value" in warning_codes(result)

@@ -177,9 +177,9 @@ def test_a_message_in_sending_defers_only_itself(world: World) -> None:
     """A report about a message that is being sent gets a 503; the other reports of the request are stored."""
     waits, *others = [world.sent() for _ in range(3)]
     events = [
-        {"email": one["to"], "event": "spamreport", "smtp-id": f"<{one['internet_message_id']}>",
-         "sg_event_id": f"w{one['id']}"}
-        for one in (others[0], waits, others[1])
+        {"email": message["to"], "event": "spamreport", "smtp-id": f"<{message['internet_message_id']}>",
+         "sg_event_id": f"w{message['id']}"}
+        for message in (others[0], waits, others[1])
     ]  # fmt: skip
     _set_status(world, waits, "sending")
     responses = [world.post(world.grid.post(events, world.clock.now())) for _ in range(2)]
@@ -188,7 +188,7 @@ def test_a_message_in_sending_defers_only_itself(world: World) -> None:
 
     _set_status(world, waits, "sent")
     assert world.post(world.grid.post(events, world.clock.now())).status == 200
-    assert [world.state(one) for one in (waits, *others)] == [COMPLAINED] * 3
+    assert [world.state(message) for message in (waits, *others)] == [COMPLAINED] * 3
 
 
 def _set_status(world: World, message: Any, status: str) -> None:
@@ -264,9 +264,9 @@ def test_ses_destination_must_be_the_recipient(world: World) -> None:
     gone = {"emailAddress": message["to"], "status": "5.1.1"}
     bounce = {"bounceType": "Permanent", "bounceSubType": "General", "bouncedRecipients": [gone]}
     complaint = {"complainedRecipients": [{"emailAddress": "redacted@example.net"}]}
-    for kind, said in (("Bounce", {"bounce": bounce}), ("Complaint", {"complaint": complaint}),
+    for kind, details in (("Bounce", {"bounce": bounce}), ("Complaint", {"complaint": complaint}),
                        ("Reject", {"reject": {"reason": "Bad content"}})):  # fmt: skip
-        assert world.post(world.ses(kind, message, mail=sent_to, **said)).status == 200
+        assert world.post(world.ses(kind, message, mail=sent_to, **details)).status == 200
     assert list(world.state(message)) == list(NOTHING) and list(world.state(other)) == list(NOTHING)
 
 

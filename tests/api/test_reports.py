@@ -40,9 +40,9 @@ def sent_campaign(server: Server) -> Any:
     return campaign
 
 
-def get_report(api: Client, made: Any) -> Any:
+def get_report(api: Client, campaign: Any) -> Any:
     """Return the report of a campaign."""
-    return api.get(f"/campaigns/{made['id']}/report").expect(200)
+    return api.get(f"/campaigns/{campaign['id']}/report").expect(200)
 
 
 def names_behind(api: Client, path: str) -> list[str]:
@@ -55,16 +55,16 @@ def names_behind(api: Client, path: str) -> list[str]:
 
 def linked_counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
     """Return (place, count, path) of every number of a report that links to recipients."""
-    found = []
+    counts = []
     if isinstance(value, dict):
         if isinstance(value.get("people"), str) and "count" in value:
-            found.append((where, value["count"], value["people"]))
+            counts.append((where, value["count"], value["people"]))
         for name, inner in value.items():
-            found += linked_counts(inner, f"{where}.{name}")
+            counts += linked_counts(inner, f"{where}.{name}")
     elif isinstance(value, list):
         for at, inner in enumerate(value):
-            found += linked_counts(inner, f"{where}[{at}]")
-    return found
+            counts += linked_counts(inner, f"{where}[{at}]")
+    return counts
 
 
 def test_report_numbers_link_to_their_recipients(api: Client, sent_campaign: Any) -> None:
@@ -99,8 +99,8 @@ def test_engagement_in_a_report(api: Client, sent_campaign: Any) -> None:
     assert names_behind(api, result["unsubscribes"]["people"]) == ["unsubscribe"]
     assert names_behind(api, result["complaints"]["people"]) == ["complain"]
     assert names_behind(api, result["bounces"]["people"]) == ["bounce", "soft_bounce"]
-    assert sum(one["opened"] for one in result["over_time"]) == 2
-    assert sum(one["clicked"] for one in result["over_time"]) == 1
+    assert sum(period["opened"] for period in result["over_time"]) == 2
+    assert sum(period["clicked"] for period in result["over_time"]) == 1
 
 
 def test_links_and_domains_of_a_report(api: Client, sent_campaign: Any) -> None:
@@ -112,7 +112,7 @@ def test_links_and_domains_of_a_report(api: Client, sent_campaign: Any) -> None:
     first, second = links["https://example.com/a?x=1"], links["https://example.com/b"]
     assert (first["words"], first["clicked"]["count"], first["clicked"]["rate"]) == ("Spring", 1, 1.0)
     assert (second["words"], second["clicked"]["count"], second["total"]) == ("Summer", 0, 0)
-    assert {url for url, one in links.items() if not one["counted"]} == {"{{ unsubscribe_url }}"}
+    assert {url for url, link in links.items() if not link["counted"]} == {"{{ unsubscribe_url }}"}
     [google] = [domain for domain in result["domains"] if set(domain["domains"]) == {"gmail.com", "googlemail.com"}]
     assert (google["audience"], google["accepted"], google["opened"], google["clicked"]) == (2, 2, 2, 1)
     assert names_behind(api, google["people"]) == ["click", "open"]
@@ -128,7 +128,7 @@ def test_problems_of_a_report(api: Client, sent_campaign: Any) -> None:
     assert names_behind(api, results["hard"]["people"]) == ["bounce"]
     assert results["hard"]["meaning"] == "the address does not exist" and results["hard"]["text"]
     skipped = [problem for problem in get_report(api, sent_campaign)["problems"] if problem["status"] == "skipped"]
-    assert [(one["reason"], one["count"]) for one in skipped] == [("unsubscribed", 1)]
+    assert [(entry["reason"], entry["count"]) for entry in skipped] == [("unsubscribed", 1)]
     assert names_behind(api, skipped[0]["people"]) == ["left"]
 
 
@@ -146,11 +146,11 @@ def test_problems_are_grouped_across_recipients(fresh_server: FreshServer, smtp_
     number = response.expect(201)["id"]
     api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
     api.wait(f"/campaigns/{number}", lambda row: row["status"] == "completed")
-    [found] = get_report(api, response.json)["problems"]
+    [problem] = get_report(api, response.json)["problems"]
 
-    assert (found["count"], found["class"]) == (3, "hard")
-    assert found["text"] == "550 5.1.1 …: Recipient address rejected, queue …"
-    assert names_behind(api, found["people"]) == ["ana", "ben", "eva"]
+    assert (problem["count"], problem["class"]) == (3, "hard")
+    assert problem["text"] == "550 5.1.1 …: Recipient address rejected, queue …"
+    assert names_behind(api, problem["people"]) == ["ana", "ben", "eva"]
 
 
 def test_a_draft_has_an_empty_report(api: Client) -> None:
@@ -190,17 +190,17 @@ def test_explain_one_contact(api: Client, sent_campaign: Any) -> None:
     """For a sent campaign it shows the contact's message, for a draft whether the contact would get it."""
     path = f"/campaigns/{sent_campaign['id']}/explain"
     left = api.get("/contacts/search", q=address_of("left")).expect(200)[0]["id"]
-    told = api.get(path, contact_id=left).expect(200)
-    assert (told["in_audience"], told["status"], told["skip_reason"]) == (True, "skipped", "unsubscribed")
+    rows = api.get(path, contact_id=left).expect(200)
+    assert (rows["in_audience"], rows["status"], rows["skip_reason"]) == (True, "skipped", "unsubscribed")
     stranger = api.post("/contacts", {"email": "stranger@example.org"}).expect(201)["id"]
-    told = api.get(path, contact_id=stranger).expect(200)
-    assert (told["in_audience"], told["message_id"]) == (False, None)
-    assert [(part["kind"], part["name"], part["matches"]) for part in told["parts"]] == [("list", "Readers", False)]
+    rows = api.get(path, contact_id=stranger).expect(200)
+    assert (rows["in_audience"], rows["message_id"]) == (False, None)
+    assert [(part["kind"], part["name"], part["matches"]) for part in rows["parts"]] == [("list", "Readers", False)]
 
-    group = told["parts"][0]["id"]
+    group = rows["parts"][0]["id"]
     draft = api.post("/campaigns", {"name": "Next", "trigger_attributes": {"contact_list_id": group}}).expect(201)
     for number, inside, reason in ((left, True, "unsubscribed"), (stranger, False, None)):
-        told = api.get(f"/campaigns/{draft['id']}/explain", contact_id=number).expect(200)
-        assert (told["in_audience"], told["skip_reason"], told["status"]) == (inside, reason, None)
+        rows = api.get(f"/campaigns/{draft['id']}/explain", contact_id=number).expect(200)
+        assert (rows["in_audience"], rows["skip_reason"], rows["status"]) == (inside, reason, None)
     assert api.get(path).expect(422)["validation_errors"] == {"contact_id": ["can't be blank"]}
     assert api.get(path, contact_id=999_999).expect(422)["validation_errors"] == {"contact_id": ["must exist"]}

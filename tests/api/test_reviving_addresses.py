@@ -239,7 +239,7 @@ def current_state(results: Results, address: str) -> State:
     """Return the current state of an address, whichever contact has it."""
     [contact] = [row for row in results.api.get("/contacts", search=address.partition("@")[0]).expect(200)
                  if any(channel["value"].lower() == address for channel in row["channels"])]  # fmt: skip
-    channel = next(one for one in contact["channels"] if one["value"].lower() == address)
+    channel = next(channel for channel in contact["channels"] if channel["value"].lower() == address)
     return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
 
 
@@ -250,7 +250,7 @@ def test_every_action_in_every_state(before: str, name: str, results: Results) -
     expected, address = cells[list(STATES).index(before)], address_of(before, name)
     assert current_state(results, address) == expected
     is_kept = says and (not expected.subscribed or expected.suppression is not None)
-    assert [one.lower() for one in results.kept.get(address, [])] == ([address] if is_kept else [])
+    assert [value.lower() for value in results.kept.get(address, [])] == ([address] if is_kept else [])
 
     message = results.campaign[address] if name != "merge" else None
     if message is not None:
@@ -274,8 +274,8 @@ def test_consent_evidence_of_every_change(results: Results) -> None:
     [contact] = [row for row in results.api.get("/contacts", search="recipient.opt_in").expect(200)
                  if row["channels"][0]["value"] == address]  # fmt: skip
     rows = results.api.get(f"/contacts/{contact['id']}/consents").expect(200)
-    told = [(row["act"], row["by"], row["source"]) for row in reversed(rows)]
-    assert told == [("opt_in", "operator", "api"), ("opt_out", "recipient", "capture"), ("opt_in", "operator", "api")]
+    acts = [(row["act"], row["by"], row["source"]) for row in reversed(rows)]
+    assert acts == [("opt_in", "operator", "api"), ("opt_out", "recipient", "capture"), ("opt_in", "operator", "api")]
     assert all(row["actor"] for row in rows) and "recipient" in [row["actor"] for row in rows]
 
 

@@ -80,7 +80,9 @@ def test_reschedule_and_start_a_scheduled_campaign(api: Client) -> None:
     moved = api.post(f"{path}/send", {"scheduled_at": second}).expect(200)
     same = api.post(f"{path}/send", {"scheduled_at": second}).expect(200)
     plain = api.post(f"{path}/send").expect(200)
-    assert {(one["phase"], one["scheduled_at"]) for one in (moved, same, plain)} == {("scheduled", second)}
+    assert {(campaign["phase"], campaign["scheduled_at"]) for campaign in (moved, same, plain)} == {
+        ("scheduled", second)
+    }
     assert api.get(path).expect(200)["scheduled_at"] == second
 
     started = api.post(f"{path}/send", {"scheduled_at": None, "hold_seconds": 600}).expect(200)

@@ -16,10 +16,10 @@ def leaf(name: str, predicate: str, *value: Any) -> dict[str, Any]:
 def wait_for(what: Any, seconds: float = 15) -> Any:
     """Wait until a function returns a true value, and return it."""
     end = time.monotonic() + seconds
-    while not (found := what()) and time.monotonic() < end:
+    while not (result := what()) and time.monotonic() < end:
         time.sleep(0.1)
-    assert found
-    return found
+    assert result
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_count_filters(api: Client, contacts: dict[str, Any]) -> None:
         leaf("contact_list", "eq", contacts["list"]), leaf("data.orders", "gteq", 1), leaf("tag", "not_cont", "VIP"),
     ]}).expect(200)  # fmt: skip
     everybody = int(api.get("/contacts").headers["X-Total-Count"])
-    assert (result["count"], sorted(one["id"] for one in result["sample"])) == (2, contacts["people"][1:3])
+    assert (result["count"], sorted(row["id"] for row in result["sample"])) == (2, contacts["people"][1:3])
     assert result["rows"] == [{"count": n, "estimated": False} for n in (3, 5, everybody - 2)]
     assert api.post("/segments/count", {"filters": []}).expect(200)["count"] == everybody
     assert api.post("/segments/count", {}).expect(422)["validation_errors"] == {"filters": ["can't be blank"]}
@@ -186,7 +186,7 @@ def test_a_list_mirrors_a_segment(api: Client, contacts: dict[str, Any]) -> None
         True,
         None,
     )
-    ready = wait_for(lambda: (found := api.get(path).json) and not found["stale"] and found)
+    ready = wait_for(lambda: (state := api.get(path).json) and not state["stale"] and state)
     assert ready["contacts_count"] == 2 and ready["last_populated_at"]
 
     person = contacts["people"][3]
@@ -214,10 +214,10 @@ def test_add_and_remove_list_members_in_bulk(api: Client, contacts: dict[str, An
     """Members are given by id or address; unknown ones are returned."""
     contact_list_id = api.post("/lists", {"name": "Bulk"}).expect(201)["id"]
     path = f"/lists/{contact_list_id}/contacts/bulk"
-    one, two = contacts["people"][:2]
-    done = api.post(path, {"add": [one, "CROWD1@example.org", two, 999_999, "no one", "a@example.net"]}).expect(200)
+    first, two = contacts["people"][:2]
+    done = api.post(path, {"add": [first, "CROWD1@example.org", two, 999_999, "no one", "a@example.net"]}).expect(200)
     assert done == {"added": 2, "removed": 0, "unknown": [999_999, "no one", "a@example.net"], "kept_opt_out": []}
-    assert api.post(path, {"add": [one], "remove": [two]}).expect(200)["removed"] == 1
+    assert api.post(path, {"add": [first], "remove": [two]}).expect(200)["removed"] == 1
     assert api.get(f"/lists/{contact_list_id}").json["contacts_count"] == 1
     assert api.post(path, {"add": "x", "remove": [True, 1.5]}).expect(422)["validation_errors"] == {
         "add": ["is invalid"],

@@ -65,7 +65,7 @@ def send_hostile_values(asker: Attacker) -> None:
     """Send every hostile value wherever a filter, search or list accepts one."""
     spec = asker.api.get("/segments/spec").expect(200)
     for field in spec["fields"]:
-        predicates = [one["predicate"] for one in spec["types"][field["type"]]]
+        predicates = [predicate["predicate"] for predicate in spec["types"][field["type"]]]
         for at, value in enumerate(VALUES):
             name = field["name"].replace("<path>", "x")
             asker.count_filters([{"name": name, "predicate": predicates[at % len(predicates)], "value": value}])
@@ -96,21 +96,23 @@ def test_hostile_values_find_no_other_account(fresh_server: FreshServer) -> None
 
 def add_second_account(data: Path, number: int) -> None:
     """Insert contacts of a second account into the tables, as copies of the first contact."""
-    here = apsw.Connection(str(data / "campanero.db"))
-    here.setbusytimeout(10_000)
-    here.execute("BEGIN IMMEDIATE")
-    columns = [row[1] for row in here.execute("PRAGMA table_info(account)").fetchall() if row[1] != "id"]
-    here.execute(f"INSERT INTO account (id, {', '.join(columns)}) SELECT 77, {', '.join(columns)} FROM account LIMIT 1")
-    copied = [row[1] for row in here.execute("PRAGMA table_info(contact)").fetchall()]
+    database = apsw.Connection(str(data / "campanero.db"))
+    database.setbusytimeout(10_000)
+    database.execute("BEGIN IMMEDIATE")
+    columns = [row[1] for row in database.execute("PRAGMA table_info(account)").fetchall() if row[1] != "id"]
+    database.execute(
+        f"INSERT INTO account (id, {', '.join(columns)}) SELECT 77, {', '.join(columns)} FROM account LIMIT 1"
+    )
+    copied = [row[1] for row in database.execute("PRAGMA table_info(contact)").fetchall()]
     for at in range(number):
         own = {"id": str(1_000 + at), "account_id": "77", "uuid": f"'stranger{at}'", "first_name": "'a'"}
         values = ", ".join(own.get(name, name) for name in copied)
-        here.execute(f"INSERT INTO contact ({', '.join(copied)}) SELECT {values} FROM contact WHERE id = 1")
-        here.execute(
+        database.execute(f"INSERT INTO contact ({', '.join(copied)}) SELECT {values} FROM contact WHERE id = 1")
+        database.execute(
             "INSERT INTO contact_search (rowid, names, email, phone) VALUES (?, 'a b x', 'a', '')", (1_000 + at,)
         )
-    here.execute("COMMIT")
-    here.close()
+    database.execute("COMMIT")
+    database.close()
 
 
 def nested_groups(levels: int) -> str:

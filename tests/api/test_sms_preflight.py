@@ -37,7 +37,7 @@ def create_draft(api: Client, group: int, body: str | None, **more: Any) -> int:
 def wait_for_rehearsal(api: Client, campaign: int) -> Any:
     """Return the preflight of a campaign once the rendering for all recipients has ended."""
     path = f"/campaigns/{campaign}/preflight"
-    return api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
+    return api.wait(path, lambda row: row["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
 
 
 def warning_codes(preflight: Any) -> set[str]:
@@ -160,10 +160,12 @@ def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClo
     assert sms["refused"] == {"country_not_allowed": 1, "invalid_address": 1}
     assert sms["countries"] == {"DE": 3, "JP": 1} and sms["fixed_lines"] == 1
     assert sms["resting"] == 2 and sms["parts"] == 4
-    told = {warning["code"]: warning["message"] for warning in result["warnings"]}
-    assert "country_not_allowed (1)" in told["numbers_refused"] and "2 contacts" in told["quiet_hours_of_people"]
-    assert "takes 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
-    assert "quiet_hours" not in told
+    warnings = {warning["code"]: warning["message"] for warning in result["warnings"]}
+    assert (
+        "country_not_allowed (1)" in warnings["numbers_refused"] and "2 contacts" in warnings["quiet_hours_of_people"]
+    )
+    assert "takes 2 days" in warnings["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= warnings.keys()
+    assert "quiet_hours" not in warnings
     (french,) = api.get("/contacts", search="+33612345678").expect(200)
     why = api.get(f"/campaigns/{campaign}/explain", contact_id=french["id"]).expect(200)
     assert (why["in_audience"], why["skip_reason"]) == (True, "country_not_allowed")

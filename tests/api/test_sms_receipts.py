@@ -41,8 +41,8 @@ def test_error_codes_of_receipts(code: int | None, world: World) -> None:
     message, taken = world.send_sms()
     for status in ("undelivered", "sent", "undelivered", "delivered"):
         assert world.sms.send_receipt(taken, status, code if status == "undelivered" else None).status == 200
-    status, events, found, consent = world.state(message)
-    assert (status, found, consent) == ("bounced", suppression, subscribed)
+    status, events, reason, consent = world.state(message)
+    assert (status, reason, consent) == ("bounced", suppression, subscribed)
     assert events == (["opt_out", "sms_failed"] if kind == "opted_out" else ["sms_failed"])
     [event] = world.api.get("/events", event="sms_failed", resource_uid=f"message:{message['id']}").expect(200)
     texts = event["data"]
@@ -57,9 +57,9 @@ def test_error_codes_of_receipts(code: int | None, world: World) -> None:
 def test_an_unreachable_number_is_suppressed(world: World) -> None:
     """The third failure in a row within a month suppresses the number; a delivery resets the count."""
     number = world.number()
-    for told in ("undelivered", "undelivered", "delivered", "undelivered", "undelivered"):
+    for receipt in ("undelivered", "undelivered", "delivered", "undelivered", "undelivered"):
         message, taken = world.send_sms(number)
-        world.sms.send_receipt(taken, told, None if told == "delivered" else 30003)
+        world.sms.send_receipt(taken, receipt, None if receipt == "delivered" else 30003)
         assert world.state(message)[2] is None
         world.clock.advance(1)
     message, taken = world.send_sms(number)
@@ -72,9 +72,11 @@ def test_a_receipt_settles_a_lost_response(world: World) -> None:
     number = world.number()
     world.sms.accept_then_reset(to=number, times=1)
     message = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
-    [taken] = world.sms.wait(lambda all_taken: any(one.to == number for one in all_taken)) and world.sms.to(number)
+    [taken] = world.sms.wait(lambda all_taken: any(message.to == number for message in all_taken)) and world.sms.to(
+        number
+    )
     assert world.sms.send_receipt(taken, "delivered").status == 200
-    row = world.api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "delivered")
+    row = world.api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "delivered")
     assert row["provider_id"] == taken.sid and world.sms.to(number) == [taken]
     assert sorted(event["event"] for event in row["events"]) == ["sms_delivered", "sms_sent"]
 
@@ -90,7 +92,7 @@ def test_receipts_before_the_response(world: World) -> None:
         assert world.sms.send_receipt(taken, status).status == 200
     assert world.api.get(f"/messages/{message['id']}").expect(200)["status"] == "sending"
     world.sms.release("receipts")
-    row = world.api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "delivered")
+    row = world.api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "delivered")
     assert sorted(event["event"] for event in row["events"]) == ["sms_delivered", "sms_sent"]
 
 
@@ -122,7 +124,7 @@ def test_many_faults_of_the_provider(world: World) -> None:
         ]
         world.clock.advance(2)
         ended = ("delivered", "bounced")
-        rows = [world.api.wait(f"/messages/{one['id']}", lambda row: row["status"] in ended) for one in message]
+        rows = [world.api.wait(f"/messages/{part['id']}", lambda row: row["status"] in ended) for part in message]
         result = world.sms.wait_for_receipts()
     finally:
         world.sms.send_receipts_for_all()
@@ -149,25 +151,25 @@ def test_webhooks_for_sms_events(world: World, tmp_path: Path) -> None:
             for _ in range(2):
                 world.sms.send_receipt(taken, status)
         assert world.sms.send_incoming(world.server.url, message["to"], "Good morning").status == 200
-        arrived = receiver.wait(lambda found: len(found) >= 3)
+        arrived = receiver.wait(lambda requests: len(requests) >= 3)
         world.api.send("DELETE", f"/webhooks/{hook['id']}").expect(200)
-    assert sorted(one.event["event"] for one in arrived) == names
-    assert {one.event["contact_id"] is not None for one in arrived} == {True}
+    assert sorted(event_request.event["event"] for event_request in arrived) == names
+    assert {event_request.event["contact_id"] is not None for event_request in arrived} == {True}
 
 
 def test_receipts_of_the_generic_provider(tmp_path: Path) -> None:
     """The generic provider reports deliveries, failures, and messages whose response was lost."""
     with FakeSms(tmp_path) as sms, Server(env=sms.env_http).set_up() as server:
         api = server.client()
-        here = World(server, api, sms, TestClock(tmp_path / "clock"))
-        message, taken = here.send_sms()
+        own_world = World(server, api, sms, TestClock(tmp_path / "clock"))
+        message, taken = own_world.send_sms()
         # Without a sender in the account the provider uses its own number
         assert (message["from"], taken.fields["from"]) == (None, None)
         api.patch("/account", {"sms_from": "+15550009999"}).expect(200)
         for status, code in (("sent", None), ("undelivered", 30005), ("delivered", None)):
             assert sms.send_receipt(taken, status, code).status == 200
-        assert here.state(message) == ("bounced", ["sms_failed"], "hard_bounce", True)
-        number = here.number()
+        assert own_world.state(message) == ("bounced", ["sms_failed"], "hard_bounce", True)
+        number = own_world.number()
         sms.accept_then_reset(to=number, times=1)
         created = api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
         # This provider has no look-up, so the message stays uncertain

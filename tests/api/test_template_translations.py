@@ -37,9 +37,9 @@ def add_people(api: Client, server: Server) -> int:
 
 def test_translate_a_template(api: Client) -> None:
     """Texts are set and removed one by one; the languages are listed with their counts; errors name their texts."""
-    made = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
-    path = f"/templates/{made['id']}/translations"
-    assert made["languages"] == [] and api.get(path).expect(200) == []
+    template = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
+    path = f"/templates/{template['id']}/translations"
+    assert template["languages"] == [] and api.get(path).expect(200) == []
     assert api.get(f"{path}/de").status == 404 and api.delete(f"{path}/de").status == 404
 
     translation = api.put(f"{path}/DE", {"texts": GERMAN}).expect(200)
@@ -49,9 +49,9 @@ def test_translate_a_template(api: Client) -> None:
         "id": "t/props.content", "label": "Text", "section": "Text", "kind": "rich", "source": "<p>Hello</p>",
         "text": "<p>Guten Tag</p>", "state": "translated",
     }  # fmt: skip
-    assert api.get(f"/templates/{made['id']}").expect(200)["languages"] == ["de"]
+    assert api.get(f"/templates/{template['id']}").expect(200)["languages"] == ["de"]
     api.put(f"{path}/pt_br", {"texts": {"subject": "Olá"}}).expect(200)
-    api.patch(f"/templates/{made['id']}", {"subject": "Hello again"}).expect(200)
+    api.patch(f"/templates/{template['id']}", {"subject": "Hello again"}).expect(200)
     changed = api.put(f"{path}/de", {"texts": {"b/props.text": None}}).expect(200)
     assert [text["state"] for text in changed["texts"]] == ["changed", "translated", "missing", "translated"]
     assert [tuple(row.values()) for row in api.get(path).expect(200)] == [("de", 2, 1, 1), ("pt-BR", 0, 1, 3)]
@@ -64,14 +64,14 @@ def test_translate_a_template(api: Client) -> None:
         assert "language" in api.put(f"{path}/{language}", {"texts": {}}).expect(422)["validation_errors"], language
     assert api.put(f"{path}/fr", {}).expect(422)["validation_errors"] == {"texts": ["can't be blank"]}
     assert api.delete(f"{path}/de").expect(200)["language"] == "de"
-    assert api.get(f"/templates/{made['id']}").expect(200)["languages"] == ["pt-BR"]
+    assert api.get(f"/templates/{template['id']}").expect(200)["languages"] == ["pt-BR"]
     preview = {"document": DESIGN, "language": "de", "translations": {"de": {
         "b/props.text": {"source": "Shop", "text": "Laden"}}}}  # fmt: skip
     assert "Laden" in api.post("/templates/preview", preview).expect(200)["html"]
     assert "language" in api.post("/templates/preview", {**preview, "language": "?"}).expect(422)["validation_errors"]
-    [test] = api.post(f"/templates/{made['id']}/send_test", {"email": "me@example.org", "language": "pt"}).expect(200)[
-        "results"
-    ]
+    [test] = api.post(f"/templates/{template['id']}/send_test", {"email": "me@example.org", "language": "pt"}).expect(
+        200
+    )["results"]
     [row] = api.wait("/capture", bool, message_id=test["message_id"])
     assert row["subject"] == "[Test] Olá"
 
@@ -83,16 +83,16 @@ def campaign(server: Server) -> Any:
     list_id = add_people(api, server)
     content = {"subject": "Hello", "design": DESIGN}
     body = {"name": "Two", "template_attributes": content, "trigger_attributes": {"contact_list_id": list_id}}
-    made = api.post("/campaigns", body).expect(201)
-    api.put(f"/templates/{made['template']['id']}/translations/de", {"texts": GERMAN}).expect(200)
-    return api.get(f"/campaigns/{made['id']}").expect(200)
+    campaign = api.post("/campaigns", body).expect(201)
+    api.put(f"/templates/{campaign['template']['id']}/translations/de", {"texts": GERMAN}).expect(200)
+    return api.get(f"/campaigns/{campaign['id']}").expect(200)
 
 
 def test_preflight_counts_the_languages(api: Client, campaign: Any) -> None:
     """Preflight says how many recipients get which language, and for whom there is none."""
     assert campaign["template"]["languages"] == ["de"]
     path = f"/campaigns/{campaign['id']}/preflight"
-    result = api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] == "complete")
+    result = api.wait(path, lambda row: row["facts"]["rehearsal"]["status"] == "complete")
     assert result["facts"]["rehearsal"]["failed"] == 0
     languages = {row["language"]: (row["recipients"], row["translation"]) for row in result["facts"]["languages"]}
     assert languages == {"de": (1, "de"), "de-AT": (1, "de"), "fr": (1, None), None: (1, None)}
@@ -122,7 +122,7 @@ def test_everybody_gets_their_language_and_is_counted(api: Client, campaign: Any
             assert redirect.headers["Location"] == target
     report = api.wait(
         f"/campaigns/{campaign['id']}/report",
-        lambda one: sum(link["total"] for link in one["links"]) == 2,
+        lambda row: sum(link["total"] for link in row["links"]) == 2,
     )
     counted = {link["url"]: link["total"] for link in report["links"] if "acme" in link["url"]}
     assert counted == {"https://acme.test/en": 1, "https://acme.test/de": 1}
@@ -130,13 +130,13 @@ def test_everybody_gets_their_language_and_is_counted(api: Client, campaign: Any
 
 def test_translations_of_a_live_flow_stay_a_draft_in_the_browser(api: Client) -> None:
     """A translation in the browser is published with the flow's other changes; over the API it is live at once."""
-    made = create_flow(api, LETTER)
-    template_id = made["steps"][0]["template_id"]
-    api.post(f"/flows/{made['id']}/activate").expect(200)
+    flow = create_flow(api, LETTER)
+    template_id = flow["steps"][0]["template_id"]
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
     browser, path = ScriptlessBrowser(api), f"/templates/{template_id}/translations"
 
     def get_version() -> int:
-        return int(api.get(f"/flows/{made['id']}").expect(200)["version"])
+        return int(api.get(f"/flows/{flow['id']}").expect(200)["version"])
 
     api.put(f"{path}/fr", {"texts": {"subject": "Bonjour"}}).expect(200)
     live = get_version()

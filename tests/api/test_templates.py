@@ -22,7 +22,7 @@ KEYS = TEXTS.map(lambda text: f"x_{text}")
 OPEN = st.dictionaries(KEYS, VALUES, max_size=4)
 SECTIONS = st.builds(
     lambda type, props, styles, more, name: {**type, **more, "props": {**name, **props}, "styles": styles},
-    st.one_of(st.just({}), st.sampled_from(KINDS).map(lambda one: {"type": one})), OPEN, OPEN, OPEN,
+    st.one_of(st.just({}), st.sampled_from(KINDS).map(lambda kind: {"type": kind})), OPEN, OPEN, OPEN,
     st.one_of(st.just({}), TEXTS.map(lambda text: {"text": text, "level": 2})),
 )  # fmt: skip
 DESIGNS = st.builds(
@@ -33,10 +33,10 @@ DESIGNS = st.builds(
 
 def without_added_keys(design: dict[str, Any], like: dict[str, Any]) -> str:
     """Return a design as JSON, without the `id` and `type` that the API added to its sections."""
-    for found, sent in zip(design["sections"], like["sections"], strict=True):
+    for section, sent in zip(design["sections"], like["sections"], strict=True):
         for key in ("id", "type"):
             if sent.get(key) is None:
-                found.pop(key, None)
+                section.pop(key, None)
     return json.dumps(design)
 
 
@@ -66,9 +66,9 @@ def test_sections_get_ids_and_types(api: Client) -> None:
     got = first["sections"]
 
     assert first == second
-    assert [one.get("type") for one in got] == ["button", "button", "hologram", "columns", None]
+    assert [section.get("type") for section in got] == ["button", "button", "hologram", "columns", None]
     assert got[2] == kept
-    assert len({one["id"] for one in got}) == 5
+    assert len({section["id"] for section in got}) == 5
     assert got[3]["props"]["columns"][0]["sections"][0].keys() == {"props", "id", "type"}
 
 
@@ -186,7 +186,7 @@ def test_variables_of_a_template(api: Client) -> None:
         "data.code",
     }
     assert template["variables"]["contact.first_name"] == {"default": "you", "sample": "you", "required": False}
-    assert all(set(one) == {"default", "sample", "required"} for one in template["variables"].values())
+    assert all(set(variable) == {"default", "sample", "required"} for variable in template["variables"].values())
 
 
 def test_template_spec(api: Client) -> None:
@@ -206,12 +206,12 @@ def test_template_spec(api: Client) -> None:
     assert [starter["name"] for starter in result["starters"]] == [
         "newsletter", "announcement", "offer", "invitation", "letter", "welcome",
     ]  # fmt: skip
-    for one in result["starters"]:
-        asked = {"name": one["label"], **{key: one[key] for key in ("subject", "preheader", "design")}}
+    for starter_row in result["starters"]:
+        asked = {"name": starter_row["label"], **{key: starter_row[key] for key in ("subject", "preheader", "design")}}
         template = api.post("/templates", asked).expect(201)
-        assert template["design"] == one["design"]
-        told = api.post("/templates/preview", {"document": one["design"]}).expect(200)
-        codes = {warning["code"] for warning in told["warnings"]}
+        assert template["design"] == starter_row["design"]
+        preview = api.post("/templates/preview", {"document": starter_row["design"]}).expect(200)
+        codes = {warning["code"] for warning in preview["warnings"]}
         assert codes <= {"image_missing", "placeholder_content", "placeholder_link"}
 
 

@@ -69,11 +69,13 @@ def test_send_a_message_from_a_design(api: Client) -> None:
     template = api.post("/templates", {"subject": "S", "design": design(content="<p>Code {{ data.code }}</p>")}).expect(
         201
     )
-    one = api.post("/messages", {"to": "a@x.test", "template_id": template["id"], "data": {"code": "X1"}}).expect(201)
+    message = api.post("/messages", {"to": "a@x.test", "template_id": template["id"], "data": {"code": "X1"}}).expect(
+        201
+    )
     api.patch(f"/templates/{template['id']}", {"design": design(content="<p>Changed</p>")}).expect(200)
     other = api.post("/messages", {"to": "a@x.test", "template_id": template["id"], "body": "<p>Own</p>"}).expect(201)
-    for row in (one, other):
-        api.wait(f"/messages/{row['id']}", lambda found: found["status"] == "sent")
-    first, second = (api.get(f"/messages/{row['id']}").json for row in (one, other))
+    for row in (message, other):
+        api.wait(f"/messages/{row['id']}", lambda row: row["status"] == "sent")
+    first, second = (api.get(f"/messages/{row['id']}").json for row in (message, other))
     assert "Code X1" in first["html"] and "Code X1" in first["text"] and "Changed" not in first["html"]
     assert "Own" in second["html"] and "Changed" not in second["html"]

@@ -169,13 +169,13 @@ def test_sms_preview_counts_segments(api: Client) -> None:
     """Segments, alphabet and the first character outside GSM-7 are right for all test vectors."""
     for body, parts, forcing in VECTORS:
         result = preview_sms(api, body)
-        told = result["sms"]
-        assert told["body"] == result["text"] == body.replace("\r", "\n")
-        assert (told["segments"], told["characters"]) == (parts, len(body))
-        assert told["alphabet"] == ("GSM-7" if forcing is None else "UCS-2")
-        assert (told["forcing"] or {}).get("character") == forcing
+        sms = result["sms"]
+        assert sms["body"] == result["text"] == body.replace("\r", "\n")
+        assert (sms["segments"], sms["characters"]) == (parts, len(body))
+        assert sms["alphabet"] == ("GSM-7" if forcing is None else "UCS-2")
+        assert (sms["forcing"] or {}).get("character") == forcing
         assert ("sms_ucs2" in [warning["code"] for warning in result["warnings"]]) == (forcing is not None)
-        assert (told["problem"] is None) == (1 <= parts <= 10)
+        assert (sms["problem"] is None) == (1 <= parts <= 10)
 
 
 def test_characters_outside_gsm_7_are_named(api: Client) -> None:

@@ -44,20 +44,20 @@ def test_a_test_without_a_body_goes_to_the_owner(api: Client, template: int) -> 
         "POST", f"/v1/my/templates/{template}/send_test", b"", {"Authorization": f"Bearer {api.key}"}
     )
     (result,) = response.expect(200)["results"]
-    found = api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
+    message = api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
 
-    assert (result["email"], found["to"], found["subject"]) == (EMAIL, EMAIL, "[Test] For you")
-    assert (found["test"], found["source_type"], found["template_id"]) == (True, "test", template)
-    assert (found["campaign_id"], found["contact_id"], found["provider"]) == (None, None, "capture")
-    assert found["reply_to"] == "back@example.org"
+    assert (result["email"], message["to"], message["subject"]) == (EMAIL, EMAIL, "[Test] For you")
+    assert (message["test"], message["source_type"], message["template_id"]) == (True, "test", template)
+    assert (message["campaign_id"], message["contact_id"], message["provider"]) == (None, None, "capture")
+    assert message["reply_to"] == "back@example.org"
 
 
 def test_a_test_to_given_addresses(api: Client, template: int, contact_id: int) -> None:
     """Each address gets one message with the given data; addresses of contacts get the contacts' values."""
-    (one,) = send_test(api, template, email="a@example.org", data={"code": "<QED>"})
+    (message,) = send_test(api, template, email="a@example.org", data={"code": "<QED>"})
     both = send_test(api, template, emails=["a@example.org", "zoe@example.org", "A@example.org"])
 
-    assert one["to"] == "a@example.org" and "Hi you, <QED>" in one["text"] and "&lt;QED&gt;" in one["html"]
+    assert message["to"] == "a@example.org" and "Hi you, <QED>" in message["text"] and "&lt;QED&gt;" in message["html"]
     assert [row["to"] for row in both] == ["a@example.org", "zoe@example.org"]
     assert [row["subject"] for row in both] == ["[Test] For you", "[Test] For Zoë"]
 
@@ -85,26 +85,26 @@ def test_conditional_sections_in_a_test(api: Client, contact_id: int) -> None:
 
 def test_a_test_has_the_compliance_footer(api: Client, template: int) -> None:
     """Address and unsubscribe link are added, without headers for mail programs."""
-    (found,) = send_test(api, template, email="look@example.org")
+    (message,) = send_test(api, template, email="look@example.org")
     caught = next(row for row in api.all("/messages", to="look@example.org"))
 
-    assert "/u/" in found["text"] and "Unsubscribe" in found["html"]
-    assert "Preview " in found["html"]
-    assert found["headers"] == {} and caught["transactional"] is True
+    assert "/u/" in message["text"] and "Unsubscribe" in message["html"]
+    assert "Preview " in message["html"]
+    assert message["headers"] == {} and caught["transactional"] is True
 
 
 def test_tests_are_not_counted(api: Client, template: int, contact_id: int) -> None:
     """No counter of contact, channel or account changes, and its events are marked as tests."""
     before = api.get("/account").expect(200)["usage"]["email_sent"]
-    (found,) = send_test(api, template, contact_id=contact_id)
+    (message,) = send_test(api, template, contact_id=contact_id)
     contact = api.get(f"/contacts/{contact_id}").expect(200)
 
     assert api.get("/account").expect(200)["usage"]["email_sent"] == before
     assert [channel["sent_count"] for channel in contact["channels"]] == [0]
     assert contact["last_interacted_at"] is None
-    events = api.get("/events", resource_uid=f"message:{found['id']}").expect(200)
+    events = api.get("/events", resource_uid=f"message:{message['id']}").expect(200)
     assert [(event["event"], event["test"], event["contact_id"]) for event in events] == [("email_sent", True, None)]
-    assert found["id"] not in [row["id"] for row in api.all("/messages", contact_id=contact_id)]
+    assert message["id"] not in [row["id"] for row in api.all("/messages", contact_id=contact_id)]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_test_to_a_contacts_address_shows_nothing_of_the_contact_to_a_narrow_k
 ) -> None:
     """Without `contacts:read` a test shows sample values, also to the address of a contact (T45)."""
     narrow = server.client(server.new_key("tester", "--scope", "templates:write,messages:read"))
-    (found,) = send_test(narrow, template, email="zoe@example.org")
-    assert found["subject"] == "[Test] For you"
-    (found,) = send_test(api, template, email="zoe@example.org")
-    assert found["subject"] == "[Test] For Zoë"
+    (message,) = send_test(narrow, template, email="zoe@example.org")
+    assert message["subject"] == "[Test] For you"
+    (message,) = send_test(api, template, email="zoe@example.org")
+    assert message["subject"] == "[Test] For Zoë"

@@ -124,14 +124,14 @@ def test_lists_of_an_empty_account_are_empty(tenants: tuple[Tenant, Tenant]) -> 
     assert set(counts.values()) == {0}, counts
 
 
-def send_request(api: Client, one: Operation, number: object, inner: object, whole: bool) -> Response:
+def send_request(api: Client, operation: Operation, number: object, inner: object, whole: bool) -> Response:
     """Send a request for an object by the id in the path, with a valid body or an empty one."""
-    body = BODIES.get(str(one)) if whole else {}
-    if one.media_types == []:
+    body = BODIES.get(str(operation)) if whole else {}
+    if operation.media_types == []:
         body = None
-    elif str(one) not in BODIES:
-        raise AssertionError(f"{one} reads a body and has no case in BODIES")
-    return api.send(one.method, one.path_with_id(number, inner), body, query=QUERIES.get(str(one)))
+    elif str(operation) not in BODIES:
+        raise AssertionError(f"{operation} reads a body and has no case in BODIES")
+    return api.send(operation.method, operation.path_with_id(number, inner), body, query=QUERIES.get(str(operation)))
 
 
 def test_ids_of_another_account_in_paths(tenants: tuple[Tenant, Tenant]) -> None:
@@ -160,7 +160,8 @@ def test_a_contact_of_another_account_is_not_explained(tenants: tuple[Tenant, Te
     ours, theirs = tenants
     mine = theirs.api.post("/segments", {"name": "mine"}).expect(201)["id"]
     results = [
-        theirs.api.get(f"/segments/{mine}/explain", contact_id=one) for one in (ours.object_ids["contacts"], MISSING_ID)
+        theirs.api.get(f"/segments/{mine}/explain", contact_id=contact_id)
+        for contact_id in (ours.object_ids["contacts"], MISSING_ID)
     ]
     assert results[0].status in ABSENT
     assert comparable_response(results[0], ours.object_ids["contacts"]) == comparable_response(
@@ -201,21 +202,28 @@ def test_ids_of_another_account_in_bodies(tenants: tuple[Tenant, Tenant], server
     mine = Tenant(theirs.api).create_objects("beta")
     before, own = ours.read_all(), mine.read_all()
     places = body_ids(OpenApiDocument(theirs.api))
-    for one, where in places:
+    for operation, where in places:
         number = ours.object_ids[resource_of(where)]
-        path = mine.path(one) if one.has_id else one.path
+        path = mine.path(operation) if operation.has_id else operation.path
         many = where.endswith("_ids") or where in ("add", "remove")
         responses = []
         for each in (number, MISSING_ID):
-            body = body_with(where, [each] if many else each, json.loads(json.dumps(WHOLE[str(one)])))
-            responses.append(mine.api.send(one.method, path, body))
+            body = body_with(where, [each] if many else each, json.loads(json.dumps(WHOLE[str(operation)])))
+            responses.append(mine.api.send(operation.method, path, body))
         if where in ("add", "remove"):
             assert responses[0].expect(200)["unknown"] == [number]
         elif where == "run_ids":
             assert responses[0].expect(200) == {"changed": 0, "unchanged": [number]}
         else:
-            assert responses[0].status in ABSENT or validation_errors(responses[0]), (one, where, responses[0].text)
-        assert comparable_response(responses[0], number) == comparable_response(responses[1], number), (one, where)
+            assert responses[0].status in ABSENT or validation_errors(responses[0]), (
+                operation,
+                where,
+                responses[0].text,
+            )
+        assert comparable_response(responses[0], number) == comparable_response(responses[1], number), (
+            operation,
+            where,
+        )
     assert len(places) >= 15
     assert ours.read_all() == before
     assert mine.read_all() == own
@@ -242,8 +250,9 @@ def test_ids_of_another_account_in_filters(tenants: tuple[Tenant, Tenant]) -> No
     """A condition on an object of A gets the same response as one on an unknown id."""
     ours, theirs = tenants
     nouns: dict[str, Callable[[Tenant], int]] = {
-        "list": lambda one: one.object_ids["lists"], "segment": lambda one: one.object_ids["segments"],
-        "campaign": lambda one: one.object_ids["campaigns"], "flow": lambda one: one.object_ids["campaigns"],
+        "list": lambda tenant: tenant.object_ids["lists"], "segment": lambda tenant: tenant.object_ids["segments"],
+        "campaign": lambda tenant: tenant.object_ids["campaigns"],
+        "flow": lambda tenant: tenant.object_ids["campaigns"],
     }  # fmt: skip
     spec = theirs.api.get("/segments/spec").expect(200)
     fields = id_fields(spec)
@@ -251,12 +260,12 @@ def test_ids_of_another_account_in_filters(tenants: tuple[Tenant, Tenant]) -> No
     for name, of in fields:
         number = nouns[of](ours)
         for each in spec["types"]["id"]:
-            takes = {"id": lambda one: one, "ids": lambda one: [one]}.get(each["takes"])
+            takes = {"id": lambda value: value, "ids": lambda value: [value]}.get(each["takes"])
             if takes is None:
                 continue
             got, never = (
-                theirs.api.post("/segments/count", {"filters": [leaf(name, each["predicate"], takes(one))]})
-                for one in (number, MISSING_ID)
+                theirs.api.post("/segments/count", {"filters": [leaf(name, each["predicate"], takes(object_id))]})
+                for object_id in (number, MISSING_ID)
             )
             assert comparable_response(got, number) == comparable_response(never, number), (name, each)
             assert b"alpha" not in got.body
@@ -271,4 +280,4 @@ def test_every_case_is_in_the_document(api: Client) -> None:
     """The cases name existing operations, and all bodies with ids have a case."""
     walk = OpenApiDocument(api)
     assert {*BODIES, *WHOLE, *QUERIES} <= {str(operation) for operation in walk.operations()}
-    assert set(WHOLE) == {str(one) for one, _ in body_ids(walk)}
+    assert set(WHOLE) == {str(body_id) for body_id, _ in body_ids(walk)}

@@ -94,19 +94,22 @@ def hostile_value(name: str, schema: dict[str, Any]) -> Any:
     return values.get(schema.get("type", ""), "2001-02-03T04:05:06Z" if name.endswith("_at") else "hostile")
 
 
-def hostile_keys(walk: OpenApiDocument, one: Operation) -> dict[str, Any]:
+def hostile_keys(walk: OpenApiDocument, operation: Operation) -> dict[str, Any]:
     """Return a hostile value for each key that an operation returns and does not read."""
-    reads, responses = walk.request_schema(one), walk.properties(walk.response_schema(one))
+    reads, responses = walk.request_schema(operation), walk.properties(walk.response_schema(operation))
     assert reads is not None
     read = walk.properties(reads)
-    found = {name: hostile_value(name, schema) for name, schema in responses.items() if name not in read}
-    found |= {name: value for name, value in ALWAYS.items() if name not in read}
-    return {name: value for name, value in found.items() if name not in REFUSED.get(str(one), ())}
+    keys = {name: hostile_value(name, schema) for name, schema in responses.items() if name not in read}
+    keys |= {name: value for name, value in ALWAYS.items() if name not in read}
+    return {name: value for name, value in keys.items() if name not in REFUSED.get(str(operation), ())}
 
 
-def inner_keys(walk: OpenApiDocument, one: Operation) -> list[tuple[str, dict[str, Any]]]:
+def inner_keys(walk: OpenApiDocument, operation: Operation) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, hostile keys) for each object that an operation reads within its body."""
-    read, responses = walk.properties(walk.request_schema(one) or {}), walk.properties(walk.response_schema(one))
+    read, responses = (
+        walk.properties(walk.request_schema(operation) or {}),
+        walk.properties(walk.response_schema(operation)),
+    )
     results = []
     for inner, outer in NESTED.items():
         if inner in read and outer in responses:
@@ -134,12 +137,12 @@ def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
             continue
         keys = hostile_keys(walk, operation)
         number = ours.object_ids.get(operation.noun)
-        here = ours.path(operation) if operation.has_id else operation.path
+        path = ours.path(operation) if operation.has_id else operation.path
         before = ours.api.get(f"/{operation.noun}/{number}").expect(200) if operation.has_id else {}
         if operation.method in ("PUT", "PATCH") and not operation.has_id:
             before = ours.api.get(f"/{operation.noun}").expect(200)
         body = {**keys, **BODIES[str(operation)]}
-        response = ours.api.send(operation.method, here, body)
+        response = ours.api.send(operation.method, path, body)
         if "id}/" in operation.path and response.status == 422:
             continue
         assert response.status in (200, 201), (operation, response.text)
@@ -166,9 +169,9 @@ def test_read_only_keys_of_nested_objects_change_nothing(tenants: tuple[Tenant, 
         for inner, keys in inner_keys(walk, operation) if operation.method in WRITES else ():
             entry = {**keys, **({"value": f"inner{walked}@example.org"} if inner.startswith("channels") else {})}
             body = {**BODIES[str(operation)], inner: [entry] if inner.startswith("channels") else entry}
-            here = ours.path(operation) if operation.has_id else operation.path
+            path = ours.path(operation) if operation.has_id else operation.path
             before = ours.api.get(f"/{operation.noun}/{ours.object_ids[operation.noun]}").expect(200)
-            response = ours.api.send(operation.method, here, body)
+            response = ours.api.send(operation.method, path, body)
             if response.status == 422:
                 assert any(name.startswith(inner) for name in response.json["validation_errors"]), (
                     operation,

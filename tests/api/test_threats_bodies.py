@@ -35,23 +35,25 @@ def all_operations(api: Client) -> list[Operation]:
     return result
 
 
-def send(api: Client, one: Operation, body: bytes, **headers: str) -> Response:
+def send(api: Client, operation: Operation, body: bytes, **headers: str) -> Response:
     """Send bytes to an operation with the API key."""
-    return api.request(one.method, one.path_with_id(1), body, {"Authorization": f"Bearer {api.key}", **headers})
+    return api.request(
+        operation.method, operation.path_with_id(1), body, {"Authorization": f"Bearer {api.key}", **headers}
+    )
 
 
 def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
     """One byte over the limit is a 413 on every path, also on those without a body; without a key it is a 401."""
     body = b'{"name":"' + b"x" * (MOST + 1 - 11) + b'"}'
     assert len(body) == MOST + 1
-    for one in all_operations(api):
-        if JSON not in one.media_types and one.media_types:
+    for operation in all_operations(api):
+        if JSON not in operation.media_types and operation.media_types:
             continue
         response = api.request(
-            one.method, one.path_with_id(1), body, TYPED | {"Authorization": f"Bearer {api.key}"}, False
+            operation.method, operation.path_with_id(1), body, TYPED | {"Authorization": f"Bearer {api.key}"}, False
         )
-        assert (response.status, response.json["code"]) == (413, "payload_too_large"), one
-        assert api.request(one.method, one.path_with_id(1), body, TYPED, False).status == 401, one
+        assert (response.status, response.json["code"]) == (413, "payload_too_large"), operation
+        assert api.request(operation.method, operation.path_with_id(1), body, TYPED, False).status == 401, operation
     assert api.request("GET", "/healthz", body, TYPED, False).status == 413
     reader = api.request("POST", "/v1/my/lists", body[:-1], TYPED | {"Authorization": f"Bearer {api.key}"})
     assert reader.status in (400, 422), "the last byte that is allowed"
@@ -67,17 +69,17 @@ def test_a_missing_scope_comes_before_the_size(server: Server) -> None:
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "zstd", "gzip, br"])
 def test_compressed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
     """No body is decompressed, which prevents decompression bombs."""
-    reading = [one for one in all_operations(api) if one.media_types]
+    reading = [operation for operation in all_operations(api) if operation.media_types]
     assert len(reading) >= 20
-    for one in reading:
-        body, kind = multipart_form(b"email\n") if JSON not in one.media_types else (b"{}", JSON)
+    for operation in reading:
+        body, kind = multipart_form(b"email\n") if JSON not in operation.media_types else (b"{}", JSON)
         headers = {"Content-Type": kind, "Content-Encoding": coding}
-        assert send(api, one, body, **headers).status == 415, one
+        assert send(api, operation, body, **headers).status == 415, operation
 
 
-def send_to(api: Client, one: Operation, path: str, body: bytes) -> Response:
+def send_to(api: Client, operation: Operation, path: str, body: bytes) -> Response:
     """Send JSON to an operation at a given path."""
-    return api.request(one.method, path, body, TYPED | {"Authorization": f"Bearer {api.key}"})
+    return api.request(operation.method, path, body, TYPED | {"Authorization": f"Bearer {api.key}"})
 
 
 def is_error_of(name: str, where: str) -> bool:
@@ -149,24 +151,24 @@ def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> Non
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
 def test_nan_is_invalid_json(text: str, api: Client) -> None:
     """NaN and Infinity are a 400 in every operation that reads JSON (docs/decisions.md#3)."""
-    for one in all_operations(api):
-        if JSON in one.media_types:
-            assert send(api, one, with_raw_text({"data": {"x": "?"}}, text), **TYPED).status == 400, one
+    for operation in all_operations(api):
+        if JSON in operation.media_types:
+            assert send(api, operation, with_raw_text({"data": {"x": "?"}}, text), **TYPED).status == 400, operation
 
 
 def send_raw(server: Server, *sent: bytes, pause: float = 0) -> bytes:
     """Send bytes and return everything received until the server closes the connection."""
-    found = b""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as here:
+    response = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
         try:
             for piece in sent:
-                here.sendall(piece)
+                connection.sendall(piece)
                 time.sleep(pause)
-            while piece := here.recv(65536):
-                found += piece
+            while piece := connection.recv(65536):
+                response += piece
         except (ConnectionError, TimeoutError):
             pass
-    return found
+    return response
 
 
 CHUNKED = "Transfer-Encoding: chunked"
@@ -214,8 +216,8 @@ def test_slow_connections_do_not_block_others(server: Server) -> None:
     started_at = (head, head + "Content-Length: 5000\r\n\r\n{", head + f"{CHUNKED}\r\n\r\n5\r\n{{", upload)
     slow = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(200)]
     try:
-        for number, one in enumerate(slow):
-            one.sendall(started_at[number % 4].encode())
+        for number, connection in enumerate(slow):
+            connection.sendall(started_at[number % 4].encode())
         times = []
         for number in range(60):
             slow[number * 3].sendall(b" ")
@@ -225,8 +227,8 @@ def test_slow_connections_do_not_block_others(server: Server) -> None:
             times.append(time.monotonic() - at)
         assert sorted(times)[-3] < extend_timeout(0.2), sorted(times)[-5:]
     finally:
-        for one in slow:
-            one.close()
+        for connection in slow:
+            connection.close()
     assert api.post("/lists", {"name": "after the slow ones"}).status == 201
 
 
@@ -241,7 +243,7 @@ def test_a_chunked_import_is_limited(fresh_server: FreshServer) -> None:
     pieces = [head, b"%x\r\n%s\r\n" % (len(begin), begin)] + [b"%x\r\n%s\r\n" % (len(line), line)] * 40
     response = send_raw(server, *pieces)
     assert response.startswith(b"HTTP/1.1 413")
-    assert [one.name for one in (server.data / "imports").iterdir()] == []
+    assert [path.name for path in (server.data / "imports").iterdir()] == []
     assert server.client().get("/imports").json == []
     head = head.replace(b"Host: x", b"Host: x\r\nConnection: close")
     assert send_raw(server, head, *pieces[1:10], b"9\r\n\r\n--b--\r\n\r\n0\r\n\r\n").startswith(b"HTTP/1.1 201")
@@ -255,7 +257,7 @@ def test_a_too_long_import_is_rejected_at_once(length: int, server: Server) -> N
         head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\n{auth}Content-Type: multipart/form-data; boundary=b\r\n"
                 f"Content-Length: {length}\r\n\r\n--b\r\n")  # fmt: skip
         started_at = time.monotonic()
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as here:
-            here.sendall(head.encode())
-            assert here.recv(4096).startswith(b"HTTP/1.1 " + status)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+            connection.sendall(head.encode())
+            assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
         assert time.monotonic() - started_at < extend_timeout(1)

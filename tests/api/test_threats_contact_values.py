@@ -126,9 +126,9 @@ def test_a_message_to_no_contact_is_read_as_sent(narrow: Client, contact: Any) -
 
 def test_deleting_the_contact_shows_no_value(narrow: Client, api: Client) -> None:
     """The subject of a message whose contact was deleted stays as submitted."""
-    one = api.post("/contacts", {"email": "gone@example.org", "last_name": "Vanished"}).expect(201)
+    contact = api.post("/contacts", {"email": "gone@example.org", "last_name": "Vanished"}).expect(201)
     message = sent(narrow, to="gone@example.org", subject="To {{ contact.last_name }}", body="<p>x {{ last_name }}</p>")
-    api.delete(f"/contacts/{one['id']}").expect(200)
+    api.delete(f"/contacts/{contact['id']}").expect(200)
     detail, listed = narrow.get(f"/messages/{message['id']}"), narrow.get("/messages")
     for response in (detail, listed):
         assert "Vanished" not in response.text

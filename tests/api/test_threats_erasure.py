@@ -43,10 +43,10 @@ def wait_for_erasures(server: Server, timeout: float = 10) -> None:
 
     end = time.monotonic() + timeout
     while time.monotonic() < end:
-        here = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
-        here.execute("PRAGMA busy_timeout = 5000").fetchall()
-        left = here.execute("SELECT count(*) FROM erasure").fetchall()[0][0]
-        here.close()
+        database = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        database.execute("PRAGMA busy_timeout = 5000").fetchall()
+        left = database.execute("SELECT count(*) FROM erasure").fetchall()[0][0]
+        database.close()
         if not left:
             return
         time.sleep(0.1)
@@ -197,7 +197,7 @@ def test_an_import_does_not_restore_an_erased_contact(fresh_server: FreshServer)
     erase_contact(api, SECRET)
     server.kill()
     server.start()
-    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
+    end = api.wait(f"/imports/{job}", lambda row: row["status"] not in ("pending", "processing"), 60)
     assert (end["status"], end["processed"]) == ("complete", 20_001)
     wait_for_erasures(server)
     assert api.get("/contacts", search="gesine").json == []
@@ -214,7 +214,7 @@ def test_undo_of_an_import_expires_after_a_day(fresh_server: FreshServer, clock:
     assert late["undo_until"] > late["completed_at"]
     clock.advance(hours=23, minutes=59)
     api.post(f"/imports/{early['id']}/undo").expect(200)
-    api.wait(f"/imports/{early['id']}", lambda one: one["phase"] == "undone")
+    api.wait(f"/imports/{early['id']}", lambda row: row["phase"] == "undone")
     clock.advance(minutes=2)
     error = api.post(f"/imports/{late['id']}/undo").expect(422)
     assert error["reason"] == "invalid_transition" and "24 hours" in error["message"], error
@@ -294,7 +294,7 @@ def test_a_flow_contains_no_trace_of_an_erased_contact(fresh_server: FreshServer
 
     left = api.get(f"{flow}/runs/{run['id']}").expect(200)
     assert (left["status"], left["exit_reason"], left["contact_id"]) == ("exited", "contact_deleted", None)
-    assert left["event_data"] == {} and [one["outcome"] for one in left["history"]] == ["on", "on", "exited"]
+    assert left["event_data"] == {} and [visit["outcome"] for visit in left["history"]] == ["on", "on", "exited"]
     stats = api.get(flow).expect(200)["stats"]
     assert (stats["entered"], stats["exited"], stats["sent"]) == (1, 1, 1)
     server.stop()

@@ -39,17 +39,17 @@ def exported_contacts(api: Client) -> list[Any]:
 def test_formulas_round_trip_and_start_no_cell(kind: str) -> None:
     """Contacts survive export and import unchanged, and no cell of an export starts a formula."""
     with Server().set_up() as server:
-        here = server.client()
+        client = server.client()
         number = server.cli("account", "add", "Elsewhere").stdout.strip()
         there = server.client(server.new_key("there", "--account", number))
-        job = wait_for_import(here, upload(here, create_file(PAYLOADS)))
-        assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), import_results(here, job["id"])
-        names = {row["first_name"] for row in here.all("/contacts")}
-        assert {one.strip() for one in PAYLOADS} >= names and len(names) >= 9
-        again = wait_for_import(there, upload(there, here.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
+        job = wait_for_import(client, upload(client, create_file(PAYLOADS)))
+        assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), import_results(client, job["id"])
+        names = {row["first_name"] for row in client.all("/contacts")}
+        assert {payload.strip() for payload in PAYLOADS} >= names and len(names) >= 9
+        again = wait_for_import(there, upload(there, client.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
         assert (again["created"], again["failed"]) == (len(PAYLOADS), 0), import_results(there, again["id"])
-        assert exported_contacts(there) == exported_contacts(here)
-        for api in (here, there):
+        assert exported_contacts(there) == exported_contacts(client)
+        for api in (client, there):
             bodies = [api.get(f"/exports/{name}.csv").text for name in ("contacts", "events")]
             bodies += [api.get(f"/imports/{row['id']}/results.csv").text for row in api.all("/imports")]
             for body in bodies:
@@ -58,13 +58,13 @@ def test_formulas_round_trip_and_start_no_cell(kind: str) -> None:
                     assert results == [], row
                 assert not [cell for cell in next(csv.reader(io.StringIO(body))) if cell.startswith(STARTERS)]
             phones = {row["phone"] for row in csv.DictReader(io.StringIO(bodies[0], newline=""))}
-            assert phones == {f"+1415555{one:04}" for one in range(len(PAYLOADS))}
+            assert phones == {f"+1415555{number:04}" for number in range(len(PAYLOADS))}
 
 
 def test_import_results_contain_no_formula(api: Client) -> None:
     """The values of failed rows are quoted in the results file."""
     text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["email"], *([one] for one in PAYLOADS)])
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["email"], *([payload] for payload in PAYLOADS)])
     job = wait_for_import(api, upload(api, text.getvalue()))
     assert job["failed"] == len(PAYLOADS)
     cells = [cell for row in import_results(api, job["id"]) for cell in row.values()]

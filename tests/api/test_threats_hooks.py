@@ -61,11 +61,11 @@ def test_forged_requests_are_rejected(name: str, world: World) -> None:
     post = POSTS[name](world, message)
     forged = _with_broken_body(post) if name in ("ses", "mailgun") else _with_broken_headers(post)
     if name == "postmark":  # its password covers no body
-        forged = [one for one in forged if one.headers != post.headers]
+        forged = [forgery for forgery in forged if forgery.headers != post.headers]
     assert len(forged) >= (4 if name == "postmark" else 8)
-    for one in forged:
-        response = world.post(one)
-        assert (response.status, response.json["code"]) == (403, "forbidden"), one
+    for forgery in forged:
+        response = world.post(forgery)
+        assert (response.status, response.json["code"]) == (403, "forbidden"), forgery
     assert list(world.state(message)) == list(NOTHING)
     assert world.post(post).status == 200 and world.state(message)[0] == "complained"
 
@@ -159,9 +159,9 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
         *(world.sns.notification(body, now) for body in _variants(ses)),
     ]
     assert len(posts) > 300
-    found = {(post.path, world.post(post).status) for post in posts}
-    found.discard(("/hooks/mailgun", 403))  # its signature is in the body, which cannot be parsed
-    assert {status for _, status in found} <= {200, 422}, found
+    statuses = {(post.path, world.post(post).status) for post in posts}
+    statuses.discard(("/hooks/mailgun", 403))  # its signature is in the body, which cannot be parsed
+    assert {status for _, status in statuses} <= {200, 422}, statuses
 
 
 def test_sns_signature_versions(world: World) -> None:

@@ -66,10 +66,10 @@ def test_too_many_columns(separator: str, api: Client) -> None:
 def test_an_unclosed_quote(api: Client) -> None:
     """Rows before it are imported, and those it may belong to fail."""
     rows = "".join(f"quote{number}@example.org,n{number}\n" for number in range(3000))
-    found = import_results_of(api, f'email,x\n{rows}quote.bad@example.org,"never closed\nafter@example.org,1\n')
-    assert found[:3000] == [(f"quote{number}@example.org", "created") for number in range(3000)]
-    assert found[3000][0] == "3002" and {result for _, result in found[3000:]} <= {"failed", "created"}
-    assert found[3000][1] == "failed"
+    results = import_results_of(api, f'email,x\n{rows}quote.bad@example.org,"never closed\nafter@example.org,1\n')
+    assert results[:3000] == [(f"quote{number}@example.org", "created") for number in range(3000)]
+    assert results[3000][0] == "3002" and {result for _, result in results[3000:]} <= {"failed", "created"}
+    assert results[3000][1] == "failed"
 
 
 def test_rows_with_a_nul_fail(api: Client) -> None:
@@ -114,10 +114,10 @@ def test_the_import_of_another_account_is_done_while_a_large_file_is_read(fresh_
     other = server.client(server.new_key("other", "--account", server.cli("account", "add", "Other").stdout.strip()))
     rows = "email,first_name\n" + "".join(f"large{number}@example.org,N{number}\n" for number in range(300_000))
     large = [upload(api, rows).expect(201)["id"] for _ in range(2)]
-    api.wait(f"/imports/{large[0]}", lambda one: one["phase"] == "staging", 30)
+    api.wait(f"/imports/{large[0]}", lambda row: row["phase"] == "staging", 30)
     assert wait_for_import(other, upload(other, "email\nsmall@example.org\n"), extend_timeout(2))["created"] == 1
     assert api.get(f"/imports/{large[0]}").json["phase"] == "staging"
-    api.wait(f"/imports/{large[0]}", lambda one: one["processed"] > 0, 120)
+    api.wait(f"/imports/{large[0]}", lambda row: row["processed"] > 0, 120)
     assert wait_for_import(other, upload(other, "email\nsmall2@example.org\n"), extend_timeout(2))["created"] == 1
     assert [api.get(f"/imports/{job}").json["status"] for job in large] == ["processing", "pending"]
 
@@ -127,8 +127,8 @@ def test_encodings_of_import_files(encoding: str, api: Client) -> None:
     """UTF-16 with and without byte order mark, UTF-8 and cp1252 are recognized."""
     address = f"{encoding}@example.org"
     assert import_results_of(api, f"email,first_name\n{address},Zoë Öst\n".encode(encoding)) == [(address, "created")]
-    (found,) = [row for row in api.all("/contacts", search=address) if row["channels"][0]["value"] == address]
-    assert found["first_name"] == "Zoë Öst"
+    (contact,) = [row for row in api.all("/contacts", search=address) if row["channels"][0]["value"] == address]
+    assert contact["first_name"] == "Zoë Öst"
 
 
 @pytest.mark.parametrize(
@@ -145,17 +145,17 @@ def test_hostile_json_lines(line: str, api: Client) -> None:
     job = wait_for_import(api, upload(api, file, "people.jsonl"))
     lines = import_results(api, job["id"])
     assert job["status"] == "complete" and [row["line"] for row in lines] == ["1", "2", "3"]
-    told = [row["result"] == "failed" or row["warnings"].startswith("data: ") for row in lines]
-    assert told == [False, True, False], lines
+    rejections = [row["result"] == "failed" or row["warnings"].startswith("data: ") for row in lines]
+    assert rejections == [False, True, False], lines
     assert lines[1]["reason"] or lines[1]["warnings"]
 
 
 def memory_of_process_tree(pid: int) -> int:
     """Return the anonymous memory of a process and its children in bytes."""
     total = 0
-    for one in list_process_tree(pid):
+    for process_id in list_process_tree(pid):
         try:
-            lines = Path(f"/proc/{one}/status").read_text().splitlines()
+            lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
         except OSError:
             continue
         fields = dict(line.split(":", 1) for line in lines)
@@ -195,8 +195,10 @@ def test_a_killed_large_import_has_the_same_result(fresh_server: FreshServer, fu
     """A large import needs less than 300 MB, and killed half way ends like an undisturbed one."""
     number = 500_000 if full else 12_000
     file = "email,first_name,n\n" + "".join(
-        f"m{one}@example.org,N{one},{one}\n" if one % 7 else f"\u00a0M{one // 2}@EXAMPLE.org\u00a0,N{one},{one}\n"
-        for one in range(number)
+        f"m{index}@example.org,N{index},{index}\n"
+        if index % 7
+        else f"\u00a0M{index // 2}@EXAMPLE.org\u00a0,N{index},{index}\n"
+        for index in range(number)
     )
     quiet, rough = fresh_server(), fresh_server()
     with record_memory(quiet) as seen:
@@ -210,7 +212,7 @@ def test_a_killed_large_import_has_the_same_result(fresh_server: FreshServer, fu
         time.sleep(0.005)
     rough.kill()
     rough.start()
-    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 600)
+    end = api.wait(f"/imports/{job}", lambda row: row["status"] not in ("pending", "processing"), 600)
     assert {name: end[name] for name in ("total", "created", "updated", "failed")} == {
         name: clean[name] for name in ("total", "created", "updated", "failed")
     }

@@ -87,7 +87,7 @@ def with_id(path: str, things: dict[str, int] | None) -> str:
     """Return a path with the id of an object, or with an unknown id."""
     path = path.replace("<key:str>", "title").replace("<side:int>", "480").replace("<column:int>", "1")
     path = path.replace("<language:str>", "de")
-    return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else MISSING_ID), path)
+    return _ID.sub(lambda match: str(things[KINDS[match[1]]] if things else MISSING_ID), path)
 
 
 def without_path(answer: Response, path: str) -> str:
@@ -107,16 +107,16 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
         # The link of an invitation is open to whoever has its token; the test below requests it with wrong tokens.
         if not _ID.search(path) or path.startswith("/invitations/"):
             continue
-        here, never = with_id(path, ours.object_ids), with_id(path, None)
+        known, never = with_id(path, ours.object_ids), with_id(path, None)
         for form in ({}, FORM):
-            got, none = stranger.send(method, here, form), stranger.send(method, never, form)
+            got, none = stranger.send(method, known, form), stranger.send(method, never, form)
             # An empty form may be rejected before the id is looked up
             assert got.status == none.status and got.status in ((404,) if form else (404, 422)), (method, path)
-            assert without_path(got, here) == without_path(none, never), (method, path)
+            assert without_path(got, known) == without_path(none, never), (method, path)
             assert "alpha" not in got.text
             walked += 1
         if method == "GET":
-            assert owner.send(method, here).status in (200, 303), path
+            assert owner.send(method, known).status in (200, 303), path
     assert walked >= 60
     assert ours.read_all() == before
 
@@ -160,7 +160,7 @@ def test_only_the_first_account_sees_the_data_directory(
 ) -> None:
     """Owners of other accounts see neither path nor size of the data, and cannot create a backup."""
     _, owner, stranger, _ = both
-    pages = [one.send("GET", "/settings/data").text for one in (owner, stranger)]
+    pages = [visitor.send("GET", "/settings/data").text for visitor in (owner, stranger)]
     assert [str(server.data) in page for page in pages] == [True, False]
     assert ["<dt>Size</dt>" in page for page in pages] == [True, False]
     assert ["Back up now" in page for page in pages] == [True, False]

@@ -37,17 +37,17 @@ def send_raw(server: Server, target: bytes, *headers: bytes, method: bytes = b"G
     with socket.create_connection(("127.0.0.1", server.port), 10) as link:
         lines = (method + b" " + target + b" HTTP/1.1", b"Host: h", b"Connection: close", *headers)
         link.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
-        found = b""
+        response = b""
         while piece := link.recv(65_536):
-            found += piece
-    return found
+            response += piece
+    return response
 
 
 def check_reveals_nothing(answer: bytes, why: object) -> None:
     """Check that a response contains no implementation detail."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"\r\nserver:" not in head.lower(), why
-    assert not [one for one in TELLTALES if one in body], (why, body[:600])
+    assert not [telltale for telltale in TELLTALES if telltale in body], (why, body[:600])
 
 
 def test_path_traversal_is_404(server: Server) -> None:
@@ -94,15 +94,15 @@ def test_bad_requests_reveal_nothing(server: Server) -> None:
 @contextlib.contextmanager
 def without_table(server: Server, table: str) -> Iterator[None]:
     """Rename a table until the context ends, so that requests fail unexpectedly."""
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    here.set_busy_timeout(10_000)
-    here.execute("PRAGMA legacy_alter_table = ON")
-    here.execute(f"ALTER TABLE {table} RENAME TO gone_{table}")
+    database = apsw.Connection(str(server.data / "campanero.db"))
+    database.set_busy_timeout(10_000)
+    database.execute("PRAGMA legacy_alter_table = ON")
+    database.execute(f"ALTER TABLE {table} RENAME TO gone_{table}")
     try:
         yield
     finally:
-        here.execute(f"ALTER TABLE gone_{table} RENAME TO {table}")
-        here.close()
+        database.execute(f"ALTER TABLE gone_{table} RENAME TO {table}")
+        database.close()
 
 
 def test_server_errors_reveal_nothing(server: Server) -> None:
@@ -137,17 +137,17 @@ def test_a_planted_task_queue_is_not_run(server: Server) -> None:
     server.stop()
     canary = server.home / "canary"
     for name in ("huey.db", "queue.db"):
-        with contextlib.closing(sqlite3.connect(server.data / name)) as here:
-            here.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, queue TEXT, data BLOB, priority REAL)")
-            here.execute("CREATE TABLE kv (queue TEXT, key TEXT, value BLOB)")
-            here.execute("CREATE TABLE schedule (id INTEGER PRIMARY KEY, queue TEXT, data BLOB, timestamp INTEGER)")
+        with contextlib.closing(sqlite3.connect(server.data / name)) as database:
+            database.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, queue TEXT, data BLOB, priority REAL)")
+            database.execute("CREATE TABLE kv (queue TEXT, key TEXT, value BLOB)")
+            database.execute("CREATE TABLE schedule (id INTEGER PRIMARY KEY, queue TEXT, data BLOB, timestamp INTEGER)")
             for queue in ("huey", "campanero"):
-                here.execute("INSERT INTO task (queue, data) VALUES (?, ?)", (queue, pickle.dumps(Payload(canary))))
-            here.commit()
+                database.execute("INSERT INTO task (queue, data) VALUES (?, ?)", (queue, pickle.dumps(Payload(canary))))
+            database.commit()
     server.start()
     api = server.client()
     api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)
     api.wait("/messages", lambda rows: rows[0]["status"] == "sent")
     assert not canary.exists()
-    with contextlib.closing(sqlite3.connect(server.data / "huey.db")) as here:
-        assert here.execute("SELECT count(*) FROM task").fetchone() == (2,)
+    with contextlib.closing(sqlite3.connect(server.data / "huey.db")) as database:
+        assert database.execute("SELECT count(*) FROM task").fetchone() == (2,)

@@ -25,7 +25,7 @@ def server() -> Iterator[Server]:
 def run_in_parallel(*asks: Callable[[], Response]) -> list[Response]:
     """Run functions in parallel and return their responses."""
     with ThreadPoolExecutor(len(asks)) as hands:
-        return [one.result() for one in [hands.submit(ask) for ask in asks]]
+        return [future.result() for future in [hands.submit(ask) for ask in asks]]
 
 
 def test_an_account_keeps_an_owner(server: Server) -> None:
@@ -64,6 +64,6 @@ def test_idempotency_keys_are_separate_for_accounts(server: Server, api: Client)
         for who in (api, second, other) * 4
     ))  # fmt: skip
     assert Counter(response.status for response in responses) == {201: 2, 200: 10}
-    made = {(response.json["account_id"], response.json["id"]) for response in responses}
-    assert len(made) == 2 and {account for account, _ in made} == {1, number}
+    ids = {(response.json["account_id"], response.json["id"]) for response in responses}
+    assert len(ids) == 2 and {account for account, _ in ids} == {1, number}
     assert [len(who.all("/messages")) for who in (api, other)] == [1, 1]

@@ -19,22 +19,25 @@ def test_mail_contains_only_data_of_its_recipient(
     api = server.client(keep_alive=True)
     list_id = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
     lines = ["email,first_name,last_name,mark,half"]
-    lines += [f"p{one}@crowd.example,F{one}F,L{one}L,m{one}m,{'even' if one % 2 else 'odd'}" for one in range(count)]
+    lines += [
+        f"p{number}@crowd.example,F{number}F,L{number}L,m{number}m,{'even' if number % 2 else 'odd'}"
+        for number in range(count)
+    ]
     wait_for_import(api, upload(api, "\r\n".join(lines), list_ids=[list_id], consent_source="test"), timeout=300)
     campaign = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal_content()}).expect(201)
     api.post(f"/campaigns/{campaign['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
     finished = api.wait(f"/campaigns/{campaign['id']}", lambda row: row["status"] == "completed", timeout=600)
 
     assert (finished["stats"]["sent"], len(smtp_server.messages)) == (count, count)
-    tokens = {check_message(one) for one in smtp_server.messages}
+    tokens = {check_message(message) for message in smtp_server.messages}
     assert len(tokens) == count, "every message has its own token"
     chosen = smtp_server.messages[:: count // 5]
-    for one in chosen:
-        address = re.findall(r"<(http\S+/u/\S+)>", one.raw_header("List-Unsubscribe") or "")[0]
+    for message in chosen:
+        address = re.findall(r"<(http\S+/u/\S+)>", message.raw_header("List-Unsubscribe") or "")[0]
         api.request("POST", address[len(server.url) :], b"List-Unsubscribe=One-Click",
                     {"Content-Type": "application/x-www-form-urlencoded"}, False)  # fmt: skip
     left = {row["contact_id"] for row in api.all("/events", event="opt_out")}
-    owners = {row["contact_id"] for one in chosen for row in api.get("/messages", to=one.to).json}
+    owners = {row["contact_id"] for message in chosen for row in api.get("/messages", to=message.to).json}
     assert left == owners and len(owners) == len(chosen)
 
 
@@ -111,7 +114,7 @@ def test_merged_values_add_no_headers(fresh_server: FreshServer, smtp_server: Sm
     api = server.client()
     list_id = api.post("/lists", {"name": "=?utf-8?q?x=0D=0ABcc:_v@x.y?="}).expect(201)["id"]
     # A NUL cannot be stored
-    values = [one for one in BREAKS + WORDS if "\0" not in one]
+    values = [text for text in BREAKS + WORDS if "\0" not in text]
     for number, value in enumerate(values):
         body = {"email": f"h{number}@example.org", "data": {"name": value}, "list_ids": [list_id]}
         api.post("/contacts", body).expect(201)

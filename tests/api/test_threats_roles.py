@@ -59,7 +59,9 @@ def test_an_author_cannot_change_a_scheduled_campaign(
     for method, path, body in changes:
         assert author.send(method, path, body).expect(403)["required_scope"] == "campaigns:send", (method, path, body)
     page, forms = Visitor(server, "author@example.org"), campaign["template"]["id"]
-    offers = [page.send("GET", campaign_path(one, "test")).text for one in (campaign, draft(api, list_id))]
+    offers = [
+        page.send("GET", campaign_path(campaign_id, "test")).text for campaign_id in (campaign, draft(api, list_id))
+    ]
     assert ["Send test email</button>" in text for text in offers] == [False, True]
     for path, form in (
         (campaign_path(campaign, "when"), {"when": "now"}),
@@ -153,8 +155,8 @@ def test_users_cannot_approve_their_own_content(server: Server, api: Client, lis
     """The last author of a campaign or flow cannot approve it, neither with a session nor with an own key."""
     owner, admin = user_client(server), add_user(server, "admin")
     of_owner, of_admin = (
-        server.client(one.post("/api_keys", {"name": "A program", "scope": "full"}).expect(201)["key"])
-        for one in (owner, admin)
+        server.client(user_client.post("/api_keys", {"name": "A program", "scope": "full"}).expect(201)["key"])
+        for user_client in (owner, admin)
     )
     with account_with(server, "approval_required", 1), account_with(server, "approval_by_another", 1):
         campaign = draft(api, list_id)

@@ -29,7 +29,7 @@ def save_secrets(smtp: SmtpServer, owner: Visitor) -> bytes:
     }  # fmt: skip
     ports = (str(smtp.port), "9")
     tried = [owner.send("POST", "/settings/sending/test", relay | {"email.relay.port": port}) for port in ports]
-    assert [one.status for one in tried] == [200, 200]
+    assert [response.status for response in tried] == [200, 200]
     assert owner.send("POST", "/settings/sending", relay).status == 303
     texts = {
         "part": "sms", "sms.transport": "capture", "sms.twilio.account_sid": "AC" + "0" * 32,
@@ -41,7 +41,7 @@ def save_secrets(smtp: SmtpServer, owner: Visitor) -> bytes:
         kept = texts | {"sms.http.secret": "", "sms.twilio.auth_token": ""} | moved
         tried.append(owner.send("POST", "/settings/sending", kept))
         assert tried[-1].status == 422
-    return b"".join(one.body for one in tried)
+    return b"".join(response.body for response in tried)
 
 
 def create_secrets(server: Server, owner: Visitor) -> dict[str, str]:
@@ -67,16 +67,16 @@ def create_secrets(server: Server, owner: Visitor) -> dict[str, str]:
 
 def all_pages(server: Server, owner: Visitor) -> bytes:
     """Return everything that the pages and the API show to an owner."""
-    found = b""
+    response = b""
     for method, path in page_routes():
         if method == "GET" and not path.startswith("/docs"):  # whose examples sign in as the tests do
-            found += owner.send("GET", re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))).body
+            response += owner.send("GET", re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))).body
     api = server.client(validate=False)
     credential = {"Authorization": f"Bearer {api.key}"}
     for operation in OpenApiDocument(api).operations():
         if operation.method == "GET":
-            found += api.request("GET", re.sub(r"\{\w+\}", "1", operation.path), None, credential).body
-    return found
+            response += api.request("GET", re.sub(r"\{\w+\}", "1", operation.path), None, credential).body
+    return response
 
 
 @pytest.fixture
@@ -102,9 +102,9 @@ def test_secrets_are_stored_and_shown_nowhere(fresh_server: FreshServer, smtp: S
     shown = answered + all_pages(server, owner)
     server.cli("check")
     copy = server.home / "backup.db"
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    here.execute("VACUUM INTO ?", (str(copy),))
-    here.close()
+    database = apsw.Connection(str(server.data / "campanero.db"))
+    database.execute("VACUUM INTO ?", (str(copy),))
+    database.close()
     files = {path: path.read_bytes() for path in (*server.data.rglob("*"), copy) if path.is_file()}
     assert any(path.name.endswith("-wal") for path in files)
     for secret in secrets:

@@ -28,23 +28,23 @@ def signed_request(world: World, door: str, message: Any, taken: Any) -> Post:
 
 def forged_variants(original: Post) -> list[Post]:
     """Return variants of a request with missing or changed signature, body or URL."""
-    found = []
+    variants = []
     for name in ("X-Twilio-Signature", "webhook-id", "webhook-timestamp", "webhook-signature"):
         if name in original.headers:
             rest = {key: value for key, value in original.headers.items() if key != name}
             kept = original.headers[name]
             others = ("", "x", kept[:-2] + ("Ab" if kept[-2:] != "Ab" else "Ba"), kept.swapcase(), "é")
-            found += [original._replace(headers=rest)]
-            found += [original._replace(headers=rest | {name: other}) for other in others if other != kept]
+            variants += [original._replace(headers=rest)]
+            variants += [original._replace(headers=rest | {name: other}) for other in others if other != kept]
     body = original.body
     changed = [body + b"&x=1", body + b" ", body.replace(b"STOP", b"START"), body.replace(b"21610", b"30003")]
     bodies = [*changed, b"", b"{}", b"\xff", b"a=" * 5000, b"[" * 5000]
-    found += [original._replace(body=one) for one in bodies if one != body]
+    variants += [original._replace(body=changed_body) for changed_body in bodies if changed_body != body]
     if "X-Twilio-Signature" in original.headers:
         query = "?" if "?" not in original.url else "&"
-        found += [original._replace(url=original.url + query + more) for more in ("m=1", "x")]
-        found.append(original._replace(headers=original.headers | {"Content-Type": "application/json"}))
-    return found
+        variants += [original._replace(url=original.url + query + more) for more in ("m=1", "x")]
+        variants.append(original._replace(headers=original.headers | {"Content-Type": "application/json"}))
+    return variants
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -54,9 +54,9 @@ def test_forged_requests_are_rejected(door: str, world: World) -> None:
     right = signed_request(world, door, message, taken)
     wrong = forged_variants(right)
     assert len(wrong) >= 10
-    for one in wrong:
-        response = post(one)
-        assert (response.status, json.loads(response.body)["code"]) == (403, "forbidden"), one
+    for forgery in wrong:
+        response = post(forgery)
+        assert (response.status, json.loads(response.body)["code"]) == (403, "forbidden"), forgery
     assert world.state(message) == ("sent", [], None, True)
     assert post(right).status == 200 and world.state(message)[2] == "stop_keyword"
 
@@ -161,9 +161,9 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
             if isinstance(value, str) and value != "\ud800":
                 posts.append(twilio_form(TOKEN, url + door, {**fields, key: value}))
             posts.append(twilio_json(TOKEN, url + door, {**fields, key: value}))
-    for said in (status, heard):
-        posts += [generic(SECRET, f"{url}sms", {**said, key: value}, world.clock.now())
-                  for key, value in itertools.product(said, WEIRD)]  # fmt: skip
-    responses = {post(one).status for one in posts}
+    for report in (status, heard):
+        posts += [generic(SECRET, f"{url}sms", {**report, key: value}, world.clock.now())
+                  for key, value in itertools.product(report, WEIRD)]  # fmt: skip
+    responses = {post(request).status for request in posts}
     assert responses <= {200, 422} and len(posts) > 200
     assert world.api.get("/account").status == 200

@@ -50,15 +50,15 @@ def fill_payload(value: Any, payload: str) -> Any:
     if isinstance(value, str):
         return value.replace("{}", payload)
     if isinstance(value, dict):
-        return {key: fill_payload(one, payload) for key, one in value.items()}
-    return [fill_payload(one, payload) for one in value]
+        return {key: fill_payload(item, payload) for key, item in value.items()}
+    return [fill_payload(item, payload) for item in value]
 
 
 def check_harmless(answer: Response, payload: str) -> bool:
     """Check that a response leaks nothing; return whether the payload was accepted."""
     assert answer.status in (200, 201, 422), (payload, answer.status, answer.text)
-    said = re.sub(r'"(?:id|[a-z_]*_at|[a-z_]*_id|account_id|request_id|bytes)":\s*[^,}]+', "", answer.text)
-    result = LEAKED.search(said.replace(payload, "").replace(payload.replace('"', '\\"'), ""))
+    text = re.sub(r'"(?:id|[a-z_]*_at|[a-z_]*_id|account_id|request_id|bytes)":\s*[^,}]+', "", answer.text)
+    result = LEAKED.search(text.replace(payload, "").replace(payload.replace('"', '\\"'), ""))
     assert result is None, (payload, result)
     return answer.status != 422
 
@@ -95,10 +95,10 @@ def test_payloads_in_templates_are_not_evaluated(guarded: Client, payload: str) 
 def check_sent_message(api: Client, body: dict[str, Any], payload: str) -> None:
     """Send a message and check that its content leaks nothing."""
     row = api.post("/messages", body).expect(201)
-    api.wait(f"/messages/{row['id']}", lambda one: one["status"] in ("sent", "skipped"))
+    api.wait(f"/messages/{row['id']}", lambda row: row["status"] in ("sent", "skipped"))
     detail = api.get(f"/messages/{row['id']}")
-    said = "\n".join(str(detail.json[name]) for name in ("subject", "html", "text"))
-    result = LEAKED.search(re.sub(r"/[uv]/\S+", "", said.replace(payload, "")))
+    text = "\n".join(str(detail.json[name]) for name in ("subject", "html", "text"))
+    result = LEAKED.search(re.sub(r"/[uv]/\S+", "", text.replace(payload, "")))
     assert result is None, (payload, result, body)
 
 
@@ -110,7 +110,7 @@ def test_payloads_in_contact_data_are_not_evaluated(guarded: Client, payload: st
     content = {"to": address, "subject": "Hi {{ first_name }}", "text": "{{ contact.data.x }}",
                "body": '<p>{{ contact.data.x }}</p><a href="https://x.test/?q={{ contact.data.x }}">x</a>'}  # fmt: skip
     row = guarded.post("/messages", content).expect(201)
-    guarded.wait(f"/messages/{row['id']}", lambda one: one["status"] == "sent")
+    guarded.wait(f"/messages/{row['id']}", lambda row: row["status"] == "sent")
     result = guarded.get(f"/messages/{row['id']}").json
     assert result["subject"] == f"Hi {payload}" and result["text"].strip() == payload
     assert not LEAKED.search(result["html"].replace("&lt;%= 7*7", ""))
@@ -139,7 +139,7 @@ BOMBS: dict[str, dict[str, Any]] = {
     "quotes in a tag": {"body": "{{ '" + "\\'" * 100_000 + "' }}"},
     "deep elements": {"body": "<div>" * 100_000},
     "misnested elements": {"body": "<a><b><i><p>" * 40_000},
-    "many attributes": {"body": "<p " + " ".join(f"a{one}=1" for one in range(60_000)) + ">"},
+    "many attributes": {"body": "<p " + " ".join(f"a{number}=1" for number in range(60_000)) + ">"},
     "many rules": {"body": f"<style>{'.a b,.c i{x:y}' * 5_000}</style>{'<p>x</p>' * 20_000}"},
     "tags in an address": {"body": f'<a href="https://x.test/{("a" * 500 + "{{ data.x }}") * 1_900}">x</a>'},
     "open comments": {"body": "<!--" * 100_000},

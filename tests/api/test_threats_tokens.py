@@ -37,16 +37,16 @@ def test_foreign_tokens_are_rejected(server: Server, fresh_server: FreshServer) 
 def test_a_new_password_ends_all_other_sessions(fresh_server: FreshServer) -> None:
     """Another browser and a token are signed out at their next request."""
     server = fresh_server()
-    here, there = Visitor(server, EMAIL), Visitor(server, EMAIL)
+    first, there = Visitor(server, EMAIL), Visitor(server, EMAIL)
     api = Client(server.url, login(server).expect(200)["token"])
     assert api.get("/account").status == there.send("GET", "/lists").status == 200
-    changed = here.send("POST", "/settings/you/password", {"old_password": PASSWORD, "new_password": _NEW})
+    changed = first.send("POST", "/settings/you/password", {"old_password": PASSWORD, "new_password": _NEW})
     assert changed.status == 303
     assert api.get("/account").status == 401
-    assert there.send("GET", "/lists").status == 303 and here.send("GET", "/lists").status == 200
+    assert there.send("GET", "/lists").status == 303 and first.send("GET", "/lists").status == 200
     assert login(server).status == 401 and login(server, password=_NEW).status == 200
     # The setup page stays unavailable
-    assert here.send("GET", "/setup/" + "0" * 32).status == 404
+    assert first.send("GET", "/setup/" + "0" * 32).status == 404
 
 
 @pytest.mark.parametrize("how", ["key", "token"])
@@ -67,8 +67,8 @@ def test_logins_do_not_block_other_requests(server: Server) -> None:
     people = [{"email": f"n{n}@example.org", "password": PASSWORD} for n in range(20)]
     waits: list[float] = []
     with ThreadPoolExecutor(len(people)) as pool:
-        busy = [pool.submit(Client(server.url, validate=False).post, "/v1/login", one) for one in people]
-        while not all(one.done() for one in busy):
+        busy = [pool.submit(Client(server.url, validate=False).post, "/v1/login", person) for person in people]
+        while not all(future.done() for future in busy):
             began = time.monotonic()
             assert bare.request("GET", "/healthz").status == 200
             waits.append(time.monotonic() - began)

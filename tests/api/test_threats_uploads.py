@@ -36,7 +36,9 @@ def resident_megabytes(server: Server) -> float:
 def decoder_pid(server: Server) -> int:
     """Return the id of the process that decodes images; an image must have been uploaded before."""
     (pid,) = [
-        one for one in list_process_tree(server.pid) if b"decode-pictures" in Path(f"/proc/{one}/cmdline").read_bytes()
+        process_id
+        for process_id in list_process_tree(server.pid)
+        if b"decode-pictures" in Path(f"/proc/{process_id}/cmdline").read_bytes()
     ]
     return pid
 
@@ -125,7 +127,7 @@ def test_image_bombs_are_limited(fresh_server: FreshServer) -> None:
 
     def attack() -> None:
         with ThreadPoolExecutor(4) as many:
-            responses = list(many.map(lambda one: upload_image(client, one), files))
+            responses = list(many.map(lambda content: upload_image(client, content), files))
         assert {response.status for response in responses} == {422}
 
     watch = Watch(server, client)
@@ -196,8 +198,8 @@ def test_a_decoder_that_ends_while_decoding(by: signal.Signals, status: int, fre
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
     child = decoder_pid(server)
     os.kill(child, signal.SIGSTOP)
-    with ThreadPoolExecutor(1) as one:
-        response = one.submit(upload_image, client, encode_image(photo(), "PNG"))
+    with ThreadPoolExecutor(1) as pool:
+        response = pool.submit(upload_image, client, encode_image(photo(), "PNG"))
         time.sleep(0.3)
         os.kill(child, by)
         if by != signal.SIGKILL:  # which ends even a stopped process

@@ -41,19 +41,19 @@ def test_create_change_disable_and_enable_a_user(server: Server, owner: Client) 
     assert re.fullmatch(r"(\w{5}-){3}\w{5}", user["password"])
     ann = user_client(server, "ann@example.org", user["password"])
     assert ann.get("/user").expect(200)["name"] == "Ann"
-    one = f"/users/{user['id']}"
-    assert "password" not in owner.get(one).expect(200)
-    assert owner.patch(one, {"role": "viewer", "name": "Anna"}).expect(200)["name"] == "Anna"
+    path = f"/users/{user['id']}"
+    assert "password" not in owner.get(path).expect(200)
+    assert owner.patch(path, {"role": "viewer", "name": "Anna"}).expect(200)["name"] == "Anna"
     # The new role also applies to the existing token
     assert ann.post("/lists", {"name": "x"}).expect(403)["required_scope"] == "contacts:write"
-    owner.patch(one, {"password": OTHER}).expect(200)
+    owner.patch(path, {"password": OTHER}).expect(200)
     assert ann.get("/user").status == 401
     ann = user_client(server, "ann@example.org", OTHER)
-    assert owner.delete(one).expect(200)["disabled_at"] is not None
+    assert owner.delete(path).expect(200)["disabled_at"] is not None
     assert ann.get("/user").status == 401 and login(server, "ann@example.org", OTHER).status == 401
     assert user["id"] not in [row["id"] for row in owner.all("/users")]
     assert [row["id"] for row in owner.get("/users", disabled=True).expect(200)] == [user["id"]]
-    owner.patch(one, {"disabled": False}).expect(200)
+    owner.patch(path, {"disabled": False}).expect(200)
     user_client(server, "ann@example.org", OTHER)
 
 

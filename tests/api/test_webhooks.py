@@ -74,11 +74,11 @@ def test_an_event_is_delivered_and_signed(api: Client, receiver: Receiver, hook:
     """The body is the event as the API returns it, with a unique id, signed with the secret."""
     event = record_event(api, hook, data={"size": "ü"})
     result = wait_for_delivery(api, hook, event, "delivered")
-    (one,) = [one for one in receiver.requests if one.event["id"] == event["id"]]
-    assert one.event == api.get(f"/events/{event['id']}").json
-    assert one.name == webhook_id_of(result) and one.headers["content-type"] == "application/json"
-    assert is_signed_by(hook["secret"], one.headers, one.body)
-    assert not is_signed_by(hook["secret"], one.headers, one.body + b" ")
+    (request,) = [request for request in receiver.requests if request.event["id"] == event["id"]]
+    assert request.event == api.get(f"/events/{event['id']}").json
+    assert request.name == webhook_id_of(result) and request.headers["content-type"] == "application/json"
+    assert is_signed_by(hook["secret"], request.headers, request.body)
+    assert not is_signed_by(hook["secret"], request.headers, request.body + b" ")
     assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=", hook["secret"])
     assert (result["attempts"], result["response_status"], result["error"], result["event"]) == (
         1, 200, None, event["event"],
@@ -104,9 +104,9 @@ def test_both_secrets_sign_after_a_rotation(api: Client, receiver: Receiver, hoo
     assert rotated["secret"] != hook["secret"] and rotated["old_secret_until"] is not None
     event = record_event(api, hook)
     wait_for_delivery(api, hook, event, "delivered")
-    one = receiver.requests[-1]
-    assert len(one.headers["webhook-signature"].split(" ")) == 2
-    assert all(is_signed_by(secret, one.headers, one.body) for secret in (hook["secret"], rotated["secret"]))
+    request = receiver.requests[-1]
+    assert len(request.headers["webhook-signature"].split(" ")) == 2
+    assert all(is_signed_by(secret, request.headers, request.body) for secret in (hook["secret"], rotated["secret"]))
 
 
 def test_a_webhook_gets_only_its_events(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
@@ -125,10 +125,10 @@ def test_a_webhook_gets_only_its_events(api: Client, receiver: Receiver, hook: d
     wait_for_delivery(api, late, final, "delivered")
     wait_for_delivery(api, hook, final, "delivered")
     api.send("DELETE", f"/webhooks/{late['id']}").expect(200)
-    came = [(one.path, one.event["id"]) for one in receiver.requests[before:]]
+    came = [(request.path, request.event["id"]) for request in receiver.requests[before:]]
     assert ("/hook/late", final["id"]) in came and len([path for path, _ in came if path == "/hook/late"]) == 1
     assert off["id"] not in [number for _, number in came]
-    assert {one.event["event"] for one in receiver.requests[before:]} == set(hook["events"])
+    assert {request.event["event"] for request in receiver.requests[before:]} == set(hook["events"])
 
 
 def test_a_webhook_for_all_events(api: Client, receiver: Receiver) -> None:
@@ -151,9 +151,9 @@ def test_send_a_test_request(api: Client, receiver: Receiver, hook: dict[str, An
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
     tried = api.post(f"/webhooks/{hook['id']}/test").expect(200)
     assert (tried["ok"], tried["response_status"], tried["response_text"]) == (False, 418, "I am a teapot �")
-    one = receiver.requests[-1]
-    assert one.event == tried["event"] and one.event["event"] == hook["events"][0]
-    assert one.event["test"] is True and is_signed_by(hook["secret"], one.headers, one.body)
+    request = receiver.requests[-1]
+    assert request.event == tried["event"] and request.event["event"] == hook["events"][0]
+    assert request.event["test"] is True and is_signed_by(hook["secret"], request.headers, request.body)
     receiver.respond_with()
     tried = api.post(f"/webhooks/{hook['id']}/test", {"event": "order_paid"}).expect(200)
     assert tried["ok"] and tried["event"]["event"] == "order_paid"
@@ -179,7 +179,7 @@ def test_retry_and_replay_a_failed_delivery(api: Client, receiver: Receiver, hoo
     again = api.post(f"{path}/{done['id']}/replay").expect(200)
     assert again["status"] == "pending" and again["attempts"] == 0
     wait_for_delivery(api, hook, event, "delivered")
-    names = [one.name for one in receiver.requests if one.event["id"] == event["id"]]
+    names = [request.name for request in receiver.requests if request.event["id"] == event["id"]]
     assert names == [webhook_id_of(failed)] * 3
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
     assert api.post(f"{path}/{done['id']}/replay").status == 422
@@ -192,7 +192,7 @@ def test_a_redirect_is_a_failure(api: Client, receiver: Receiver, hook: dict[str
     event = record_event(api, hook)
     result = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert (result["event_id"], result["response_status"], result["status"]) == (event["id"], 302, "pending")
-    assert [one.path for one in receiver.requests if one.event["id"] == event["id"]] == ["/hook"]
+    assert [request.path for request in receiver.requests if request.event["id"] == event["id"]] == ["/hook"]
 
 
 def test_410_disables_the_webhook(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:

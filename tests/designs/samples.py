@@ -140,7 +140,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "spacer": _document(_one("text", content="Above"), _one("spacer", height=48), _one("text", content="Below")),
     "social": _document(
         _one("social"),
-        _one("social", style="ink", links=[{"platform": one, "url": f"https://{one}.com/bellhammer"} for one in
+        _one("social", style="ink", links=[{"platform": name, "url": f"https://{name}.com/bellhammer"} for name in
                                            ("facebook", "x", "linkedin", "tiktok")]),
         _one("social", style="outline", size=20, align="left",
              links=[{"platform": "mastodon", "url": "https://mastodon.social/@bell"},

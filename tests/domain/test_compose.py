@@ -95,9 +95,9 @@ def test_the_text_part_gets_its_own_footer() -> None:
 def test_the_lines_of_a_postal_address_are_kept() -> None:
     """An address of two lines is two lines in the HTML and in the text of the appended footer."""
     brand = {"company_name": "Acme & Co", "physical_address": "Mühlgasse 4 <a>\n80331 München"}
-    found = fill_message("<p>Hello</p>", values={**VALUES, "brand": brand})
-    assert re.search(r"Acme &amp; Co, Mühlgasse 4 &lt;a&gt;<br ?/?>\s*80331 München", found.html)
-    assert "Acme & Co, Mühlgasse 4 <a>\n80331 München\n" in found.text
+    message = fill_message("<p>Hello</p>", values={**VALUES, "brand": brand})
+    assert re.search(r"Acme &amp; Co, Mühlgasse 4 &lt;a&gt;<br ?/?>\s*80331 München", message.html)
+    assert "Acme & Co, Mühlgasse 4 <a>\n80331 München\n" in message.text
 
 
 def test_the_footer_without_postal_address() -> None:

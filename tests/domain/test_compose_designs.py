@@ -53,9 +53,9 @@ def test_the_footer_section_keeps_the_lines_of_the_address() -> None:
     """An address of two lines is two lines in the HTML and in the text of the footer section."""
     content = compose.compile_message(source(TEXT, {"type": "footer"}))
     brand = {"company_name": "Acme & Co", "physical_address": "Mühlgasse 4\r\n80331 München"}
-    found = compose.fill(content, {**message_values(content), "brand": brand})
-    assert re.search(r"Acme &amp; Co, Mühlgasse 4<br ?/?>\s*80331 München<br", found.html)
-    assert re.search(r"Acme & Co, Mühlgasse 4\r?\n80331 München\n", found.text)
+    message = compose.fill(content, {**message_values(content), "brand": brand})
+    assert re.search(r"Acme &amp; Co, Mühlgasse 4<br ?/?>\s*80331 München<br", message.html)
+    assert re.search(r"Acme & Co, Mühlgasse 4\r?\n80331 München\n", message.text)
 
 
 @pytest.mark.parametrize("shows", [True, False])

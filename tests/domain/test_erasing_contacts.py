@@ -15,9 +15,9 @@ from tests.domain.home import BY_API, Home, record_and_claim
 from tests.domain.test_outcomes import claim_next, finish
 
 REMOVALS: dict[str, Callable[[Home, int, int], None]] = {
-    "delete": lambda home, one, two: transactions.write(removal.delete, home.account_id, one) and None,
-    "erase": lambda home, one, two: transactions.write(removal.erase, home.account_id, one, BY_API) and None,
-    "merge": lambda home, one, two: transactions.write(removal.merge, home.account_id, two, one, BY_API) and None,
+    "delete": lambda home, first, two: transactions.write(removal.delete, home.account_id, first) and None,
+    "erase": lambda home, first, two: transactions.write(removal.erase, home.account_id, first, BY_API) and None,
+    "merge": lambda home, first, two: transactions.write(removal.merge, home.account_id, two, first, BY_API) and None,
 }
 
 

@@ -16,8 +16,8 @@ from tests.domain.home import BY_API, Home
 from tests.domain.test_importing_apply import apply_import, create_checked_import, run_importer
 
 REMOVALS: dict[str, Callable[[Home, int], object]] = {
-    "delete": lambda home, one: transactions.write(removal.delete, home.account_id, one),
-    "erase": lambda home, one: transactions.write(removal.erase, home.account_id, one, BY_API),
+    "delete": lambda home, contact_id: transactions.write(removal.delete, home.account_id, contact_id),
+    "erase": lambda home, contact_id: transactions.write(removal.erase, home.account_id, contact_id, BY_API),
 }
 
 

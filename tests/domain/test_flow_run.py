@@ -128,8 +128,8 @@ def test_an_error_ends_only_its_run(home: Home, monkeypatch: pytest.MonkeyPatch)
     contact_ids = [home.contact(f"p{n}@acme.test").id for n in range(5)]
     run_step = BY_TYPE["emit_event"].run
 
-    def fail_for_one(node: Any, active_runs: list[ActiveRun], here: Any) -> Any:
-        result = run_step(node, active_runs, here)
+    def fail_for_one(node: Any, active_runs: list[ActiveRun], context: Any) -> Any:
+        result = run_step(node, active_runs, context)
         if contact_ids[2] in [active_run.contact_id for active_run in active_runs]:
             raise ValueError("bad")
         return result

@@ -342,7 +342,7 @@ def test_an_undo_counts_removed_and_restored_contacts_once(
     transactions.write(store.undo, home.account_id, job.id)
     done = run_importer(job.id)
     assert (done.removed, done.restored, done.left_in_place) == (3, 5, {})
-    assert sorted(one.first_name for one in Contact.select()) == ["Ada", "Ada"]
+    assert sorted(contact.first_name for contact in Contact.select()) == ["Ada", "Ada"]
 
 
 def test_an_undo_counts_the_addresses_that_are_no_longer_suppressed(home: Home) -> None:

@@ -162,10 +162,10 @@ def test_a_full_name_is_split(cell: str, first_name: str | None, last_name: str 
 
     A first name and a last name in columns of their own are kept.
     """
-    found = read_row(email="a@example.org", name=cell)
-    assert (found.first_name, found.last_name, found.warnings) == (first_name, last_name, None)
-    assert custom_data(found) == (None if title is None else {"name_title": title})
-    found = read_row(email=f'"{cell}" <a@example.org>')
-    assert (found.value, found.first_name, found.last_name) == ("a@example.org", first_name, last_name)
-    found = read_row(email="a@example.org", first_name="Ada", last_name="Byron", name=cell)
-    assert (found.first_name, found.last_name) == ("Ada", "Byron")
+    person = read_row(email="a@example.org", name=cell)
+    assert (person.first_name, person.last_name, person.warnings) == (first_name, last_name, None)
+    assert custom_data(person) == (None if title is None else {"name_title": title})
+    person = read_row(email=f'"{cell}" <a@example.org>')
+    assert (person.value, person.first_name, person.last_name) == ("a@example.org", first_name, last_name)
+    person = read_row(email="a@example.org", first_name="Ada", last_name="Byron", name=cell)
+    assert (person.first_name, person.last_name) == ("Ada", "Byron")

@@ -252,11 +252,11 @@ def test_preflight_names_what_is_not_translated(home: Home) -> None:
     transactions.write(templates.update, home.account_id, campaign.template_id, TemplateWrite(**changed))
     translate(campaign.template_id, "de", {"b2/props.text": "Karte {{ unknown_root.x }}"})
     result = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1"))
-    found = {finding.code: (finding.message, finding.field) for finding in result.warnings}
+    warnings = {finding.code: (finding.message, finding.field) for finding in result.warnings}
     de = "template_attributes.translations.de"
-    assert found["translation_missing"] == ("German: 1 of 7 texts are not translated (Link)", de)
-    assert found["translation_changed"] == ("German: 1 text has changed since its translation (Subject)", de)
-    assert "German: unknown_root.x is not a known merge tag" in found["unknown_merge_tag"][0]
+    assert warnings["translation_missing"] == ("German: 1 of 7 texts are not translated (Link)", de)
+    assert warnings["translation_changed"] == ("German: 1 text has changed since its translation (Subject)", de)
+    assert "German: unknown_root.x is not a known merge tag" in warnings["unknown_merge_tag"][0]
     untranslated = [finding.message for finding in result.warnings if finding.code == "language_untranslated"]
     assert untranslated == [
         f"1 recipient has the language {name}, which this message is not translated into"

@@ -42,10 +42,10 @@ def self_signed(*names: str, days: int = 2) -> Certificate:
 def expired(like: Certificate) -> Certificate:
     """Create an expired certificate for 127.0.0.1 with the key of another certificate."""
     with tempfile.TemporaryDirectory() as directory:
-        here = Path(directory)
-        (here / "key.pem").write_bytes(like.key)
-        (here / "index.txt").write_bytes(b"")
-        (here / "ca.conf").write_text(
+        folder = Path(directory)
+        (folder / "key.pem").write_bytes(like.key)
+        (folder / "index.txt").write_bytes(b"")
+        (folder / "ca.conf").write_text(
             "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n"
             "rand_serial=yes\ncopy_extensions=copy\n[p]\ncommonName=supplied\n"
         )
@@ -55,7 +55,7 @@ def expired(like: Certificate) -> Certificate:
             "-in", "wish.pem", "-out", "cert.pem", "-notext",
             "-startdate", "20200101000000Z", "-enddate", "20200102000000Z",
         )  # fmt: skip
-        return Certificate((here / "cert.pem").read_bytes(), like.key)
+        return Certificate((folder / "cert.pem").read_bytes(), like.key)
 
 
 def _run(directory: str, *command: Any) -> None:

@@ -25,9 +25,9 @@ class Family:
     def value(self, suffix: str = "", **labels: str) -> float:
         """Return the sum of the samples with these labels; at least one must exist."""
         wanted = {(name.rstrip("_"), text_) for name, text_ in labels.items()}
-        found = [text_ for (end, has), text_ in self.samples.items() if end == suffix and wanted <= set(has)]
-        assert found, f"{self.name}{suffix} has nothing with {labels}: {list(self.samples)}"
-        return sum(found)
+        texts = [text_ for (end, has), text_ in self.samples.items() if end == suffix and wanted <= set(has)]
+        assert texts, f"{self.name}{suffix} has nothing with {labels}: {list(self.samples)}"
+        return sum(texts)
 
     def values_of(self, label: str) -> set[str]:
         """Return the values of a label."""

@@ -211,8 +211,8 @@ class FakeSms(RuleMethods):
         self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None
     ) -> Post:
         """Return the request of an incoming SMS as the provider `http` sends it."""
-        said = {"type": "message", "id": sid or secrets.token_hex(16), "from": sender, "to": to, "body": body}
-        return generic(SECRET, f"{base_url}/hooks/sms", said, self.now())
+        message = {"type": "message", "id": sid or secrets.token_hex(16), "from": sender, "to": to, "body": body}
+        return generic(SECRET, f"{base_url}/hooks/sms", message, self.now())
 
     def send_incoming_http(
         self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any

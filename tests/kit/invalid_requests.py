@@ -138,15 +138,15 @@ def _is_id(name: str, metas: list[Meta]) -> bool:
 def changes_of_ids(kind: type[Struct], path: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
     """Yield a change for each field of a Struct that is an id or a list of ids, to an id that never existed."""
     for info in fields(kind):
-        here = (*path, info.encode_name)
+        field_path = (*path, info.encode_name)
         for option in _options(info.type):
             plain, metas = _unwrap(option)
             if plain is int and _is_id(info.encode_name, metas):
-                yield InvalidChange(here, MISSING_ID, format_path(here))
+                yield InvalidChange(field_path, MISSING_ID, format_path(field_path))
             elif get_origin(plain) is list and _is_id(info.encode_name, _unwrap(get_args(plain)[0])[1]):
-                yield InvalidChange(here, [MISSING_ID], format_path(here))
+                yield InvalidChange(field_path, [MISSING_ID], format_path(field_path))
             elif isinstance(plain, type) and issubclass(plain, Struct):
-                yield from changes_of_ids(plain, here)
+                yield from changes_of_ids(plain, field_path)
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

@@ -98,13 +98,15 @@ class OpenApiDocument:
             if "$ref" in schema:
                 schema = self.document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
             elif "anyOf" in schema:
-                schema = next((one for one in schema["anyOf"] if one.get("type") != "null"), schema["anyOf"][0])
+                schema = next(
+                    (variant for variant in schema["anyOf"] if variant.get("type") != "null"), schema["anyOf"][0]
+                )
             else:
                 return schema
 
     def properties(self, schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Return the properties of an object schema, each resolved."""
-        return {name: self.resolve(one) for name, one in self.resolve(schema).get("properties", {}).items()}
+        return {name: self.resolve(field) for name, field in self.resolve(schema).get("properties", {}).items()}
 
     def leaves(
         self, schema: dict[str, Any], path: str = "", above: tuple[int, ...] = ()

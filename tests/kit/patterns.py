@@ -60,10 +60,10 @@ def _module_name(path: Path) -> str:
 def collect_sites() -> list[Site]:
     """Return each distinct regular expression of the product once, with the methods of all places that use it."""
     calls: dict[str, set[str]] = defaultdict(set)  # methods by `module.NAME`, and by `NAME` of all modules
-    found: dict[Regex, tuple[str, set[str]]] = {}
+    patterns: dict[Regex, tuple[str, set[str]]] = {}
 
     def add(where: str, regex: Regex, methods: Iterable[str]) -> None:
-        found.setdefault(regex, (where, set()))[1].update(methods)
+        patterns.setdefault(regex, (where, set()))[1].update(methods)
 
     names = module_names()
     for name in names:
@@ -90,7 +90,8 @@ def collect_sites() -> list[Site]:
                 is_own = variable.startswith("_")
                 add(f"{name}.{variable}", regex, calls.get(f"{name}.{variable}" if is_own else variable, ()))
     return [
-        Site(where, regex, frozenset(methods or {"search", "fullmatch"})) for regex, (where, methods) in found.items()
+        Site(where, regex, frozenset(methods or {"search", "fullmatch"}))
+        for regex, (where, methods) in patterns.items()
     ]
 
 

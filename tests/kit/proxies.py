@@ -77,10 +77,10 @@ class Proxy:
         return [program, "run", "--config", f"{self.home}/Caddyfile"]
 
     def __enter__(self) -> Self:
-        with (self.home / "said").open("wb") as said:
+        with (self.home / "said").open("wb") as log:
             env = {"HOME": str(self.home), "XDG_DATA_HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home)}
             self._process = subprocess.Popen(
-                self._command, cwd=self.home, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                self._command, cwd=self.home, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         end = time.monotonic() + 30
         while not self._listens():

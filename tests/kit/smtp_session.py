@@ -231,9 +231,9 @@ class Session:
 
     async def _reset_after(self, count: int) -> None:
         await self.reader.readexactly(count)
-        here = self.writer.get_extra_info("socket")
+        connection = self.writer.get_extra_info("socket")
         # With a linger time of 0, closing sends RST
-        here.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
         raise Closed
 

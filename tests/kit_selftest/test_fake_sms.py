@@ -31,15 +31,15 @@ def list_messages(fake: FakeSms, **query: str) -> dict[str, object]:
     """Request a page of messages."""
     connection = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=10)
     connection.request("GET", f"{MESSAGES}?{urlencode(query)}", headers=BASIC)
-    found: dict[str, object] = json.loads(connection.getresponse().read())
+    response: dict[str, object] = json.loads(connection.getresponse().read())
     connection.close()
-    return found
+    return response
 
 
 def test_messages_are_accepted_listed_and_stored(fake_sms: FakeSms) -> None:
     """An accepted message is logged and listed in pages, also after a restart."""
     sids = [send_sms(fake_sms, body=f"Text {number} €")[1]["sid"] for number in range(3)]
-    assert [one.body for one in fake_sms.accepted] == ["Text 0 €", "Text 1 €", "Text 2 €"]
+    assert [message.body for message in fake_sms.accepted] == ["Text 0 €", "Text 1 €", "Text 2 €"]
     fake_sms.down()
     fake_sms.up()
     first = list_messages(fake_sms, To="+15551230001", From=NUMBER, PageSize="2")
@@ -61,7 +61,7 @@ def test_invalid_credentials_are_rejected(fake_sms: FakeSms) -> None:
     fields = {"id": 1, "to": "+15551230001", "from": "Bakery", "body": "x", "callback_url": ""}
     assert post(generic("wrong", f"{fake_sms.url}/send", fields, 0)).status == 401
     assert post(generic(SECRET, f"{fake_sms.url}/send", fields, 0)).status == 200
-    assert [one.provider for one in fake_sms.accepted] == ["http"]
+    assert [message.provider for message in fake_sms.accepted] == ["http"]
 
 
 def test_faults_are_shown_as_often_as_set(fake_sms: FakeSms) -> None:
@@ -72,8 +72,8 @@ def test_faults_are_shown_as_often_as_set(fake_sms: FakeSms) -> None:
     fake_sms.accept_then_fail(503, times=1)
     fake_sms.accept_then_reset(times=1)
     fake_sms.accept_then_cut(times=1)
-    status, said = send_sms(fake_sms)
-    assert (status, said["code"]) == (400, 21211)
+    status, body = send_sms(fake_sms)
+    assert (status, body["code"]) == (400, 21211)
     assert send_sms(fake_sms)[0] == 429
     assert send_sms(fake_sms)[0] == 500
     assert fake_sms.accepted == []

@@ -32,17 +32,17 @@ def test_every_operation_has_one_method(client: OpenApiClient, api: Client) -> N
 
 def test_use_the_generated_client(client: OpenApiClient) -> None:
     """Objects are created, read, listed, changed and deleted; an error is raised with its body."""
-    made = [client.contacts.create({"email": f"n{number}@spoken.example"}) for number in range(3)]
-    assert client.contacts.get(made[0]["id"])["id"] == made[0]["id"]
-    assert client.contacts.update(made[0]["id"], {"first_name": "Ana"})["first_name"] == "Ana"
+    contacts = [client.contacts.create({"email": f"n{number}@spoken.example"}) for number in range(3)]
+    assert client.contacts.get(contacts[0]["id"])["id"] == contacts[0]["id"]
+    assert client.contacts.update(contacts[0]["id"], {"first_name": "Ana"})["first_name"] == "Ana"
     result = client.contacts.list.all(search="spoken")
-    assert [row["id"] for row in result] == [one["id"] for one in reversed(made)]
+    assert [row["id"] for row in result] == [contact["id"] for contact in reversed(contacts)]
     assert client.contacts.list.response(limit=2, search="spoken").headers["X-Next-Page"] == "2"
-    assert client.contacts.delete(made[0]["id"], erase=False)["id"] == made[0]["id"]
+    assert client.contacts.delete(contacts[0]["id"], erase=False)["id"] == contacts[0]["id"]
     with pytest.raises(ApiError) as error:
-        client.contacts.get(made[0]["id"])
+        client.contacts.get(contacts[0]["id"])
     assert (error.value.status, error.value.code) == (404, "not_found")
-    event = {"event": "checkout", "contact_id": made[1]["id"]}
+    event = {"event": "checkout", "contact_id": contacts[1]["id"]}
     first = client.events.create.response(event, idempotency_key="once")
     again = client.events.create.response(event, idempotency_key="once")
     assert (first.status, again.status) == (201, 200) and first.json["id"] == again.json["id"]

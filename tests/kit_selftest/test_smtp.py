@@ -72,8 +72,8 @@ def exchange(server: SmtpServer, data: bytes, size: int = 0) -> str:
 
 def test_pipelined_commands_in_single_bytes(smtp: SmtpServer) -> None:
     """Pipelined commands work however they are split."""
-    one = "MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nRCPT TO:<g@h.i>\r\nDATA\r\nSubject: x\r\n\r\nHi\r\n.\r\n"
-    responses = exchange(smtp, f"EHLO x\r\n{one}{one}QUIT\r\n".encode(), size=1)
+    dialogue = "MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nRCPT TO:<g@h.i>\r\nDATA\r\nSubject: x\r\n\r\nHi\r\n.\r\n"
+    responses = exchange(smtp, f"EHLO x\r\n{dialogue}{dialogue}QUIT\r\n".encode(), size=1)
     codes = [line[:3] for line in responses.splitlines() if line[3] == " "]
     assert codes == ["220", "250", *["250", "250", "250", "354", "250"] * 2, "221"]
     assert [m.rcpt_to for m in smtp.messages] == [["d@e.f", "g@h.i"]] * 2
@@ -198,8 +198,8 @@ def test_parameters_that_are_not_offered_are_rejected() -> None:
 def test_thousands_of_messages_are_fast(smtp: SmtpServer) -> None:
     """Two thousand messages of 20 KB on one connection take a few seconds."""
     body = ("x" * 76 + "\r\n") * 263
-    one = f"MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nDATA\r\n{body}.\r\n".encode()
-    thread = threading.Thread(target=exchange, args=(smtp, b"EHLO x\r\n" + one * 2000 + b"QUIT\r\n"))
+    dialogue = f"MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nDATA\r\n{body}.\r\n".encode()
+    thread = threading.Thread(target=exchange, args=(smtp, b"EHLO x\r\n" + dialogue * 2000 + b"QUIT\r\n"))
     thread.start()
     thread.join(extend_timeout(5))
     assert len(smtp.messages) == 2000

@@ -31,10 +31,10 @@ def document() -> dict[str, Any]:
 def resolve(node: Any) -> Any:
     """Return the target of a node that is a reference, or the node itself."""
     while isinstance(node, dict) and "$ref" in node:
-        found: Any = document()
+        spec: Any = document()
         for part in node["$ref"].removeprefix("#/").split("/"):
-            found = found[part.replace("~1", "/").replace("~0", "~")]
-        node = found
+            spec = spec[part.replace("~1", "/").replace("~0", "~")]
+        node = spec
     return node
 
 
@@ -48,20 +48,20 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def operation(name: str) -> dict[str, Any]:
     """Return an operation by `METHOD /path`."""
-    return next(found for method, path, found in operations() if f"{method} {path}" == name)
+    return next(operation for method, path, operation in operations() if f"{method} {path}" == name)
 
 
-def parameters(found: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
+def parameters(operation: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
     """Return the parameters of an operation in `query`, `header` or `path`, by name."""
-    every = map(resolve, found.get("parameters", []))
-    return {one["name"]: one for one in every if one["in"] == where}
+    every = map(resolve, operation.get("parameters", []))
+    return {parameter["name"]: parameter for parameter in every if parameter["in"] == where}
 
 
-def body(found: dict[str, Any]) -> dict[str, Any] | None:
+def body(operation: dict[str, Any]) -> dict[str, Any] | None:
     """Return the schema of an operation's body, or None if it has none."""
-    if "requestBody" not in found:
+    if "requestBody" not in operation:
         return None
-    content = resolve(found["requestBody"])["content"]
+    content = resolve(operation["requestBody"])["content"]
     return merge_all_of(next(iter(content.values()))["schema"])
 
 
@@ -93,7 +93,7 @@ def notation(node: Any) -> str:
             return "boolean"
         values = [str(row) for row in node.get("enum", [node.get("const")]) if row is not None]
         return f"enum({','.join(sorted(values))})" + null
-    plain = [one for one in kinds if one != "null"]
+    plain = [kind for kind in kinds if kind != "null"]
     if len(plain) != 1:
         return "null" if kinds == ["null"] else "any" + null
     if plain[0] == "array":
@@ -113,16 +113,16 @@ def sorted_enum(type_: str) -> str:
     return f"enum({','.join(sorted(inner.split(',')))}){null}"
 
 
-def agrees(promised: str, found: str) -> bool:
+def agrees(promised: str, actual: str) -> bool:
     """Return whether a published type is the expected one. An object without fields in the tables may be any object."""
-    promised, found = sorted_enum(promised), sorted_enum(found)
-    if promised == found:
+    promised, actual = sorted_enum(promised), sorted_enum(actual)
+    if promised == actual:
         return True
-    if promised.startswith("[") and found.startswith("["):
-        return promised[-1] == found[-1] and agrees(promised[1:].rstrip("?")[:-1], found[1:].rstrip("?")[:-1])
+    if promised.startswith("[") and actual.startswith("["):
+        return promised[-1] == actual[-1] and agrees(promised[1:].rstrip("?")[:-1], actual[1:].rstrip("?")[:-1])
     if promised.rstrip("?") == "any":
         return True
-    bare, have = promised.rstrip("?"), found.rstrip("?")
-    if promised.endswith("?") != found.endswith("?"):
+    bare, have = promised.rstrip("?"), actual.rstrip("?")
+    if promised.endswith("?") != actual.endswith("?"):
         return False
     return bare == "object" and have in document()["components"]["schemas"]

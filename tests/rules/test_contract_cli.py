@@ -15,42 +15,42 @@ from tests.rules.contract.settings import SETTINGS
 
 
 def _commands(parser: argparse.ArgumentParser, prefix: str = "") -> dict[str, argparse.ArgumentParser]:
-    found: dict[str, argparse.ArgumentParser] = {}
-    inner: list[Any] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-    for one in inner:
-        for name, made in one.choices.items():
-            found |= _commands(made, f"{prefix}{name}.")
-    return found if inner else {prefix.rstrip("."): parser}
+    commands: dict[str, argparse.ArgumentParser] = {}
+    inner: list[Any] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in inner:
+        for name, subparser in action.choices.items():
+            commands |= _commands(subparser, f"{prefix}{name}.")
+    return commands if inner else {prefix.rstrip("."): parser}
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:
     return {
-        (one.option_strings[-1] if one.option_strings else str(one.metavar))
-        for one in parser._actions
-        if not isinstance(one, argparse._HelpAction)
+        (action.option_strings[-1] if action.option_strings else str(action.metavar))
+        for action in parser._actions
+        if not isinstance(action, argparse._HelpAction)
     }
 
 
 def test_commands_and_options() -> None:
     """The command line has exactly the documented commands with their options."""
-    here = _commands(cli._build_parser())
+    commands = _commands(cli._build_parser())
     wanted = {name: set(options) for name, (origin, options) in promised.COMMANDS.items() if origin != "L"}
     later = {name for name, (origin, _) in promised.COMMANDS.items() if origin == "L"}
     for name, option in promised.OPTIONS:
         wanted[name].add(option)
-    assert not later & set(here), "take the mark away"
-    assert {name: _options(parser) for name, parser in here.items()} == {
+    assert not later & set(commands), "take the mark away"
+    assert {name: _options(parser) for name, parser in commands.items()} == {
         name: {*options, *promised.EVERYWHERE} for name, options in wanted.items()
     }
 
 
 def test_defaults_of_options() -> None:
     """Absent options have the documented defaults."""
-    here = _commands(cli._build_parser())
+    commands = _commands(cli._build_parser())
     given = ["key", "create", "x"]
     options = cli._build_parser().parse_args(given)
     assert (options.scope, options.account) == (promised.DEFAULTS["scope"], promised.DEFAULTS["account"])
-    assert here["user.add"].get_default("role") == promised.DEFAULTS["role"]
+    assert commands["user.add"].get_default("role") == promised.DEFAULTS["role"]
     assert config.load({}, {}).config.data_dir == promised.DEFAULTS["data"]
 
 

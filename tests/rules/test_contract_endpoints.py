@@ -7,8 +7,8 @@ from tests.rules.contract.endpoints import ENDPOINTS, OUTSIDE
 from tests.rules.contract.queries import PAGE, PARAMETERS
 from tests.rules.contract.words import HEADERS
 
-HERE = {(one.method, one.path): one for one in ENDPOINTS if one.origin != "L"}
-LATER = {(one.method, one.path) for one in ENDPOINTS if one.origin == "L"}
+HERE = {(endpoint.method, endpoint.path): endpoint for endpoint in ENDPOINTS if endpoint.origin != "L"}
+LATER = {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS if endpoint.origin == "L"}
 DECLARED = {(route.method, route.path): route for route in ROUTES}
 PAGING = {name for group, _, name in HEADERS if group == "lists"}
 
@@ -65,11 +65,11 @@ def test_query_parameters_match_the_table() -> None:
     """Each operation takes exactly the parameters of the table."""
     promised: dict[str, set[str]] = {}
     later: dict[str, set[str]] = {}
-    for one in PARAMETERS:
-        (later if one.origin == "L" else promised).setdefault(one.operation, set()).add(one.name)
+    for parameter in PARAMETERS:
+        (later if parameter.origin == "L" else promised).setdefault(parameter.operation, set()).add(parameter.name)
     names = {f"{method} {path}" for method, path in HERE}
     assert set(promised) <= names
     for name in names:
-        found = set(published.parameters(published.operation(name), "query")) - set(PAGE)
-        assert found == promised.get(name, set()), name
-        assert not found & later.get(name, set()), f"{name}: take the mark away"
+        query_names = set(published.parameters(published.operation(name), "query")) - set(PAGE)
+        assert query_names == promised.get(name, set()), name
+        assert not query_names & later.get(name, set()), f"{name}: take the mark away"

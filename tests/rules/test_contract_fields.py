@@ -10,7 +10,7 @@ OPERATIONS = tuple(dict.fromkeys(key.operation for key in KEYS))
 
 
 def _of(shape: str, *, later: bool) -> dict[str, Field]:
-    return {one.name: one for one in FIELDS if one.shape == shape and (one.origin == "L") == later}
+    return {field.name: field for field in FIELDS if field.shape == shape and (field.origin == "L") == later}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -30,7 +30,7 @@ def test_response_fields_match_the_table(shape: str) -> None:
 def test_required_fields_of_steps_errors_and_previews() -> None:
     """The fields that are always present are required."""
     schemas = published.document()["components"]["schemas"]
-    step = {one.name for one in FIELDS if one.shape == "FlowStep"}
+    step = {field.name for field in FIELDS if field.shape == "FlowStep"}
     optional = {"from_name", "from_email", "reply_to", "design", "transactional", "event_data", "contact_list_id",
                 "data_merge"}  # fmt: skip
     assert set(published.merge_all_of(schemas["FlowStep"])["required"]) == step - optional
@@ -40,7 +40,7 @@ def test_required_fields_of_steps_errors_and_previews() -> None:
 
 def test_every_shape_is_published() -> None:
     """Each schema in the tables is in the document."""
-    named = {one.type.strip("[]?") for one in (*FIELDS, *KEYS)}
+    named = {field.type.strip("[]?") for field in (*FIELDS, *KEYS)}
     schemas = published.document()["components"]["schemas"]
     assert {name for name in named if name[0].isupper()} <= set(schemas)
 
@@ -49,9 +49,9 @@ def test_every_shape_is_published() -> None:
 def test_body_fields_match_the_table(operation: str) -> None:
     """A body has exactly the keys of the table, with their types, and the required ones are required."""
     keys = [key for key in KEYS if key.operation == operation]
-    found = {f"{method} {path}" for method, path, _ in published.operations()}
+    operations = {f"{method} {path}" for method, path, _ in published.operations()}
     if all(key.origin == "L" for key in keys):
-        assert operation not in found, "take the mark away"
+        assert operation not in operations, "take the mark away"
         return
     part = PARTS.get(operation)
     schema = (
@@ -79,8 +79,8 @@ def test_every_body_is_in_the_table() -> None:
     with_body = {
         f"{method} {path}"
         for method, path, operation in published.operations()
-        if path in {one.partition(" ")[2] for one in OPERATIONS} or "requestBody" in operation
+        if path in {operation.partition(" ")[2] for operation in OPERATIONS} or "requestBody" in operation
     }
-    found = {name for name in with_body if published.body(published.operation(name))}
+    operations = {name for name in with_body if published.body(published.operation(name))}
     outside = {"POST /v1/public/forms/{public_key}", "POST /v1/login", "POST /v1/my/login"}
-    assert {name for name in found if "/hooks/" not in name} - outside - set(OPERATIONS) == set()
+    assert {name for name in operations if "/hooks/" not in name} - outside - set(OPERATIONS) == set()

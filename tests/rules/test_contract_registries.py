@@ -21,12 +21,12 @@ FURTHER = {
 def test_filter_names() -> None:
     """Exactly the fields of the table are offered, with their types and aliases."""
     offered = filter_spec.describe_builder()["fields"]
-    assert {one["name"]: one["type"] for one in offered} == filters.NAMES
+    assert {field["name"]: field["type"] for field in offered} == filters.NAMES
     for alias, name in filters.ALIASES.items():
         assert FIELDS_BY_NAME[alias].name == name, alias
     contact = set(published.document()["components"]["schemas"]["Contact"]["properties"])
     ours = {"group", "event"} | {name for name in filters.NAMES if "<path>" in name}
-    further = {alias for one in offered for alias in one["aliases"]} - set(filters.ALIASES) - ours
+    further = {alias for entry in offered for alias in entry["aliases"]} - set(filters.ALIASES) - ours
     assert further <= contact | FURTHER
 
 
@@ -50,22 +50,22 @@ def _to_notation(prop: dict[str, Any]) -> str:
     return f"{prop['name']}{within}{most}" + (f"({','.join(prop['options'])})" if prop["kind"] == "choice" else "")
 
 
-def _matches(promised: str, found: str) -> bool:
+def _matches(promised: str, actual: str) -> bool:
     """Return whether a property matches the table; the table may leave out the number of items."""
-    return promised == found or (promised.endswith("]") and found.startswith(promised))
+    return promised == actual or (promised.endswith("]") and actual.startswith(promised))
 
 
 @pytest.mark.parametrize("kind", sections.KINDS)
 def test_section_properties(kind: str) -> None:
     """A section kind has exactly the properties of the table, besides the common ones."""
-    spec = next(one for one in design.describe_designs()["kinds"] if one["type"] == kind)
-    common = {one.partition("(")[0] for one in sections.COMMON}
+    spec = next(description for description in design.describe_designs()["kinds"] if description["type"] == kind)
+    common = {prop.partition("(")[0] for prop in sections.COMMON}
     own = {prop["name"] for prop in spec["props"]}
     results = {prop["name"]: _to_notation(prop) for prop in spec["props"]}
-    promised = {one.partition("(")[0].partition("[")[0]: one for one in sections.KINDS[kind]}
+    promised = {prop.partition("(")[0].partition("[")[0]: prop for prop in sections.KINDS[kind]}
     ours = {name for owner, name in sections.OURS if owner == kind}
     assert common <= own and own - common - set(promised) == ours
-    assert all(_matches(one, results[name]) for name, one in promised.items()), (promised, results)
+    assert all(_matches(prop, results[name]) for name, prop in promised.items()), (promised, results)
 
 
 def test_design_kinds_theme_styles_and_limits() -> None:
@@ -73,7 +73,7 @@ def test_design_kinds_theme_styles_and_limits() -> None:
     spec = design.describe_designs()
     assert {kind["type"] for kind in spec["kinds"]} == set(sections.KINDS)
     ours = {name for owner, name in sections.OURS if owner == "theme"}
-    assert {one["name"] for one in spec["theme"]} == {*sections.THEME, *ours}
+    assert {field["name"] for field in spec["theme"]} == {*sections.THEME, *ours}
     assert tuple(style["name"] for style in spec["styles"]) == sections.STYLES
     assert sections.LIMITS.items() <= spec["limits"].items()
 
@@ -90,7 +90,7 @@ def test_step_types() -> None:
     spec = document.build_spec()
     offered = {step["type"]: step for step in spec["steps"]}
     assert set(offered) == set(steps.CLAIMS) | set(steps.BY_TYPE_ONLY)
-    assert {name: set(one["claims"]) for name, one in offered.items() if one["claims"]} == steps.CLAIMS
+    assert {name: set(entry["claims"]) for name, entry in offered.items() if entry["claims"]} == steps.CLAIMS
     for name, keys in steps.BY_TYPE_ONLY.items():
         assert set(offered[name]["keys"]) == keys
     for name, keys in steps.BESIDE.items():

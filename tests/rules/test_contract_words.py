@@ -19,15 +19,15 @@ from ui import labels
 
 def _string_constants(*trees: str) -> set[str]:
     """Return every string constant of the sources, and every quoted word in them."""
-    found: set[str] = set()
+    constants: set[str] = set()
     for path in (path for tree in trees for path in (ROOT / tree).rglob("*.py")):
         if path.parent.name == "openapi":  # it may speak of what others build
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-                found.update(re.findall(r"'(\w+)'", node.value))
-    return found
+                constants.add(node.value)
+                constants.update(re.findall(r"'(\w+)'", node.value))
+    return constants
 
 
 TEXTS = _string_constants("appliance")
@@ -35,16 +35,16 @@ TEXTS = _string_constants("appliance")
 
 def _find_in_sources(pattern: str, *trees: str) -> set[str]:
     """Return what the group of a pattern matches in the sources."""
-    found: set[str] = set()
+    matches: set[str] = set()
     for tree in trees:
         for path in (ROOT / tree).rglob("*.py"):
-            found.update(re.findall(pattern, path.read_text()))
-    return found
+            matches.update(re.findall(pattern, path.read_text()))
+    return matches
 
 
 def test_error_codes() -> None:
     """Exactly the error codes of the table are used."""
-    here = {code for origin, _, code in errors.CODES if origin != "L"}
+    codes = {code for origin, _, code in errors.CODES if origin != "L"}
     later = {code for origin, _, code in errors.CODES if origin == "L"}
     raised = _find_in_sources(r"ApiError\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _find_in_sources(
         r"\n    code = \"(\w+)\"", "appliance/api"
@@ -54,8 +54,8 @@ def test_error_codes() -> None:
     raised |= set(
         re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "core" / "errors.py").read_text())
     ) - {"refused"}
-    assert here - TEXTS == set()
-    assert raised - here - {"validation_error"} <= later, raised - here
+    assert codes - TEXTS == set()
+    assert raised - codes - {"validation_error"} <= later, raised - codes
     assert not later & TEXTS, "take the mark away"
 
 
@@ -98,7 +98,7 @@ def test_event_names() -> None:
     """The service records exactly the events of the table, and names of clients follow the pattern."""
     promised = {(group, name) for group, origin, name in words.EVENTS if origin != "L"}
     clients = {("client", event["name"]) for event in document.build_spec()["events"] if event["group"] == "client"}
-    assert {(one.group, one.name) for one in log.EVENT_KINDS} | clients == promised
+    assert {(kind.group, kind.name) for kind in log.EVENT_KINDS} | clients == promised
     assert {name for group, name in promised if group != "client"} == log.RESERVED_NAMES
     for name, error in (("a" * 64, None), ("a" * 65, "is invalid"), ("A", "is invalid"), ("1a", "is invalid"),
                         ("checkout", None), ("email_sent", "is reserved"), ("a-b", "is invalid")):  # fmt: skip
@@ -108,11 +108,11 @@ def test_event_names() -> None:
 
 def test_ledger_statuses() -> None:
     """Each message status belongs to one term of the ledger and has a label."""
-    statuses = [one for term in words.LEDGER.values() for one in term]
+    statuses = [status for term in words.LEDGER.values() for status in term]
     assert len(statuses) == len(set(statuses)) and set(statuses) == set(labels._STATUSES)
-    published = next(one for one in FIELDS if (one.shape, one.name) == ("Message", "status"))
+    published = next(field for field in FIELDS if (field.shape, field.name) == ("Message", "status"))
     assert set(published.type.removeprefix("enum(").rstrip(")").split(",")) == set(statuses)
-    assert {one.name for one in FIELDS if one.shape == "Stats"} == {"audience", "accepted", *words.LEDGER}
+    assert {field.name for field in FIELDS if field.shape == "Stats"} == {"audience", "accepted", *words.LEDGER}
     assert set(words.ACCEPTED) < set(words.LEDGER)
 
 

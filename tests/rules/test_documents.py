@@ -20,7 +20,9 @@ _FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py|(?:appliance|ui|tests|packaging|
 def test_every_named_file_exists(name: str) -> None:
     """Each path exists below the root of the repository or its package `appliance`."""
     named = set(_FILE.findall((ROOT / name).read_text(encoding="utf-8")))
-    assert [one for one in sorted(named) if not any((base / one).exists() for base in (ROOT, ROOT / "appliance"))] == []
+    assert [
+        path for path in sorted(named) if not any((base / path).exists() for base in (ROOT, ROOT / "appliance"))
+    ] == []
 
 
 def test_the_architecture_names_files() -> None:

@@ -38,9 +38,9 @@ def bodies(document: Any) -> dict[str, dict[str, Any]]:
     """Return the media types of every operation with a body."""
     results = {}
     for path, methods in document["paths"].items():
-        for method, one in methods.items():
-            if "requestBody" in one:
-                results[f"{method.upper()} {path}"] = one["requestBody"]["content"]
+        for method, operation in methods.items():
+            if "requestBody" in operation:
+                results[f"{method.upper()} {path}"] = operation["requestBody"]["content"]
     return results
 
 
@@ -51,22 +51,22 @@ def test_every_body_has_a_valid_example(document: Any) -> None:
         kind = next(iter(content))
         examples = content[kind].get("examples", {})
         assert examples or operation in PICTURES, operation
-        for one in examples.values():
-            assert one["summary"]
+        for example in examples.values():
+            assert example["summary"]
             method, _, path = operation.partition(" ")
             way = ("paths", path, method.lower(), "requestBody", "content", kind, "schema")
-            assert contract.errors_at(way, one["value"]) == [], operation
+            assert contract.errors_at(way, example["value"]) == [], operation
             checked += 1
     assert checked >= len(STORY)
-    assert {full_path(one.operation) for one in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
+    assert {full_path(example.operation) for example in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
 
 
 def test_every_success_response_has_a_valid_example(document: Any) -> None:
     """Each JSON success response has an example that matches its schema."""
     contract, checked = Contract(document), set()
     for path, methods in document["paths"].items():
-        for method, one in methods.items():
-            for status, raw in one["responses"].items():
+        for method, operation in methods.items():
+            for status, raw in operation["responses"].items():
                 response, where = contract.resolve(raw), f"{method.upper()} {path} {status}"
                 media = response.get("content", {}).get("application/json")
                 if media is None or not status.startswith("2"):
@@ -77,8 +77,12 @@ def test_every_success_response_has_a_valid_example(document: Any) -> None:
                     assert contract.errors_at(way, contract.resolve(shown)["value"]) == [], where
                 checked.add(where)
     assert len(checked) >= 120
-    told = {one["$ref"].rpartition("/")[2] for one in references(document["paths"]) if "/examples/" in one["$ref"]}
-    assert told == set(document["components"]["examples"])
+    names = {
+        reference["$ref"].rpartition("/")[2]
+        for reference in references(document["paths"])
+        if "/examples/" in reference["$ref"]
+    }
+    assert names == set(document["components"]["examples"])
 
 
 def references(node: Any) -> Iterator[dict[str, str]]:
@@ -95,9 +99,9 @@ def test_every_error_response_has_valid_examples(document: Any) -> None:
     for name, response in document["components"]["responses"].items():
         media = response["content"]["application/json"]
         assert media["examples"], name
-        for one in media["examples"].values():
-            assert contract.errors_at(("components", "schemas", "Error"), one["value"]) == [], name
-            codes.add(one["value"]["code"])
+        for example in media["examples"].values():
+            assert contract.errors_at(("components", "schemas", "Error"), example["value"]) == [], name
+            codes.add(example["value"]["code"])
     known = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
     assert known - codes == {"invalid_credentials", "otp_required"}  # in the examples of the login
 
@@ -111,37 +115,37 @@ class ExampleSender:
         signed_in = api.send("POST", "/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)
         self.person = Client(api.url, signed_in["token"])
 
-    def send_example(self, one: Example) -> Response:
+    def send_example(self, example: Example) -> Response:
         """Send an example and return the response."""
-        method, _, path = one.operation.partition(" ")
-        number = one.id or (self._captured_sms() if path.startswith("/capture/") else None)
+        method, _, path = example.operation.partition(" ")
+        number = example.id or (self._captured_sms() if path.startswith("/capture/") else None)
         path = path.replace("{id}", str(number)).replace("{public_key}", self.public_key)
         path = path.replace("{language}", "de")
         if path == "/imports":
-            texts = {name: text for name, text in one.body.items() if name != "file"}
-            body, kind = multipart_form(one.body["file"].encode(), **texts)
+            texts = {name: text for name, text in example.body.items() if name != "file"}
+            body, kind = multipart_form(example.body["file"].encode(), **texts)
             headers = {"Authorization": f"Bearer {self.api.key}", "Content-Type": kind}
             return self.api.request(method, BASE + path, body, headers)
         # These operations need a user
         api = self.person if path.startswith(("/user", "/api_keys")) else self.api
-        response = api.send(method, path, one.body)
-        if one.operation == "POST /forms":
+        response = api.send(method, path, example.body)
+        if example.operation == "POST /forms":
             self.public_key = response.expect(201)["public_key"]
         if path.endswith("/enroll"):
             # The first step is done at once, then the contact waits in the second
-            self.api.wait(f"/flows/{one.id}/runs", lambda rows: bool(rows) and rows[0]["step_id"] == 2)
+            self.api.wait(f"/flows/{example.id}/runs", lambda rows: bool(rows) and rows[0]["step_id"] == 2)
         return response
 
     def _captured_sms(self) -> int:
-        rows = self.api.wait("/capture", lambda found: bool(found), channel="sms")
+        rows = self.api.wait("/capture", lambda rows: bool(rows), channel="sms")
         return int(rows[0]["id"])
 
 
 def test_examples_work(server: Server) -> None:
     """Sent to a new account in order, every example succeeds."""
     teller = ExampleSender(server.client())
-    for one in STORY:
-        response = teller.send_example(one)
-        assert 200 <= response.status < 300, (one.operation, one.summary, response.text)
-        assert "X-Ignored-Fields" not in response.headers, (one.operation, response.headers["X-Ignored-Fields"])
+    for example in STORY:
+        response = teller.send_example(example)
+        assert 200 <= response.status < 300, (example.operation, example.summary, response.text)
+        assert "X-Ignored-Fields" not in response.headers, (example.operation, response.headers["X-Ignored-Fields"])
         assert response.body

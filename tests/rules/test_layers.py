@@ -28,5 +28,5 @@ def test_every_module_has_a_layer() -> None:
         for path in package.rglob("*.py")
         if path.name != "__init__.py"
     }
-    left = [name for name in modules if not any(name == one or name.startswith(one + ".") for one in named)]
+    left = [name for name in modules if not any(name == layer or name.startswith(layer + ".") for layer in named)]
     assert sorted(left) == []

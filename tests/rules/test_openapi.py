@@ -52,10 +52,10 @@ def document() -> Any:
 def resolve(document: Any, node: Any) -> Any:
     """Return the target of a reference within the document."""
     while "$ref" in node:
-        found = document
+        target = document
         for name in node["$ref"].removeprefix("#/").split("/"):
-            found = found[name]
-        node = found
+            target = target[name]
+        node = target
     return node
 
 
@@ -63,10 +63,10 @@ def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield (method, path, operation) with resolved parameters and responses."""
     for path, methods in document["paths"].items():
         for method in methods.keys() & METHODS:
-            one = methods[method]
-            parameters = [resolve(document, row) for row in one.get("parameters", [])]
-            responses = {status: resolve(document, each) for status, each in one["responses"].items()}
-            yield method.upper(), path, {**one, "parameters": parameters, "responses": responses}
+            operation = methods[method]
+            parameters = [resolve(document, row) for row in operation.get("parameters", [])]
+            responses = {status: resolve(document, each) for status, each in operation["responses"].items()}
+            yield method.upper(), path, {**operation, "parameters": parameters, "responses": responses}
 
 
 def test_the_document_is_valid(document: Any) -> None:
@@ -79,11 +79,12 @@ def test_exactly_the_routes_are_documented(document: Any) -> None:
     """Each declared route is documented once, and no other except those without a credential."""
     declared = [(route.method, BASE + route.path) for route in ROUTES]
     assert len(declared) == len(set(declared))
-    assert {found[:2] for found in operations(document)} == {*declared, *OPEN, *LOGOUT, *SERVICE}
+    assert {operation[:2] for operation in operations(document)} == {*declared, *OPEN, *LOGOUT, *SERVICE}
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "statuses"), [(one.method, one.path, one.statuses) for one in ENDPOINTS if one.origin != "L"]
+    ("method", "path", "statuses"),
+    [(endpoint.method, endpoint.path, endpoint.statuses) for endpoint in ENDPOINTS if endpoint.origin != "L"],
 )
 def test_endpoints_have_the_agreed_statuses(method: str, path: str, statuses: tuple[int, ...], document: Any) -> None:
     """Every endpoint of the table has its success statuses."""
@@ -124,29 +125,29 @@ def test_all_errors_have_one_schema(document: Any) -> None:
 
 def test_generated_class_names_are_unique(document: Any) -> None:
     """Names that client generators derive for nested schemas are unique, and each choice has a type."""
-    schemas, made = document["components"]["schemas"], []
+    schemas, names = document["components"]["schemas"], []
     for kind, schema in schemas.items():
-        for name, one in schema.get("properties", {}).items():
-            for part in (one, *one.get("anyOf", ())):
+        for name, field in schema.get("properties", {}).items():
+            for part in (field, *field.get("anyOf", ())):
                 if "enum" in part or "properties" in part:
-                    made.append((kind + "".join(word.capitalize() for word in name.split("_")), part.get("enum")))
+                    names.append((kind + "".join(word.capitalize() for word in name.split("_")), part.get("enum")))
                 assert "type" in part or not {True, False} & {*part.get("enum", ())}, (kind, name)
-    assert len(made) > 50
-    assert {name for name, _ in made} & set(schemas) == set()
+    assert len(names) > 50
+    assert {name for name, _ in names} & set(schemas) == set()
 
 
 def test_lists_document_their_paging(document: Any) -> None:
     """Every operation that returns an array documents page parameters and the five headers."""
     names = {"X-Total-Count", "X-Total-Pages", "X-Page-Number", "X-Next-Page", "X-Prev-Page"}
-    found = 0
+    count = 0
     for _, path, operation in operations(document):
         response = next(response for status, response in operation["responses"].items() if status.startswith("2"))
         if response.get("content", {}).get("application/json", {}).get("schema", {}).get("type") == "array":
             assert names <= set(response["headers"]), path
             parameters = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
             assert {"page", "limit", "per_page", "per"} <= parameters, path
-            found += 1
-    assert found >= 7
+            count += 1
+    assert count >= 7
 
 
 def test_operation_ids_and_references(document: Any) -> None:
@@ -205,14 +206,18 @@ def test_everything_has_a_description(document: Any) -> None:
             if not parameter.get("description")
         ]
         silent += [
-            f"{method} {path} {status}" for status, one in operation["responses"].items() if not one["description"]
+            f"{method} {path} {status}"
+            for status, response in operation["responses"].items()
+            if not response["description"]
         ]
     for kind, schema in document["components"]["schemas"].items():
         silent += [] if schema.get("description") else [kind]
-        silent += [f"{kind}.{name}" for name, one in schema.get("properties", {}).items() if not one.get("description")]
-    silent += [name for name, one in document["components"]["headers"].items() if not one.get("description")]
+        silent += [
+            f"{kind}.{name}" for name, field in schema.get("properties", {}).items() if not field.get("description")
+        ]
+    silent += [name for name, header in document["components"]["headers"].items() if not header.get("description")]
     assert silent == []
-    tags = [one["name"] for one in document["tags"] if one["description"]]
+    tags = [tag["name"] for tag in document["tags"] if tag["description"]]
     assert {tag for _, _, operation in operations(document) for tag in operation["tags"]} == set(tags)
 
 
@@ -221,5 +226,5 @@ def test_common_descriptions_are_used(document: Any) -> None:
     properties = [
         row for schema in document["components"]["schemas"].values() for row in schema.get("properties", {}).items()
     ]
-    published = {(name, one.get("description")) for name, one in properties}
+    published = {(name, field.get("description")) for name, field in properties}
     assert sorted(set(openapi.COMMON_DESCRIPTIONS.items()) - published) == []

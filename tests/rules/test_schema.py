@@ -58,37 +58,37 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connect
     connection.close()
 
 
-def select_all(here: apsw.Connection, sql: str) -> list[tuple[Any, ...]]:
+def select_all(database: apsw.Connection, sql: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query."""
-    return here.execute(sql).fetchall()
+    return database.execute(sql).fetchall()
 
 
-def tables(here: apsw.Connection) -> dict[str, tuple[Any, ...]]:
+def tables(database: apsw.Connection) -> dict[str, tuple[Any, ...]]:
     """Return every table with its kind, number of columns, WITHOUT ROWID and STRICT."""
-    return {row[1]: row[2:] for row in select_all(here, "PRAGMA table_list") if row[0] == "main"}
+    return {row[1]: row[2:] for row in select_all(database, "PRAGMA table_list") if row[0] == "main"}
 
 
-def columns(here: apsw.Connection, table: str) -> dict[str, tuple[Any, ...]]:
+def columns(database: apsw.Connection, table: str) -> dict[str, tuple[Any, ...]]:
     """Return a table's columns: type, NOT NULL, default, place in the primary key, hidden."""
-    return {row[1]: (row[2].upper(), *row[3:]) for row in select_all(here, f'PRAGMA table_xinfo("{table}")')}
+    return {row[1]: (row[2].upper(), *row[3:]) for row in select_all(database, f'PRAGMA table_xinfo("{table}")')}
 
 
-def indexes(here: apsw.Connection, table: str) -> dict[str, Any]:
+def indexes(database: apsw.Connection, table: str) -> dict[str, Any]:
     """Return a table's indexes: unique, origin, partial, columns with order, and the condition."""
     results = {}
-    for _, name, unique, origin, partial in select_all(here, f'PRAGMA index_list("{table}")'):
-        parts = tuple((row[2], row[3], row[4], row[5]) for row in select_all(here, f'PRAGMA index_xinfo("{name}")'))
+    for _, name, unique, origin, partial in select_all(database, f'PRAGMA index_list("{table}")'):
+        parts = tuple((row[2], row[3], row[4], row[5]) for row in select_all(database, f'PRAGMA index_xinfo("{name}")'))
         condition = None
         if partial:
-            sql = select_all(here, f"SELECT sql FROM sqlite_master WHERE name = '{name}'")[0][0]
+            sql = select_all(database, f"SELECT sql FROM sqlite_master WHERE name = '{name}'")[0][0]
             condition = " ".join(re.split(r"(?i)\bwhere\b", sql)[1].split())
         results[name] = (unique, origin, partial, parts, condition)
     return results
 
 
-def foreign_keys(here: apsw.Connection, table: str) -> set[tuple[Any, ...]]:
+def foreign_keys(database: apsw.Connection, table: str) -> set[tuple[Any, ...]]:
     """Return a table's foreign keys: target, columns, and actions."""
-    return {row[2:] for row in select_all(here, f'PRAGMA foreign_key_list("{table}")')}
+    return {row[2:] for row in select_all(database, f'PRAGMA foreign_key_list("{table}")')}
 
 
 def test_migrations_create_the_tables_of_the_models(migrated: apsw.Connection, described: apsw.Connection) -> None:
@@ -109,12 +109,12 @@ def test_migrations_create_the_columns_of_the_models(
 def test_ids_are_never_reused(migrated: apsw.Connection, described: apsw.Connection) -> None:
     """The same tables use AUTOINCREMENT, and the search index is the same."""
     results = []
-    for here in (migrated, described):
+    for database in (migrated, described):
         created = select_all(
-            here, "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            database, "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         )
         search = next(" ".join(sql.split()) for name, sql in created if name == "contact_search")
-        rules = select_all(here, "SELECT k, v FROM contact_search_config ORDER BY k")
+        rules = select_all(database, "SELECT k, v FROM contact_search_config ORDER BY k")
         results.append((sorted(name for name, sql in created if "AUTOINCREMENT" in sql.upper()), search, rules))
     assert results[0] == results[1]
     assert {"contact", "message", "campaign", "event"} <= set(results[0][0])
@@ -126,7 +126,7 @@ def test_every_foreign_key_is_indexed(migrated: apsw.Connection) -> None:
     """Columns whose target can be deleted have an index, so that no deletion scans a table."""
     slow = []
     for table in tables(migrated):
-        first = {found[3][0][0] for found in indexes(migrated, table).values() if found[3]}
+        first = {index[3][0][0] for index in indexes(migrated, table).values() if index[3]}
         for target, column, *_, on_delete, _match in foreign_keys(migrated, table):
             if on_delete != "NO ACTION" and column not in first:
                 slow.append(f"{table}.{column} -> {target}")
@@ -146,39 +146,42 @@ def database(tmp_path: Path) -> Iterator[Path]:
 def test_migrating_twice_changes_nothing(database: Path) -> None:
     """The first run applies all migrations, the second none, and the schema stays the same."""
     assert migrate() == len(MIGRATIONS)
-    with apsw.Connection(str(database)) as here:
-        before = select_all(here, "SELECT * FROM sqlite_master") + select_all(here, "PRAGMA schema_version")
+    with apsw.Connection(str(database)) as connection:
+        before = select_all(connection, "SELECT * FROM sqlite_master") + select_all(connection, "PRAGMA schema_version")
     assert migrate() == 0
-    with apsw.Connection(str(database)) as here:
-        assert select_all(here, "SELECT * FROM sqlite_master") + select_all(here, "PRAGMA schema_version") == before
+    with apsw.Connection(str(database)) as connection:
+        assert (
+            select_all(connection, "SELECT * FROM sqlite_master") + select_all(connection, "PRAGMA schema_version")
+            == before
+        )
 
 
 def test_a_newer_database_is_rejected(database: Path) -> None:
     """A database of a newer version is rejected and unchanged (P12)."""
     newer = len(MIGRATIONS) + 1
-    with apsw.Connection(str(database)) as here:
-        here.execute(f"PRAGMA user_version = {newer}")
+    with apsw.Connection(str(database)) as connection:
+        connection.execute(f"PRAGMA user_version = {newer}")
     with pytest.raises(SchemaTooNew, match=f"schema {newer}"):
         migrate()
-    with apsw.Connection(str(database)) as here:
-        assert select_all(here, "PRAGMA user_version") == [(newer,)]
-        assert select_all(here, "SELECT count(*) FROM sqlite_master") == [(0,)]
+    with apsw.Connection(str(database)) as connection:
+        assert select_all(connection, "PRAGMA user_version") == [(newer,)]
+        assert select_all(connection, "SELECT count(*) FROM sqlite_master") == [(0,)]
 
 
 def test_a_failed_migration_changes_nothing(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that fails half-way leaves schema and version as they were."""
 
-    def broken(here: Any) -> None:
-        here.execute("CREATE TABLE half (id INTEGER)")
+    def broken(database: Any) -> None:
+        database.execute("CREATE TABLE half (id INTEGER)")
         raise RuntimeError("power cut")
 
     migrate()
     monkeypatch.setattr("appliance.storage.migrations.MIGRATIONS", (*MIGRATIONS, broken))
     with pytest.raises(RuntimeError, match="power cut"):
         migrate()
-    with apsw.Connection(str(database)) as here:
-        assert select_all(here, "PRAGMA user_version") == [(len(MIGRATIONS),)]
-        assert select_all(here, "SELECT name FROM sqlite_master WHERE name = 'half'") == []
+    with apsw.Connection(str(database)) as connection:
+        assert select_all(connection, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+        assert select_all(connection, "SELECT name FROM sqlite_master WHERE name = 'half'") == []
 
 
 @pytest.mark.parametrize("version", ["3.51.2", "3.50.99", "3.9.0", "2.99.99"])

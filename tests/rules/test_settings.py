@@ -18,8 +18,8 @@ from tests.rules.contract.settings import SETTINGS as FLAT
 
 def defaults() -> dict[str, Any]:
     """Return every declared setting with its default."""
-    here = config.load({}, {}).config
-    return {name: config.get_value(here, name) for name, _ in config.list_settings()}
+    settings = config.load({}, {}).config
+    return {name: config.get_value(settings, name) for name, _ in config.list_settings()}
 
 
 def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -115,10 +115,10 @@ def test_environment_variables_are_parsed(tmp_path: Path) -> None:
         "CAMPANERO_NETWORK__TRUSTED_PROXIES": "10.0.0.1,10.0.0.2",
         "CAMPANERO_SMS__TWILIO__FROM": "+14155550123",
     }
-    here = config.load({}, environment).config
-    assert (here.email.connections, here.email.allow_unverified_domains) == (8, True)
-    assert here.email.retry_after == [1, 2, 3.5] and here.network.trusted_proxies == ["10.0.0.1", "10.0.0.2"]
-    assert here.sms.twilio.from_ == "+14155550123"
+    settings = config.load({}, environment).config
+    assert (settings.email.connections, settings.email.allow_unverified_domains) == (8, True)
+    assert settings.email.retry_after == [1, 2, 3.5] and settings.network.trusted_proxies == ["10.0.0.1", "10.0.0.2"]
+    assert settings.sms.twilio.from_ == "+14155550123"
 
 
 def test_unknown_keys_of_a_file_are_rejected(tmp_path: Path) -> None:

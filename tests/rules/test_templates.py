@@ -66,14 +66,14 @@ def names(node: ast.AST) -> Iterator[str]:
 @cache
 def defined_in_templates() -> frozenset[str]:
     """Return the names of macros, of assignments and of fields of `namespace(...)` in all templates."""
-    found: set[str] = set()
+    names: set[str] = set()
     for folder, name in TEMPLATES:
         tree = parse(FOLDERS[folder](), folder, name)
-        found |= {macro.name for macro in tree.find_all(nodes.Macro)}
-        found |= {target.name for target in tree.find_all(nodes.Name) if target.ctx != "load"}
-        found |= {keyword.key for keyword in tree.find_all(nodes.Keyword)}
-        found |= {str(pair.key.value) for pair in tree.find_all(nodes.Pair) if isinstance(pair.key, nodes.Const)}
-    return frozenset(found)
+        names |= {macro.name for macro in tree.find_all(nodes.Macro)}
+        names |= {target.name for target in tree.find_all(nodes.Name) if target.ctx != "load"}
+        names |= {keyword.key for keyword in tree.find_all(nodes.Keyword)}
+        names |= {str(pair.key.value) for pair in tree.find_all(nodes.Pair) if isinstance(pair.key, nodes.Const)}
+    return frozenset(names)
 
 
 @pytest.mark.parametrize(("folder", "name"), TEMPLATES, ids=[name for _, name in TEMPLATES])

@@ -149,14 +149,14 @@ def test_only_the_writer_opens_transactions() -> None:
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_no_forbidden_texts(what: str) -> None:
     """No published text has a local path, a file outside of the repository, or a note of unfinished work."""
-    found = []
+    texts = []
     for path in tracked_files():
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
-        found += [f"{relative_name(path)}: {match[0]}" for match in FORBIDDEN[what].finditer(text)]
-    assert found == []
+        texts += [f"{relative_name(path)}: {match[0]}" for match in FORBIDDEN[what].finditer(text)]
+    assert texts == []
 
 
 def test_no_test_imports_mocks() -> None:

@@ -50,14 +50,14 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, object]) -> 
         case.path_parameters["id"] = THINGS["api_keys"]
     if not _is_good(case) or case.method.upper() == "DELETE" or case.meta.phase.name.value == "stateful":
         return
-    found = _NOUN.match(case.operation.path)
-    if found and found[1] in THINGS and "id" in (case.path_parameters or {}):
-        case.path_parameters["id"] = THINGS[found[1]]
+    match = _NOUN.match(case.operation.path)
+    if match and match[1] in THINGS and "id" in (case.path_parameters or {}):
+        case.path_parameters["id"] = THINGS[match[1]]
 
 
 def _number(case: Case) -> int | None:
-    said = str((case.path_parameters or {}).get("id", ""))
-    return int(said) if said.isdecimal() else None
+    text = str((case.path_parameters or {}).get("id", ""))
+    return int(text) if text.isdecimal() else None
 
 
 @schemathesis.hook
@@ -83,8 +83,8 @@ def filter_case(context: HookContext, case: Case) -> bool:
     place = contract.pointer_to("paths", case.operation.path, case.method.lower())
     pointer = f"{place}/requestBody/content/application~1json/schema"
     if isinstance(case.body.get("steps"), list):
-        said = {**case.body, "steps": _without_absent_keys(case.body["steps"])}
-        if said != case.body and contract.problem(pointer, said) is None:
+        body = {**case.body, "steps": _without_absent_keys(case.body["steps"])}
+        if body != case.body and contract.problem(pointer, body) is None:
             return False
     if '""' not in json.dumps(case.body, default=str):
         return True
@@ -101,12 +101,12 @@ def _without_absent_keys(steps: Any) -> Any:
 
 
 def _present_keys(step: dict[str, Any]) -> dict[str, Any]:
-    return {key: _without_absent_keys(one) if key in ("yes", "no") else one for key, one in step.items() if one}
+    return {key: _without_absent_keys(value) if key in ("yes", "no") else value for key, value in step.items() if value}
 
 
 def _without_empty_texts(value: Any) -> Any:
     return (
-        {key: _without_empty_texts(one) for key, one in value.items() if one != ""}
+        {key: _without_empty_texts(item) for key, item in value.items() if item != ""}
         if isinstance(value, dict)
         else value
     )
@@ -126,9 +126,9 @@ def valid_requests_succeed(context: CheckContext, response: Response, case: Case
     """Check that a valid request gets a 422 only for a rule that no schema expresses."""
     if response.status_code != 422 or not _is_good(case):
         return None
-    told = response.json()
-    assert told["validation_errors"], "a 422 names what is wrong"
-    for name, messages in told["validation_errors"].items() if "reason" not in told else ():
+    body = response.json()
+    assert body["validation_errors"], "a 422 names what is wrong"
+    for name, messages in body["validation_errors"].items() if "reason" not in body else ():
         for message in messages:
             known = message in UNSAYABLE or name in REGISTERED or INSIDE.match(name)
             assert known, f"the document does not say that {name} {message}"

@@ -100,7 +100,7 @@ def run_schemathesis(server: Server, place: Path, phases: str, examples: int) ->
     token = sign_in(server, EMAIL, PASSWORD)
     owner = server.client(token)
     things["api_keys"] = owner.post("/api_keys", {"name": "spare"}).expect(201)["id"]
-    [things["own_key"]] = [one["id"] for one in owner.all("/api_keys") if one["hint"] == server.key[-4:]]
+    [things["own_key"]] = [key["id"] for key in owner.all("/api_keys") if key["hint"] == server.key[-4:]]
     somebody = owner.post("/users", {"email": "somebody@example.com", "role": "viewer"})
     things["users"], ending = somebody.expect(201)["id"], ""
     for number, name in enumerate(ENDS):
@@ -121,10 +121,10 @@ def run_schemathesis(server: Server, place: Path, phases: str, examples: int) ->
     assert rejected_operations(done.stdout) <= TURNED_AWAY, done.stdout[-5000:]
 
 
-def rejected_operations(said: str) -> set[str]:
+def rejected_operations(output: str) -> set[str]:
     """Return the operations that returned nothing but 401 and 403."""
-    _, _, told = said.partition("Authentication failed:")
-    return set(re.findall(r"^  - (.+)$", told.partition("\U0001f4a1")[0], re.MULTILINE))
+    _, _, failures = output.partition("Authentication failed:")
+    return set(re.findall(r"^  - (.+)$", failures.partition("\U0001f4a1")[0], re.MULTILINE))
 
 
 def test_operations_match_the_document(target_server: Server, tmp_path: Path, full: bool) -> None:

@@ -107,8 +107,8 @@ def test_composer_and_editor_show_the_same_recipient(page: Page, api: Client) ->
 @pytest.mark.parametrize("place", ["composer", "editor"])
 def test_a_first_name_gets_a_fallback_in_composer_and_editor(page: Page, api: Client, place: str) -> None:
     """The merge tag chosen in the menu is written with its fallback in both, also while all contacts have a name."""
-    one = {"id": "t", "type": "heading", "props": {"text": "Bread"}}
-    asked = {"name": "Fallback", "template_attributes": {"subject": "Hi ", "design": {"sections": [one]}},
+    section = {"id": "t", "type": "heading", "props": {"text": "Bread"}}
+    asked = {"name": "Fallback", "template_attributes": {"subject": "Hi ", "design": {"sections": [section]}},
              "trigger_attributes": {"contact_list_id": 1}}  # fmt: skip
     nameless = api.get("/contacts/search", q="p4@example.com").expect(200)[0]["id"]
     api.patch(f"/contacts/{nameless}", {"first_name": "Ann4"}).expect(200)

@@ -35,15 +35,15 @@ def test_the_list_shows_results(browser_page: Page, sent_campaign: Any, api: Cli
 def test_a_report_is_saved_as_a_template(browser_page: Page, sent_campaign: Any, api: Client) -> None:
     """The content is saved under a name; the notice leads to the template, and its undo deletes it."""
     page = browser_page
-    here = f"/campaigns/{sent_campaign['id']}"
-    for path in (here, f"{here}/links"):
+    base = f"/campaigns/{sent_campaign['id']}"
+    for path in (base, f"{base}/links"):
         page.goto(path)
         page.get_by_role("button", name="More actions").click()
         page.locator(".menu:popover-open").get_by_role("button", name="Save as template").click()
         page.get_by_label("Template name").fill("Best of spring")
         page.get_by_role("button", name="Save template").click()
         expect(page.locator(".toast")).to_contain_text("Saved as the template Best of spring.")
-        expect(page).to_have_url(re.compile(rf"{here}$"))
+        expect(page).to_have_url(re.compile(rf"{base}$"))
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(page.locator(".toast")).to_contain_text("Best of spring deleted.")
     [template] = api.get("/templates", search="Best of spring").expect(200)

@@ -239,7 +239,7 @@ def test_the_frame_fits_the_section_that_is_selected_after_a_removal(page: Page,
     """Removing the last section of a long email, scrolled to its end, leaves frame and tools at the one before."""
     page.context.add_init_script(OPEN)
     headings = [{"id": f"h{at}", "type": "heading", "props": {"text": f"Number {at}"}} for at in range(8)]
-    mixed = [one for heading in headings for one in (heading, text(f"t{heading['id']}"))]
+    mixed = [section for heading in headings for section in (heading, text(f"t{heading['id']}"))]
     _, frame = open_editor(page, api, *mixed)
     page.locator("#o-th7").click()
     wait_until_saved(page)

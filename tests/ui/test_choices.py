@@ -35,9 +35,9 @@ def test_time_zones(page: Page, api: Client) -> None:
     expect(button).to_be_focused()
     button.press("Enter")
     for typed in ("vienna", "VIÉNNA", "europe/vienna", "austria"):
-        found = search(page, typed)
-        assert re.fullmatch(r"\(UTC\+0[12]:00\) Berlin, Vienna, Zurich", found[0]), typed
-        assert re.fullmatch(r"\(UTC\+0[12]:00\) Vienna, Austria", found[1]), typed
+        results = search(page, typed)
+        assert re.fullmatch(r"\(UTC\+0[12]:00\) Berlin, Vienna, Zurich", results[0]), typed
+        assert re.fullmatch(r"\(UTC\+0[12]:00\) Vienna, Austria", results[1]), typed
     assert search(page, "Asia/Calcutta")[0] == "(UTC+05:30) Kolkata, Colombo"
     assert search(page, "nowhere") == []
     page.keyboard.press("Escape")

@@ -125,15 +125,15 @@ def test_undo_stops_at_the_design_that_replaced_other_content(page: Page, api: C
         "button[name=starter][value=newsletter], form:has([name=starter][value=newsletter]) button"
     ).first.click()
     expect(page.locator(".toast")).to_contain_text("Template applied.")
-    where, one = editor_of_campaign(api, number)
-    begun = get_design(api, one)
+    where, template_id = editor_of_campaign(api, number)
+    begun = get_design(api, template_id)
     page.goto(where)
     expect(page.locator("#list li").first).to_be_visible()
     expect(page.locator("#undo")).to_be_disabled()
     page.keyboard.press("Control+z")
     expect(page.locator("#say")).to_have_text("There is nothing to undo.")
-    assert get_design(api, one) == begun and begun["sections"]
-    page.goto(f"/templates/{one}/history")
+    assert get_design(api, template_id) == begun and begun["sections"]
+    page.goto(f"/templates/{template_id}/history")
     expect(page.locator("main")).to_contain_text("Content of")
 
 

@@ -196,8 +196,8 @@ def test_errors_of_field_definitions(server: Server) -> None:
         {"name": "data.d", "type": "hidden"}, {"name": "data.e", "type": "hidden", "query_parameter": "a b"},
         {"name": "data.f", "value": "x"}, {"name": "data.tags"},
     ]  # fmt: skip
-    found = api.post("/forms", {"name": "Wrong", "fields": fields, "topic_ids": [private]}).expect(422)
-    assert sorted(found["validation_errors"]) == [
+    error = api.post("/forms", {"name": "Wrong", "fields": fields, "topic_ids": [private]}).expect(422)
+    assert sorted(error["validation_errors"]) == [
         "fields[0].type", "fields[1].options", "fields[2].options", "fields[3].options", "fields[4].value",
         "fields[5].query_parameter", "fields[6].value", "fields[7]", "topic_ids",
     ]  # fmt: skip

@@ -385,7 +385,7 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
     page.get_by_role("button", name="Check file").click()
     page.get_by_role("button", name="Import 6 contacts").click()
     expect(page.get_by_role("heading", name="Import results")).to_be_visible()
-    people = {one["channels"][0]["value"][:2]: one for one in api.all("/contacts")}
+    people = {contact["channels"][0]["value"][:2]: contact for contact in api.all("/contacts")}
     assert [(people[n]["first_name"], people[n]["last_name"]) for n in ("n0", "n3", "n4", "n5")] == [
         ("Ines", "Groß"), ("Grace", "Kühn"), ("Anna", "Weiß"), ("Käthe", "van der Berg"),
     ]  # fmt: skip
@@ -415,17 +415,17 @@ def imported(page: Page) -> None:
 
 def listed(page: Page, title: str) -> list[str]:
     """Open a list of rows below a check or result, and return its rows, their cells separated by bars."""
-    found = page.locator("details.worth").filter(has=page.get_by_role("heading", name=title, exact=True))
-    found.locator("summary").click()
-    rows = found.locator("tbody tr").all()
+    details = page.locator("details.worth").filter(has=page.get_by_role("heading", name=title, exact=True))
+    details.locator("summary").click()
+    rows = details.locator("tbody tr").all()
     return [" | ".join(row.locator("td").all_inner_texts()) for row in rows]
 
 
 def downloaded(page: Page, title: str) -> list[str]:
     """Return the lines that the link of an open list of rows downloads, without the header."""
-    found = page.locator("details.worth").filter(has=page.get_by_role("heading", name=title, exact=True))
+    details = page.locator("details.worth").filter(has=page.get_by_role("heading", name=title, exact=True))
     with page.expect_download() as coming:
-        found.get_by_role("link").click()
+        details.get_by_role("link").click()
     return Path(coming.value.path()).read_text().splitlines()[1:]
 
 
@@ -666,8 +666,8 @@ def test_values_left_out_and_dates_kept_as_text_are_two_lists(
         assert (numbers_of(downloaded(page, left_out)), numbers_of(downloaded(page, kept))) == ([3, 5], [4, 5])
         if verb == "will be":
             imported(page)
-    people = [one for one in api.all("/contacts") if "@text.example" in one["channels"][0]["value"]]
-    born = {one["channels"][0]["value"][:2]: one["data"]["born"] for one in people}
+    people = [contact for contact in api.all("/contacts") if "@text.example" in contact["channels"][0]["value"]]
+    born = {person["channels"][0]["value"][:2]: person["data"]["born"] for person in people}
     assert born == {
         "d1": "1979-12-31", "d2": "2003-02-01", "d3": "in May", "d4": "unknown", "d5": "1985-04-03", "d6": "1999-06-05",
     }  # fmt: skip

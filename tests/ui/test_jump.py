@@ -89,8 +89,8 @@ def test_a_search_without_results(page: Page) -> None:
 def test_actions_in_the_jump_box(page: Page, search: str, title: str) -> None:
     """The jump box finds actions and settings pages by the usual words for them, and Enter opens the first result."""
     page.goto("/jump?q=" + search.replace(" ", "+"))
-    found = page.locator("main").get_by_role("link", name=title, exact=True)
-    href = found.get_attribute("href")
+    link = page.locator("main").get_by_role("link", name=title, exact=True)
+    href = link.get_attribute("href")
     assert href is not None
     assert page.request.get(href).status == 200
 

@@ -74,11 +74,11 @@ def test_the_number_of_links_is_that_of_tracked_links(
     page.goto(f"/campaigns/{sent_campaign['id']}")
     expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links 2")
     content = {"subject": "Bare", "body": "<p><a href='{{ unsubscribe_url }}'>Unsubscribe</a></p>"}
-    made = api.post("/campaigns", {"name": "Bare", "template_attributes": content}).expect(201)["id"]
-    api.post(f"/campaigns/{made}/send", {"trigger_attributes": {"contact_list_id": 1}}).expect(200)
-    api.wait(f"/campaigns/{made}", lambda row: row["status"] == "completed")
-    assert get_report(api, {"id": made})["links"]
-    page.goto(f"/campaigns/{made}")
+    campaign_id = api.post("/campaigns", {"name": "Bare", "template_attributes": content}).expect(201)["id"]
+    api.post(f"/campaigns/{campaign_id}/send", {"trigger_attributes": {"contact_list_id": 1}}).expect(200)
+    api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
+    assert get_report(api, {"id": campaign_id})["links"]
+    page.goto(f"/campaigns/{campaign_id}")
     expect(page.get_by_text("This message has no trackable links.")).to_be_visible()
     expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links")
 
@@ -198,18 +198,18 @@ def test_skipped_contacts_in_the_report(browser_page: Page, server: Server) -> N
 
 def test_rows_say_what_each_person_did(browser_page: Page, sent_campaign: Any, api: Client) -> None:
     """The row of a recipient has the reply, opt-out, complaint or bounce with its time; the report counts replies."""
-    page, here = browser_page, f"/campaigns/{sent_campaign['id']}"
+    page, path = browser_page, f"/campaigns/{sent_campaign['id']}"
     captured = {row["to"]: row["id"] for row in api.get("/capture", limit=100).expect(200)}
-    page.goto(here)
+    page.goto(path)
     expect(page.locator("#reading")).not_to_contain_text("Replies")
     api.post(f"/capture/{captured[address_of('quiet')]}/simulate", {"action": "reply"}).expect(200)
     api.post(f"/capture/{captured[address_of('click')]}/simulate", {"action": "reply"}).expect(200)
-    page.goto(here)
+    page.goto(path)
     replied = page.locator("#reading dl", has_text="Replies")
     expect(replied.locator("dd > a")).to_have_text("2")
     replied.locator("dd > a").click()
     expect(page.locator("#people tbody tr")).to_have_count(2)
-    page.goto(f"{here}/people")
+    page.goto(f"{path}/people")
     for name, words in (
         ("quiet", r"^Replied today \d\d:\d\d$"), ("unsubscribe", r"^Unsubscribed today \d\d:\d\d$"),
         ("complain", r"^Marked as spam today \d\d:\d\d"), ("bounce", r"^Bounced today \d\d:\d\d550 5.1.1"),

@@ -37,15 +37,15 @@ _PREFERENCE_KEYS = {"email": "test_emails", "sms": "test_phones"}
 async def choose_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the templates and starters that the campaign's content can be copied from."""
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    here = f"/campaigns/{campaign_id}"
+    url = f"/campaigns/{campaign_id}"
     return await render_template_choice(
-        request, visit, campaign.template, campaign.name, here, f"{here}?open=content",
-        ((gettext("Campaigns"), "/campaigns"), (campaign.name, here)), "campaign",
+        request, visit, campaign.template, campaign.name, url, f"{url}?open=content",
+        ((gettext("Campaigns"), "/campaigns"), (campaign.name, url)), "campaign",
     )  # fmt: skip
 
 
 async def render_template_choice(
-    request: Request, visit: Visit, template: Template, name: str, here: str, back: str,
+    request: Request, visit: Visit, template: Template, name: str, url: str, back: str,
     crumbs: tuple[tuple[str, str], ...], noun: str,
 ) -> HTTPResponse:  # fmt: skip
     """Show the templates and starters whose content can replace that of a campaign's or flow step's template.
@@ -65,7 +65,7 @@ async def render_template_choice(
 
     is_written = bool(template.body or designs.get_sections(template.design))
     return view.render(
-        request, "campaigns/template.html", search=search, name=name, here=here, back=back, crumbs=crumbs, noun=noun,
+        request, "campaigns/template.html", search=search, name=name, here=url, back=back, crumbs=crumbs, noun=noun,
         channel=template.channel, is_written=is_written, **await fetch(read),
     )  # fmt: skip
 

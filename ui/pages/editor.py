@@ -362,17 +362,19 @@ async def _render_conflict(
 
 
 async def _render_messages(
-    request: Request, visit: Visit, template_id: int, key: str | None, status: int, said: dict[str, str], base: str,
-    theirs: dict[str, Any] | None,
+    request: Request, visit: Visit, template_id: int, key: str | None, status: int, field_errors: dict[str, str],
+    base: str, theirs: dict[str, Any] | None,
 ) -> HTTPResponse:  # fmt: skip
     if not view.is_partial(request):
-        text = next(iter(said.values()), base) or _describe_conflict((theirs or {}).get("changed_by"))
+        text = next(iter(field_errors.values()), base) or _describe_conflict((theirs or {}).get("changed_by"))
         return await render_blocks(request, visit, template_id, key, (), status, say=text)
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     response = view.render_blocks(
-        request, "editor/told.html", ("told",), status, field_errors=said, base=base, conflict=theirs, **values
+        request, "editor/told.html", ("told",), status, field_errors=field_errors, base=base, conflict=theirs, **values
     )
-    response.headers["x-editor"] = json.dumps({"rev": values["row"].revision, "base": base, "wrong": list(said)})
+    response.headers["x-editor"] = json.dumps(
+        {"rev": values["row"].revision, "base": base, "wrong": list(field_errors)}
+    )
     return response
 
 

@@ -148,7 +148,7 @@ class _OptionsBuilder:
         if field.name == "contact_language":
             stored = suggestions.suggest_values(self.account_id, field.name)
             options = dict(lookups.language_options("")[1:])
-            return list((options | {found.value: i18n.name_language(found.value) for found in stored}).items())
+            return list((options | {language.value: i18n.name_language(language.value) for language in stored}).items())
         if not field.id_kind:
             return []
         if field.id_kind not in self.choices_by_kind:

@@ -212,19 +212,19 @@ class Endpoint(NamedTuple):
 
 
 def _statuses(cell: str) -> tuple[int, ...]:
-    return tuple(sorted(int(one) for one in cell.split(",")))
+    return tuple(sorted(int(status) for status in cell.split(",")))
 
 
 def _read() -> tuple[Endpoint, ...]:
-    found = []
+    rows = []
     for line in lines(_TEXT):
         method, path, statuses, scope, *more = line.cells
-        rate = next((one for one in more if one in ("messages", "sends", "renders")), "requests")
+        rate = next((word for word in more if word in ("messages", "sends", "renders")), "requests")
         if rest := set(more) - {"paged", "key", "starts", rate}:
             raise ValueError(f"{method} {path}: {rest}")
         marks = ("paged" in more, "key" in more, rate, "starts" in more)
-        found.append(Endpoint(line.origin, method, path, _statuses(statuses), scope, *marks))
-    return tuple(found)
+        rows.append(Endpoint(line.origin, method, path, _statuses(statuses), scope, *marks))
+    return tuple(rows)
 
 
 ENDPOINTS = _read()

@@ -16,8 +16,8 @@ class Line(NamedTuple):
 
 def lines(text: str) -> tuple[Line, ...]:
     """Read a table; a line that is our own has to say why it is there."""
-    heading, found = "", []
-    for line in filter(None, (one.strip() for one in text.splitlines())):
+    heading, rows = "", []
+    for line in filter(None, (line.strip() for line in text.splitlines())):
         if line.startswith("= "):
             heading = line.removeprefix("= ")
             continue
@@ -25,5 +25,5 @@ def lines(text: str) -> tuple[Line, ...]:
         origin, *cells = row.split()
         if origin not in ORIGINS or not cells or (origin == "O" and not words):
             raise ValueError(f"under {heading!r}: {line!r}")
-        found.append(Line(heading, origin, tuple(cells), words.strip()))
-    return tuple(found)
+        rows.append(Line(heading, origin, tuple(cells), words.strip()))
+    return tuple(rows)
