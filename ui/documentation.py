@@ -216,10 +216,11 @@ class SearchIndex:
         ]
 
     def search(self, query: str, *, only_headings: bool = False, limit: int = MAX_RESULTS) -> list[SearchResult]:
-        """Return the parts that have more than half of the words that any part has of a query, the best first.
+        """Return the parts that match a query, the best match first.
 
-        With `only_headings` they are those that have all of its words in title and heading. A word also finds longer
-        ones ("segment" finds "segments"), with or without hyphens.
+        Words that no part contains are ignored; a part matches if it contains more than half of the others. With
+        `only_headings`, its title and heading must contain all of them. A word also finds longer ones ("segment" finds
+        "segments"), with or without hyphens.
         """
         stems = list_stems(query)
         ranked: list[tuple[int, int, Part]] = []

@@ -155,7 +155,7 @@ def _set_email(request: Request, response: HTTPResponse, email: str) -> None:
 
 
 def last_email(request: Request) -> str:
-    """Return the address of the user who signed in last in this browser and did not sign out, or an empty text."""
+    """Return the address of the user who signed in last in this browser and did not sign out, else an empty string."""
     return unquote(request.cookies.get(_EMAIL_COOKIE) or "")[:254]
 
 

@@ -289,7 +289,8 @@ def estimate_size(campaign: Campaign, limit: int) -> int:
     return int(scalar(f"SELECT count(*) FROM ({audience.sql} LIMIT :limit)", {**audience.parameters, "limit": limit}))
 
 
-# Cached values of an audience, for pages that need them after each edit of a draft; a large audience is slow to count.
+# The functions below cache values of an audience for pages that need them after each edit of a draft, because a large
+# audience is slow to count.
 #
 # Values that are fast to compute are not cached. Code that decides who gets a message calls the uncached functions.
 

@@ -31,7 +31,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def guard_formula(text: str) -> str:
-    """Return a text, with a quote before the text if a spreadsheet would run the text as a formula."""
+    """Return a text as it is, or after a quotation mark if a spreadsheet would run it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -162,7 +162,8 @@ def read_value(field: Field, value: Any, faults: Faults) -> Any:
     """Return a submitted value as the contact stores it, or None for no value; an error is added to `faults`.
 
     Dates are stored as text such as 2026-01-31, the ticked options of checkboxes as a list in the order of the form,
-    and a ticked checkbox as true. A hidden value never has errors: it is cut, and an unusable one is the fixed value.
+    and a ticked checkbox as true. A hidden value never has errors: one that is too long is cut, and one that cannot be
+    stored is replaced with the field's fixed value.
     """
     return _READERS[field.type](field, value, faults)
 

@@ -97,7 +97,7 @@ class HitRecorder:
     def _schedule_batch(self) -> None:
         if self._pending and not self._is_scheduled and self._in_flight < _MAX_BATCHES_IN_FLIGHT:
             self._is_scheduled = True
-            # The batch begins later in the loop, so that requests that arrive at the same time join it.
+            # The batch starts in the next turn of the event loop, so that requests arriving at the same time join it.
             asyncio.get_running_loop().call_soon(self._submit_batch)
 
     def _submit_batch(self) -> None:

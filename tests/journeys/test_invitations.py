@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.test_threats_pages import Visitor
+from tests.journeys.conftest import start_with_team
 from tests.kit.api_users import user_client
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -19,23 +20,10 @@ _LINK = r"(?<!team)/invitations/\d+/[\w-]{22,}"
 
 
 @pytest.fixture(scope="module")
-def sink() -> Iterator[SmtpServer]:
-    """The SMTP server that receives the mail."""
-    with SmtpServer() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def server(sink: SmtpServer) -> Iterator[Server]:
     """A server that sends through the sink, with an admin and a viewer beside the owner."""
-    settings = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true"}
-    with Server(relay=sink.port, env=settings).set_up() as running:
-        running.set_postal_address()
-        running.client().patch("/account", {"email_from_email": "team@example.com"}).expect(200)
-        for name, role in (("adam", "admin"), ("eye", "viewer")):
-            running.cli("user", "add", "--email", f"{name}@example.org", "--role", role, stdin=PASSWORD + "\n")
+    with start_with_team(sink, {"adam": "admin", "eye": "viewer"}) as running:
         yield running
-        running.stop()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.api.test_threats_pages import Visitor
+from tests.journeys.conftest import start_with_team
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
@@ -17,22 +18,10 @@ _EVIL = {"X-Forwarded-Host": "evil.example", "Forwarded": "host=evil.example", "
 
 
 @pytest.fixture(scope="module")
-def sink() -> Iterator[SmtpServer]:
-    """The SMTP server that receives the mail."""
-    with SmtpServer() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def server(sink: SmtpServer) -> Iterator[Server]:
     """A server that sends through the sink, with a viewer beside the owner."""
-    settings = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true"}
-    with Server(relay=sink.port, env=settings).set_up() as running:
-        running.set_postal_address()
-        running.client().patch("/account", {"email_from_email": "team@example.com"}).expect(200)
-        running.cli("user", "add", "--email", "eye@example.org", "--role", "viewer", stdin=PASSWORD + "\n")
+    with start_with_team(sink, {"eye": "viewer"}) as running:
         yield running
-        running.stop()
 
 
 def request_reset(server: Server, email: str, **headers: str) -> tuple[int, str]:

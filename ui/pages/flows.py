@@ -242,7 +242,7 @@ _add_action("revive", gettext_noop("Reopened as a draft."), lambda _: (lifecycle
 # The largest number of rows in one bulk action.
 _MAX_IDS = 500
 _ALLOWED_STATUSES = {"pause": ("active",), "continue": ("paused",), "archive": ("draft", "active", "paused")}
-# What is said if none of the selected flows allows an action.
+# The message if none of the selected flows allows an action.
 _NOT_ALLOWED = {
     "pause": gettext_noop("Only live flows can be paused."),
     "continue": gettext_noop("Only paused flows can be resumed."),

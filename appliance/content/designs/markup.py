@@ -239,7 +239,8 @@ _ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
 _ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
 # A start tag without merge tags. A tag that does not match may or may not contain one.
 _UNMARKED = re.compile(rf"<[^<>\"'{MASK}]*(?:\"[^\"<>{MASK}]*\"[^<>\"'{MASK}]*|'[^'<>{MASK}]*'[^<>\"'{MASK}]*)*>")
-# The last match is a comment that is not closed, so that its text is read only once.
+# A comment that is not closed extends to the end of the text. Without that alternative, each further `<!--` would be
+# searched to the end again.
 _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 
 

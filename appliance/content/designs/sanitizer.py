@@ -66,7 +66,7 @@ def _is_too_complex(html: str) -> bool:
 
     The limits are `_MAX_ATTRIBUTES` and `_MAX_DEPTH`, more than any email needs; parsing takes quadratic time.
     """
-    # Each attribute has at least one character, so no shorter start tag has too many.
+    # An attribute has at least one character, so a shorter start tag cannot have too many of them.
     long_elements = markup.iterate_elements(html, min_characters=_MAX_ATTRIBUTES)
     if any(element.attribute_count > _MAX_ATTRIBUTES for element in long_elements):
         return True

@@ -153,7 +153,7 @@ def _store_key(domain: SendingDomain, pair: KeyPair, state: str) -> DomainKey:
     now = clock.now_ms()
     key_count = DomainKey.select().where(DomainKey.domain == domain, DomainKey.algorithm == pair.algorithm).count()
     # The suffix is derived from the key. Otherwise two installations with the same domain, or a domain that was deleted
-    # and added again, would need different records at the same name
+    # and added again, would need different records at the same name.
     key_hash = hashlib.sha256(pair.public_key.encode()).hexdigest()[:4]
     selector = f"{_SELECTOR_LETTER[pair.algorithm]}{key_count + 1}-{key_hash}"
     plain = pair.private_key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())

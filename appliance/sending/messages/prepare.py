@@ -79,8 +79,8 @@ log = logging.getLogger("campanero.sender")
 # The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
 # at 76 characters; one with more consists of empty lines, which take servers and mail programs seconds to parse.
 MAX_MAIL_LINES = 250_000
-# The number of compiled campaigns and steps that a `MessagePreparer` caches, each language counted; and the number of
-# languages of contacts for which it caches which of them they get.
+# A `MessagePreparer` caches this number of compiled messages, one for each language of a campaign or step; and for this
+# number of pairs of a message and a contact's language, which translation the contact gets.
 _MAX_CACHED_SOURCES, _MAX_CACHED_LANGUAGES = 64, 2_000
 
 
