@@ -12,7 +12,7 @@ from appliance.api.http import ApiError
 from appliance.content import brand as brands
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
-from appliance.forms import rendering, store, submissions
+from appliance.forms import fields, store, submissions
 from appliance.forms.fields import Field, list_fields
 from appliance.forms.submissions import Submission
 from appliance.public import pages
@@ -147,7 +147,7 @@ async def _form_page(
         style,
         status,
         form=form,
-        form_html=rendering.render_form(form, style.language, raw, errors, shown_at),
+        form_html=fields.render_form(form, style.language, raw, errors, shown_at),
         leads=_origin_of(store.get_redirect_url(form)),
         frames=frames,
     )

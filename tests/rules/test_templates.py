@@ -11,7 +11,7 @@ from jinja2.runtime import LoopContext
 from markupsafe import Markup
 
 from appliance.content.designs import render
-from appliance.forms import rendering
+from appliance.forms import fields
 from appliance.public import pages
 from tests.kit.server import ROOT
 from ui import view
@@ -19,7 +19,7 @@ from ui import view
 FOLDERS = {
     "appliance/content/designs/sections": render.environment,
     "appliance/public/html": pages.get_environment,
-    "appliance/forms/html": rendering.get_environment,
+    "appliance/forms/html": fields.get_environment,
     "ui/html": view.template_environment,
 }
 TEMPLATES = [

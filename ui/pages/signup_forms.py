@@ -12,7 +12,7 @@ from appliance.audience.segments import suggestions
 from appliance.content import brand as brands
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.forms import rendering, store
+from appliance.forms import fields, store
 from appliance.forms.fields import CHOICE_TYPES, Field, list_fields
 from appliance.sending.domains import records
 from appliance.sending.messages import senders
@@ -122,8 +122,8 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
     recent_count = await fetch(store.count_recent_submissions, visit.account_id, form_id, _RECENT_DAYS)
     return view.render(
-        request, "forms/show.html", row=row, lists=lists, snippet=rendering.render_embed(row, style, is_branded),
-        is_branded=is_branded, field_labels=[rendering.get_label(field, style.language) for field in list_fields(row)],
+        request, "forms/show.html", row=row, lists=lists, snippet=fields.render_embed(row, style, is_branded),
+        is_branded=is_branded, field_labels=[fields.get_label(field, style.language) for field in list_fields(row)],
         sender_problems=sender_problems, code=charts.draw_qr(row.url), public=records.has_public_name(),
         recent_count=recent_count, recent_days=_RECENT_DAYS,
     )  # fmt: skip
@@ -233,7 +233,7 @@ async def _add_preview(visit: Visit, form: Form) -> str:
     style = await fetch(brands.get_page_style, visit.account_id, row.language)
     nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
     scheme: Literal["light", "dark"] = "dark" if form["scheme"] == "dark" else "light"
-    html = rendering.render_preview(row, style, nonce, scheme)
+    html = fields.render_preview(row, style, nonce, scheme)
     _previews[token] = _Preview(visit.account_id, html, nonce)
     while len(_previews) > _MAX_PREVIEWS:
         _previews.popitem(last=False)
