@@ -1,7 +1,10 @@
 """The table of sign-up forms, the settings of a form, its QR codes, and the snippet to embed it."""
 
+import re
 import secrets
+import unicodedata
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from sanic import Request
@@ -13,15 +16,14 @@ from appliance.content import brand as brands
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import fields, store
-from appliance.forms.fields import CHOICE_TYPES, Field, list_fields
+from appliance.forms.fields import CHOICE_TYPES, CONTACT_FIELDS, MAX_FIELDS, Field, list_fields
 from appliance.sending.domains import records
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
 from ui import formats, view
-from ui.forms import Form, edit_conflicts, list_params, lookups, signup_fields
+from ui.forms import Form, edit_conflicts, is_message, list_params, lookups
 from ui.forms.edit_conflicts import FormPart
-from ui.forms.signup_fields import SignupFormParts
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 from ui.widgets import charts
@@ -33,22 +35,6 @@ _LISTS, _TOPICS = gettext_noop("Lists"), gettext_noop("Topics")
 _TEXT_FIELDS = (
     "language", "title", "intro", "button_text", "thanks_title", "thanks_text", "consent_text", "redirect_url",
 )  # fmt: skip
-_FORM_PARTS = SignupFormParts(
-    FormPart(gettext_noop("Name"), ("name",)),
-    FormPart(SignupFormParts.FIELDS, ("row",), True),
-    FormPart(gettext_noop("Title"), ("title",)),
-    FormPart(gettext_noop("Introduction"), ("intro",)),
-    FormPart(gettext_noop("Form language"), ("language",)),
-    FormPart(gettext_noop("Button"), ("button_text",)),
-    FormPart(gettext_noop("Consent text"), ("consent_text",)),
-    FormPart(gettext_noop("Double opt-in"), ("double_opt_in",), True),
-    FormPart(_LISTS, ("list_ids",), True),
-    FormPart(_TOPICS, ("topic_ids", "topics_required"), True),
-    FormPart(gettext_noop("Thank-you title"), ("thanks_title",)),
-    FormPart(gettext_noop("Thank-you text"), ("thanks_text",)),
-    FormPart(gettext_noop("Thank-you page"), ("redirect_url",)),
-    FormPart(gettext_noop("Allowed origins"), ("origins",)),
-)
 # The previews that pages show now, oldest first, by token. A preview that is lost is rendered again at the next change.
 _MAX_PREVIEWS, _MAX_PREVIEW_TRIES = 100, 3
 _previews: OrderedDict[str, "_Preview"] = OrderedDict()
@@ -81,7 +67,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """Show the settings of a new sign-up form, with email, first name and double opt-in."""
     form = Form({"double_opt_in": "yes"})
-    signup_fields.set_fields(form, [Field("email", None, None, True), Field("first_name", None, None, False)])
+    set_fields(form, [Field("email", None, None, True), Field("first_name", None, None, False)])
     return await _render_form(request, visit, form, None, 200)
 
 
@@ -92,7 +78,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a sign-up form, and redirect to it."""
     form = Form.from_request(request)
     if form["act"]:
-        return await _render_form(request, visit, form, None, 200, signup_fields.apply_action(form))
+        return await _render_form(request, visit, form, None, 200, apply_action(form))
     form.require("name", gettext("Enter a name."))
     try:
         if form.errors:
@@ -165,7 +151,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, form_id)
     if form["act"]:
-        return await _render_form(request, visit, form, row, 200, signup_fields.apply_action(form))
+        return await _render_form(request, visit, form, row, 200, apply_action(form))
     list_names = {
         str(contact_list.id): contact_list.name
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
@@ -279,7 +265,7 @@ def _build_form(row: Any) -> Form:
         "topics_required": "yes" if row.topics_required else "",
     }  # fmt: skip
     form = Form(values, {name: [str(id_) for id_ in getattr(row, name)] for name in ("list_ids", "topic_ids")})
-    signup_fields.set_fields(form, list_fields(row))
+    set_fields(form, list_fields(row))
     return form
 
 
@@ -287,7 +273,7 @@ def _read_form(form: Form) -> dict[str, Any]:
     """Return the settings of a posted form, as the API takes them."""
     return {
         "name": form["name"], "list_ids": form.ids("list_ids"), "double_opt_in": form["double_opt_in"] == "yes",
-        "fields": signup_fields.read_fields(form), "topic_ids": form.ids("topic_ids"),
+        "fields": read_fields(form), "topic_ids": form.ids("topic_ids"),
         "topics_required": form["topics_required"] == "yes",
         "origins": [line.strip() for line in form["origins"].splitlines() if line.strip()],
         **{name: form.text(name) for name in _TEXT_FIELDS},
@@ -296,9 +282,7 @@ def _read_form(form: Form) -> dict[str, Any]:
 
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of an Invalid to the fields of the settings, and return the form."""
-    signup_fields.add_field_errors(
-        form, {path: messages for path, messages in error.fields.items() if path.startswith("fields")}
-    )
+    add_field_errors(form, {path: messages for path, messages in error.fields.items() if path.startswith("fields")})
     for path in error.fields:
         if path.startswith("origins"):
             form.add_error("origins", gettext("Enter each origin as https://shop.example, without a path."))
@@ -319,9 +303,9 @@ async def _build_context(visit: Visit, form: Form, changed: int | None) -> dict[
     ]
     keys = [key.path for key in await fetch(suggestions.suggest_data_keys, visit.account_id)]
     return {
-        "lists": lists, "field_rows": signup_fields.list_rows(form), "addable": signup_fields.list_addable(form),
+        "lists": lists, "field_rows": list_rows(form), "addable": list_addable(form),
         "languages": lookups.language_options(gettext("Visitor’s language"), form["language"]),
-        "data_keys": keys, "changed": changed, "type_labels": signup_fields.TYPE_LABELS,
+        "data_keys": keys, "changed": changed, "type_labels": TYPE_LABELS,
         "choice_types": CHOICE_TYPES, "token": await _add_preview(visit, form),
     }  # fmt: skip
 
@@ -331,3 +315,205 @@ async def _render_form(
 ) -> HTTPResponse:
     context = await _build_context(visit, form, changed)
     return view.render(request, "forms/form.html", status, also=("preview",), form=form, row=row, **context)
+
+
+# The settings have one row for each field, added, removed and moved without saving. Each row has a number, and its
+# values are form fields such as `label-3`; the order of the hidden fields `row` is the order of the rows.
+CONTACT_LABELS = {
+    "email": gettext_noop("Email address"), "phone": gettext_noop("Phone number"),
+    "first_name": gettext_noop("First name"), "last_name": gettext_noop("Last name"),
+    "language": gettext_noop("Language"),
+}  # fmt: skip
+TYPE_LABELS = {
+    "text": gettext_noop("Short text"), "textarea": gettext_noop("Long text"), "select": gettext_noop("Dropdown"),
+    "radio": gettext_noop("Single choice"), "checkboxes": gettext_noop("Checkboxes"),
+    "checkbox": gettext_noop("Yes or no"), "date": gettext_noop("Date"), "number": gettext_noop("Number"),
+    "hidden": gettext_noop("Hidden value"),
+}  # fmt: skip
+# The part of an error path, and the form field of the row that shows the error.
+_ERROR_PLACES = {
+    "label": "label", "help": "help", "placeholder": "placeholder", "options": "options", "value": "value",
+    "query_parameter": "query",
+}  # fmt: skip
+_ERROR_PATH = re.compile(r"fields\[(\d+)\](?:\.(\w+))?")
+_KEY_PREFIX = "data."
+
+
+class FieldRow(NamedTuple):
+    """A row: its number, the name of a contact field or an empty text, its type and its title."""
+
+    number: int
+    name: str
+    type: str
+    title: str
+
+
+def set_fields(form: Form, fields: list[Field]) -> None:
+    """Set the rows of a form from the fields of a sign-up form."""
+    form.lists["row"] = []
+    for field in fields:
+        number = _add_row(form, field.name if field.key is None else field.type)
+        values = {
+            "label": field.label, "key": field.key, "required": "yes" if field.required else "",
+            "options": "\n".join(field.options), "help": field.help, "placeholder": field.placeholder,
+            "value": field.value, "query": field.query_parameter,
+        }  # fmt: skip
+        form.values |= {f"{name}-{number}": value or "" for name, value in values.items()}
+
+
+def _add_row(form: Form, kind: str) -> int:
+    """Add an empty row of a contact field or type, and return its number."""
+    number = max((row.number for row in list_rows(form)), default=0) + 1
+    form.lists["row"] = [*form.getlist("row"), str(number)]
+    form.values[f"name-{number}"] = kind if kind in CONTACT_FIELDS else ""
+    form.values[f"type-{number}"] = "text" if kind in CONTACT_FIELDS else kind
+    return number
+
+
+def list_rows(form: Form) -> list[FieldRow]:
+    """Return the rows of a form in order, at most MAX_FIELDS; rows with unknown names or types are left out."""
+    rows = []
+    for number in dict.fromkeys(form.ids("row")):
+        name, type_ = form[f"name-{number}"], form[f"type-{number}"]
+        if name in CONTACT_LABELS:
+            rows.append(FieldRow(number, name, "text", form[f"label-{number}"] or gettext(CONTACT_LABELS[name])))
+        elif type_ in TYPE_LABELS:
+            key_words = form[f"key-{number}"].replace("_", " ").capitalize()
+            title = form[f"label-{number}"] or key_words or gettext(TYPE_LABELS[type_])
+            rows.append(FieldRow(number, "", type_, title))
+    return rows[:MAX_FIELDS]
+
+
+def list_addable(form: Form) -> list[tuple[str, str]]:
+    """Return the (kind, label) of the rows that can be added; a contact field can be added once."""
+    rows = list_rows(form)
+    if len(rows) >= MAX_FIELDS:
+        return []
+    names = {row.name for row in rows}
+    return [(name, label) for name, label in CONTACT_LABELS.items() if name not in names] + list(TYPE_LABELS.items())
+
+
+def apply_action(form: Form) -> int | None:
+    """Apply the pressed button of the rows (`add:date`, `remove:3`, `up:3`, `down:3`), and return the changed row."""
+    verb, _, argument = form.values.pop("act", "").partition(":")
+    if verb == "add":
+        return _add_row(form, argument) if argument in dict(list_addable(form)) else None
+    numbers = [str(row.number) for row in list_rows(form)]
+    if argument not in numbers:
+        return None
+    at = numbers.index(argument)
+    numbers.pop(at)
+    if verb != "remove":
+        numbers.insert(max(0, at - 1) if verb == "up" else at + 1, argument)
+    form.lists["row"] = numbers
+    return int(argument)
+
+
+def read_fields(form: Form) -> list[dict[str, Any]]:
+    """Return the fields of the rows, as the API takes them."""
+    return [_read_row(form, row) for row in list_rows(form)]
+
+
+def _read_row(form: Form, row: FieldRow) -> dict[str, Any]:
+    def text(name: str) -> str | None:
+        return form[f"{name}-{row.number}"] or None
+
+    is_hidden = row.type == "hidden"
+    field: dict[str, Any] = {
+        "name": row.name or _KEY_PREFIX + (_clean_key(text("key") or "") or _derive_key(text("label") or "", row)),
+        "label": text("label"), "required": bool(text("required")) and not is_hidden, "type": row.type,
+        "help": None if is_hidden else text("help"), "placeholder": None if is_hidden else text("placeholder"),
+    }  # fmt: skip
+    if row.type in CHOICE_TYPES:
+        lines = (line.strip() for line in (text("options") or "").splitlines())
+        field["options"] = [line for line in lines if line]
+    if is_hidden:
+        field |= {"value": text("value"), "query_parameter": text("query")}
+    return field
+
+
+def _clean_key(text: str) -> str:
+    return text.removeprefix(_KEY_PREFIX).replace(" ", "_")
+
+
+def _derive_key(label: str, row: FieldRow) -> str:
+    """Return the key of a field without one: its label in plain letters, else its number."""
+    plain = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
+    key = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:64]
+    return key if key[:1].isalpha() else f"field_{row.number}"
+
+
+def add_field_errors(form: Form, paths: Mapping[str, list[str]]) -> None:
+    """Add the errors at paths such as `fields[2].options` to the rows of the form."""
+    rows = list_rows(form)
+    for path, messages in paths.items():
+        match = _ERROR_PATH.match(path)
+        if match is None or int(match[1]) >= len(rows):
+            form.add_error("fields", gettext("Use at most %(limit)s fields.", limit=MAX_FIELDS))
+            continue
+        row = rows[int(match[1])]
+        place = _ERROR_PLACES.get(match[2] or "", "label" if row.name else "key")
+        form.add_error(f"{place}-{row.number}", _error_sentence(place, messages[0]))
+
+
+def _error_sentence(place: str, message: str) -> str:
+    if place == "key":
+        return gettext("Use only letters, digits and _, and each name once.")
+    if place == "options":
+        is_blank = is_message(message, gettext_noop("can't be blank"))
+        return (
+            gettext("Enter at least one option.")
+            if is_blank
+            else gettext("Enter up to 50 different options of at most 100 characters, one per line.")
+        )
+    if place == "value":
+        return gettext("Enter a value of at most 255 characters, or a URL parameter.")
+    if place == "query":
+        return gettext("Use only letters, digits, dots, hyphens and _.")
+    return gettext("Use at most 255 characters, without line breaks.")
+
+
+class SignupFormParts(edit_conflicts.FormParts):
+    """The parts of the settings of a sign-up form; its fields are one part."""
+
+    FIELDS = gettext_noop("Fields")
+
+    def value(self, form: Form, key: str) -> Any:
+        """Return the value of a part: the fields as the API takes them, else the sorted values."""
+        return read_fields(form) if key == self.FIELDS else super().value(form, key)
+
+    def take_stored(self, form: Form, key: str, now: Form) -> None:
+        """Replace the value of a part in the form with the stored value."""
+        if key != self.FIELDS:
+            return super().take_stored(form, key, now)
+        for number in form.ids("row"):
+            for name in [name for name in form.values if name.endswith(f"-{number}")]:
+                del form.values[name]
+        form.lists["row"] = now.getlist("row")
+        for number in form.ids("row"):
+            form.values |= {name: value for name, value in now.values.items() if name.endswith(f"-{number}")}
+        return None
+
+    def describe(self, form: Form, key: str, known: Mapping[str, str]) -> str:
+        """Return the value of a part as text for the user; of the fields, their titles."""
+        if key != self.FIELDS:
+            return super().describe(form, key, known)
+        return ", ".join(row.title for row in list_rows(form)) or gettext("nothing")
+
+
+_FORM_PARTS = SignupFormParts(
+    FormPart(gettext_noop("Name"), ("name",)),
+    FormPart(SignupFormParts.FIELDS, ("row",), True),
+    FormPart(gettext_noop("Title"), ("title",)),
+    FormPart(gettext_noop("Introduction"), ("intro",)),
+    FormPart(gettext_noop("Form language"), ("language",)),
+    FormPart(gettext_noop("Button"), ("button_text",)),
+    FormPart(gettext_noop("Consent text"), ("consent_text",)),
+    FormPart(gettext_noop("Double opt-in"), ("double_opt_in",), True),
+    FormPart(_LISTS, ("list_ids",), True),
+    FormPart(_TOPICS, ("topic_ids", "topics_required"), True),
+    FormPart(gettext_noop("Thank-you title"), ("thanks_title",)),
+    FormPart(gettext_noop("Thank-you text"), ("thanks_text",)),
+    FormPart(gettext_noop("Thank-you page"), ("redirect_url",)),
+    FormPart(gettext_noop("Allowed origins"), ("origins",)),
+)
