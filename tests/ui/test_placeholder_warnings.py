@@ -1,10 +1,11 @@
 """Emails with placeholders are not called ready: sending them needs a confirmation."""
 
+import re
 import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from appliance.content.designs.theme import Look
 from appliance.content.templates import starters
@@ -42,12 +43,14 @@ def test_sending_placeholders_needs_a_confirmation(page: Page, api: Client, smtp
     side = page.locator("#side")
     expect(side).to_contain_text("3 unfinished")
     expect(side).not_to_contain_text("Ready to send")
+    expect_counted_groups(page.locator("#checklist"))
     for card in ("from", "content"):
         expect(page.locator(f"#card-{card} .mark-ok")).to_have_count(0)
     expect(side.get_by_role("link", name="“It’s easier to say in a short email")).to_be_visible()
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("heading", name="Unfinished content")).to_be_visible()
+    expect(dialog.get_by_role("heading", name="Unfinished content").first).to_be_visible()
+    expect_counted_groups(dialog)
     assert axe.find_violations_in_light_and_dark(page) == []
     dialog.get_by_role("button", name="Send to 8 contacts").click()
     expect(dialog.locator("#f-unfinished-err")).to_have_text("Confirm that you want to send it as it is.")
@@ -59,6 +62,18 @@ def test_sending_placeholders_needs_a_confirmation(page: Page, api: Client, smtp
     page.locator("#side").get_by_role("link", name="“Your name").click()
     expect(page.locator("#inspector")).to_contain_text("Text")
     assert recipients_of(smtp, "Unfinished letter") == []
+
+
+def expect_counted_groups(place: Locator) -> None:
+    """Expect the findings of a checklist in groups, each with its number of findings and what it means for sending."""
+    groups = place.locator("div:has(> .grouped)")
+    expect(groups.locator(".grouped")).to_have_text(["Unfinished content 3", re.compile(r"^Recommended \d+$")])
+    expect(groups.nth(0)).to_contain_text("Replace it, or confirm when you send that you want it as it is.")
+    expect(groups.nth(1)).to_contain_text("You can send without these.")
+    for group in groups.all():
+        count = group.locator("li").count()
+        expect(group.locator(".grouped .n")).to_have_text(str(count))
+        assert count > 0
 
 
 def test_a_finished_email_is_ready(page: Page, api: Client) -> None:

@@ -22,7 +22,7 @@ from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
-from ui.widgets import filter_builder
+from ui.widgets import checklist, filter_builder
 
 pages = Pages("ui_composer", url_prefix="/campaigns")
 
@@ -46,24 +46,6 @@ CARD_PARTS = {
     "name": FormParts(FormPart(gettext_noop("Name"), ("name",))),
 }  # fmt: skip
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
-# Codes of findings that the checklist leaves out, since the render check shows them with the contacts concerned.
-_RENDER_CHECK_CODES = ("missing_value", "render_error")
-# The card that fixes a finding, by the start of the finding's field. `_FIX_PAGES` has other pages, by the code of the
-# finding.
-_CARD_BY_FIELD = (
-    ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
-    ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
-)  # fmt: skip
-# Sentences by the code of a finding. Any other finding is shown with its message.
-_FINDING_SENTENCES = {
-    "opt_out_hint_missing": gettext_noop(
-        "The text does not say how to opt out. Add “Reply STOP to opt out”, or set an opt-out text in the settings."
-    ),
-}
-_FIX_PAGES = {
-    "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
-    "base_url_http": "/settings",
-}  # fmt: skip
 
 
 def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
@@ -98,7 +80,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
             (reason, labels.reason_label(reason, campaign.channel), count)
             for reason, count in facts["skipped"].items()
         ],
-        "preflight": checks, "findings": _build_checklist(checks, campaign_id, visit),
+        "preflight": checks, "checklist": checklist.build_checklist(checks, campaign_id, visit),
         "unfinished": approvals.filter_unfinished(checks.warnings),
         **describe_render_check(facts), "sender": sender,
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
@@ -201,50 +183,6 @@ def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
 def _describe_missing_value(tag: str, count: int) -> str:
     label = merge.tag_label(tag)
     return ngettext("%(tag)s is empty for %(num)s contact.", "%(tag)s is empty for %(num)s contacts.", count, tag=label)
-
-
-def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit) -> list[tuple[str, str, str]]:
-    """Return the checklist as (colour class, sentence, URL); the URL is empty if the user may not open the page."""
-    checklist = [
-        (tone, finding_sentence(item), fix_url(item, campaign_id, "sms" in flight.facts))
-        for tone, group in (("bad", flight.blockers), ("warn", flight.warnings))
-        for item in group
-        if item.code not in _RENDER_CHECK_CODES
-    ]
-    return [(tone, text, href if visit.can_open(href) else "") for tone, text, href in checklist]
-
-
-def finding_sentence(finding: Any) -> str:
-    """Return a preflight finding as a sentence."""
-    if "campanero.invalid" in finding.message:
-        return gettext("Add a sending domain, or enter a From address of a verified domain.")
-    if finding.code in _FINDING_SENTENCES:
-        return gettext(_FINDING_SENTENCES[finding.code])
-    return formats.sentence(finding.message)
-
-
-# The path of a finding about all translations; that of one language follows after a dot.
-_TRANSLATIONS = "template_attributes.translations"
-
-
-def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
-    """Return the URL of the page or card that fixes a finding of an email or SMS campaign, or an empty string."""
-    if finding.code in _FIX_PAGES:
-        return _FIX_PAGES[finding.code].format(campaign_id)
-    if finding.code.startswith("domain_"):
-        return "/settings/domains"
-    if finding.code == "sender_not_ready":
-        if is_sms:
-            return "/settings/sending"
-        # An email's sender lacks a verified domain for its From address, or the brand lacks the postal address.
-        return "/settings/domains" if finding.field.startswith("template") else "/brand"
-    if finding.field.startswith(_TRANSLATIONS):
-        return f"/campaigns/{campaign_id}/translations{finding.field.removeprefix(_TRANSLATIONS).replace('.', '/')}"
-    if ".design." in finding.field:
-        path = finding.field.partition(".design.")[2]
-        return f"/campaigns/{campaign_id}/content?path={path}&fix={finding.code}"
-    match = next((card for start, card in _CARD_BY_FIELD if finding.field.startswith(start)), None)
-    return f"/campaigns/{campaign_id}?open={match}#card-{match}" if match else ""
 
 
 # Blocks that depend on the values of the cards and are rendered after each save.
