@@ -61,6 +61,41 @@ def test_polling_ends_with_the_campaign(
     assert not browser_problems.found
 
 
+def read_sums(page: Page) -> tuple[int, int, int]:
+    """Return the sent messages of a report's progress, and the sent and delivered ones of its results, of one moment."""
+    texts: list[str] = page.evaluate("""() => [
+        document.querySelector("#live dl a")?.textContent ?? "0",
+        document.querySelector("#reading header .end").textContent]""")
+    counted = re.fullmatch(r"(?:(\d+) of )?(\d+) (?:sent )?emails? delivered(?: so far)?", texts[1])
+    assert counted, texts[1]
+    return int(texts[0]), int(counted[2]), int(counted[1] or counted[2])
+
+
+def test_all_sums_of_a_report_are_of_one_moment(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """While a campaign is sent, its progress and its results show the same number of messages."""
+    smtp_server.rules.delay("body", 0.3)
+    server = fresh_server(relay=smtp_server.port)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    campaign = start_campaign(server.client(), 90)
+    smtp_server.wait_for(1)
+    page.goto(f"/campaigns/{campaign}?by=day")
+    expect(page.locator("#reading")).to_be_visible(timeout=10_000)
+    seen = set()
+    deadline = time.monotonic() + 30
+    while page.locator("#live[hx-trigger]").count() and time.monotonic() < deadline:
+        sent, counted, delivered = read_sums(page)
+        assert sent == counted == delivered
+        seen.add(sent)
+        page.wait_for_timeout(200)
+    assert len(seen) >= 3 and read_sums(page) == (90, 90, 90)
+    expect(page.locator("#reading")).to_contain_text("90 emails delivered")
+    expect(page.get_by_role("heading", name="Activity by day")).to_be_visible()
+    page.context.close()
+    assert not browser_problems.found
+
+
 def test_pausing_from_the_report(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:

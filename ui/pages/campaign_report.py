@@ -80,8 +80,8 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     `replied` is the number of emails with a recorded reply. It is only shown if there are any, because replies that go
     to the reply address are not known.
     """
-    reached, sent = figures.ledger.delivered_to, stats["accepted"]
-    clicks, opens, bounced = figures.clicks, figures.opens, figures.bounces.count
+    reached, sent = _count_reached(stats), stats["accepted"]
+    clicks, opens, bounced = figures.clicks, figures.opens, stats["bounced"]
     many = clicks.people.count
     clicked = ResultFact(
         gettext("Clicks"), many, reached, gettext("%(rate)s click rate", rate=formats.percent(many, reached)),
@@ -100,6 +100,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
         bounce_rate = gettext("%(rate)s of sent", rate=formats.percent(bounced, sent))
         return [
             ResultFact(gettext("Delivered"), stats["delivered"], sent, rate, "status=delivered",
+                       note=_describe_unreported(sent - stats["delivered"] - bounced),
                        definition=gettext("SMS that the provider reports as delivered, as a share of SMS sent.")),
             clicked,
             opt_outs,
@@ -118,8 +119,13 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
         opened,
         *([_describe_replies(replied, reached)] if replied else []),
         opt_outs,
-        *_list_harm(figures, sent, usual),
+        *_list_harm(stats, usual),
     ]
+
+
+def _describe_unreported(count: int) -> str:
+    """Return the number of sent SMS whose delivery the provider has not reported yet; empty for 0."""
+    return ngettext("%(num)s being delivered", "%(num)s being delivered", count) if count > 0 else ""
 
 
 def _describe_replies(replied: int, reached: int) -> ResultFact:
@@ -127,9 +133,19 @@ def _describe_replies(replied: int, reached: int) -> ResultFact:
     return ResultFact(gettext("Replies"), replied, reached, rate, "replied=true")
 
 
-def _list_harm(figures: Report, sent: int, usual: UsualResults | None) -> list[ResultFact]:
+def _count_reached(stats: dict[str, int]) -> int:
+    """Return the number of delivered messages, the basis of rates: sent and not bounced.
+
+    The report of a large campaign is cached, so its own sum may be older than the progress of sending.
+    """
+    return stats["accepted"] - stats["bounced"]
+
+
+def _list_harm(stats: dict[str, int], usual: UsualResults | None) -> list[ResultFact]:
     """Return the spam complaints and the bounces of an email campaign."""
-    complained, bounced, reached = figures.complaints.count, figures.bounces.count, figures.ledger.delivered_to
+    sent, complained, bounced, reached = (
+        stats["accepted"], stats["complained"], stats["bounced"], _count_reached(stats)
+    )  # fmt: skip
     complaint_rate = gettext("%(rate)s complaint rate", rate=formats.percent(complained, reached))
     bounce_rate = gettext("%(rate)s bounce rate", rate=formats.percent(bounced, sent))
     usual_bounced, usual_complained = (usual.bounced, usual.complained) if usual else (None, None)
@@ -153,7 +169,7 @@ def list_funnel_steps(
 
     An SMS has the steps sent and delivered instead of delivered and opened.
     """
-    to, reached, sent = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to, stats["accepted"]
+    to, reached, sent = f"/campaigns/{campaign_id}/people?", _count_reached(stats), stats["accepted"]
     items = [FunnelStep(gettext("Delivered"), reached, reached, f"{to}accepted=true",
                         description=gettext("sent and not bounced"))]  # fmt: skip
     if figures.sms is not None:
@@ -263,29 +279,35 @@ _SETTLE_MS = 3_000
 async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the composer of a draft, the page of a scheduled campaign, or the overview of the report."""
     by = "day" if request.args.get("by") == "day" else "hour"
-    base = await fetch(load_report, visit, campaign_id, "")
+    base = await fetch(load_report, visit, campaign_id, "", by)
     if base["campaign"].phase == "draft":
         return await composer.render_composer(request, visit, campaign_id)
     if base["campaign"].phase == "scheduled":
         return await composer.render_scheduled(request, visit, campaign_id)
-    overview = await fetch(_load_overview, visit.account_id, base, by)
-    return view.render(request, "campaigns/overview.html", **base, **overview)
+    return view.render(request, "campaigns/overview.html", **base)
 
 
 @pages.get("/<campaign_id:int>/live", name="live")
 @signed_in()
 async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the progress of sending, polled by the page; once nothing changes, the response ends the polling."""
-    base = await fetch(_load_cached_status, visit.account_id, campaign_id)
-    base = {**base, "tab": "", "wide": not request.args.get("slim"), **_permissions(visit)}
+    """Show the progress of sending, polled by the page; once nothing changes, the response ends the polling.
+
+    The figures of the overview are part of the response, so that all its numbers are of one moment.
+    """
+    by = None if request.args.get("slim") else "day" if request.args.get("by") == "day" else "hour"
+    base = await fetch(_load_cached_status, visit.account_id, campaign_id, by)
+    base = {**base, "tab": "", "wide": by is not None, **_permissions(visit)}
     if not view.is_partial(request) or base["campaign"].phase in ("draft", "scheduled"):
         # The send was undone meanwhile; a draft has another page.
         return view.redirect(request, f"/campaigns/{campaign_id}")
-    # Only this block is rendered: the rest of the page needs values that were not loaded here.
-    response = view.render_blocks(request, "campaigns/report.html", ("live",), **base)
+    # Only these blocks are rendered: the rest of the page needs values that were not loaded here.
+    if by is not None:
+        response = view.render(request, "campaigns/overview.html", also=("figures",), **base)
+    else:
+        response = view.render(request, "campaigns/report.html", **base)
     if not base["moving"]:
         delivery_status.forget_summary(visit.account_id)  # The sidebar reloads it at once.
-        response.headers["HX-Trigger"] = "settled"  # reload the figures and the sidebar at once, not seconds later
+        response.headers["HX-Trigger"] = "settled"  # reload the sidebar at once, not seconds later
     return response
 
 
@@ -367,9 +389,12 @@ _add_action("resume", send.resume, gettext_noop("Campaign resumed."))
 _add_action("cancel", states.cancel, gettext_noop("Campaign cancelled. Queued messages are not sent."))
 
 
-def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
-    """Return the context that every tab shares: campaign, progress, figures, tabs, and the user's permissions."""
-    context = {**_load_cached_status(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
+def load_report(visit: Visit, campaign_id: int, name: str, by: str | None = None) -> dict[str, Any]:
+    """Return the context that every tab shares: campaign, progress, figures, tabs, and the user's permissions.
+
+    With `by`, the interval of the timeline (`hour` or `day`), also the values of the overview.
+    """
+    context = {**_load_cached_status(visit.account_id, campaign_id, by), "tab": name, "wide": name == ""}
     context |= _permissions(visit)
     campaign = context["campaign"]
     if "figures" not in context:
@@ -380,22 +405,24 @@ def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
     return context
 
 
-def _load_cached_status(account_id: int, campaign_id: int) -> dict[str, Any]:
+def _load_cached_status(account_id: int, campaign_id: int, by: str | None = None) -> dict[str, Any]:
     """Return `_load_status` of a campaign, from a short-lived cache while it is sending."""
     row = store.get_row(account_id, campaign_id)
-    key = account_id, campaign_id, row.phase, row.updated_at, i18n.get_language()
-    status = _status_cache.get(key, lambda: _load_status(account_id, campaign_id))
+    key = account_id, campaign_id, row.phase, row.updated_at, i18n.get_language(), by
+    status = _status_cache.get(key, lambda: _load_status(account_id, campaign_id, by))
     if not status["moving"]:
         _status_cache.invalidate(key)
     return status
 
 
-def _load_status(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Return the campaign with its progress, and its figures once sending has begun."""
+def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str, Any]:
+    """Return the campaign with its progress, and its figures once sending has begun; with `by` also the overview."""
     campaign = store.get(account_id, campaign_id)
     begun = campaign.phase not in ("draft", "scheduled")
+    figures = results.build_report(account_id, campaign_id) if begun else None
     return {
-        **({"figures": results.build_report(account_id, campaign_id)} if begun else {}),
+        **({"figures": figures} if figures is not None else {}),
+        **(_load_overview(campaign, figures, by) if figures is not None and by is not None else {}),
         "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign),
         "act": states.find_last_action(campaign),
         "audience": audience_form.describe(campaign, audience_form.load_choices(account_id).names),
@@ -422,15 +449,13 @@ def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
     ]  # fmt: skip
 
 
-def _load_overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, Any]:
-    campaign, stats = base["campaign"], base["stats"]
-    if "figures" not in base:
-        return {"by": by}
-    figures = base["figures"]
+def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
+    """Return the values of the overview. Its sums are those of `campaign.stats`, as in the progress of sending."""
+    stats = campaign.stats
     usual = results.find_usual_results(campaign)
     conversions = results.list_conversions(campaign) if figures.tracking else []
     return {
-        "by": by, "usual": usual, "after": conversions,
+        "by": by, "usual": usual, "after": conversions, "reached": _count_reached(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),
         "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
         "columns": charts.build_columns(figures.over_time, by), "is_long": charts.exceeds_two_days(figures.over_time),
