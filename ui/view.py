@@ -21,6 +21,7 @@ from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
 from ui import documentation, formats, labels, session, static_files
+from ui.forms.time_zones import describe_time_zone
 from ui.widgets import charts
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
@@ -167,6 +168,7 @@ def template_environment() -> Environment:
     environment.globals["ngettext"] = _ngettext
     environment.policies["ext.i18n.trimmed"] = True
     environment.filters.update(formats.FILTERS | labels.FILTERS)
+    environment.filters["time_zone"] = describe_time_zone
     environment.globals |= {
         "static": static_files.url,
         "icon": icon,

@@ -191,6 +191,12 @@ def count_by_name(account_id: int, since: int) -> dict[str, int]:
     return dict(rows(_COUNTS, {"account": account_id, "since": since}))
 
 
+def is_recorded(account_id: int, name: str) -> bool:
+    """Return whether an account has an event of this name."""
+    sql = "SELECT 1 FROM event INDEXED BY event_of_name WHERE account_id = ? AND event = ? LIMIT 1"
+    return scalar(sql, (account_id, name)) is not None
+
+
 _COUNT_BY_PERIOD = (
     "SELECT names.value, (SELECT count(*) FROM event INDEXED BY event_of_name WHERE account_id = :account "
     "AND event = names.value AND created_at >= periods.value ->> 0 AND created_at < periods.value ->> 1 AND NOT test) "
@@ -361,6 +367,11 @@ def find_label(name: str) -> str | None:
     """Return the label of an event of the service in the current language, or None for another event."""
     kind = KINDS_BY_NAME.get(name)
     return gettext(kind.label) if kind else None
+
+
+def name_event(name: str) -> str:
+    """Return an event as people read it: the label of an event of the service, `Order paid` for `order_paid`."""
+    return find_label(name) or name.replace("_", " ").capitalize()
 
 
 def describe(name: str) -> str:

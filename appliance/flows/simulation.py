@@ -205,7 +205,9 @@ class FlowSimulator:
                     return
             for other_flow in self._other_flows.find_started():
                 says = gettext(
-                    "%(event)s would also start the flow “%(flow)s”", event=other_flow.event, flow=other_flow.name
+                    "“%(event)s” would also start the flow “%(flow)s”",
+                    event=log.name_event(other_flow.event),
+                    flow=other_flow.name,
                 )
                 self._add_entry("starts", says, event=other_flow.event)
             if not has_processed and not due and len(self.entries) == entry_count:
@@ -247,7 +249,8 @@ class FlowSimulator:
 
     def _report_goal(self) -> None:
         if self._get_end_reason() == "goal" and not any(entry.told == "goal" for entry in self.entries):
-            self._add_entry("goal", gettext("Goal reached: %(goal)s", goal=self.flow.goal), event=self.flow.goal)
+            says = gettext("Goal reached: %(goal)s", goal=log.name_event(self.flow.goal))
+            self._add_entry("goal", says, event=self.flow.goal)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -316,7 +319,8 @@ class FlowSimulator:
         try:
             says = transactions.write(simulation_events.apply_assumption, assumption, self.simulated_run)
         except (ImpossibleEvent, Refused) as reason:
-            self._add_note(gettext("%(event)s could not happen: %(reason)s", event=assumption.event, reason=reason))
+            event = log.name_event(assumption.event)
+            self._add_note(gettext("“%(event)s” could not happen: %(reason)s", event=event, reason=reason))
             return
         self._add_entry(
             "assumed", gettext("Assumed: %(event)s", event=says), event=assumption.event,
@@ -327,10 +331,7 @@ class FlowSimulator:
         """Copy a real event into the sandbox, and add an entry for it if the flow refers to its name."""
         transactions.write(simulation_events.replay_event, real_event)
         if real_event.event in self._relevant_events:
-            description = log.describe(real_event.event)
-            says = gettext(
-                "Recorded event: %(description)s (%(event)s)", description=description, event=real_event.event
-            )
+            says = gettext("Recorded event: %(event)s", event=log.name_event(real_event.event))
             self._add_entry("recorded", says, event=real_event.event)
 
     # -- time ------------------------------------------------------------------------------------------------------
@@ -364,14 +365,17 @@ class FlowSimulator:
     def _report_unreached(self) -> None:
         for planned in sorted(self._planned_events, key=lambda planned: planned.order):
             assumption = planned.assumption
-            event = assumption.event
+            event = log.name_event(assumption.event)
             if planned.at is None:
+                step_id = assumption.step if isinstance(assumption.step, int) else 0
                 note = gettext(
-                    "%(event)s did not happen: step %(step)s sent no message", event=event, step=assumption.step
+                    "“%(event)s” did not happen: step %(position)s sent no message",
+                    event=event,
+                    position=simulation_timeline.format_position(self.paths.get(step_id)),
                 )
             else:
                 time_text = format_moment(planned.at, self.zone)
-                note = gettext("%(event)s would happen after the end, %(time)s", event=event, time=time_text)
+                note = gettext("“%(event)s” would happen after the end, %(time)s", event=event, time=time_text)
             self._add_note(note)
 
     def _build_end(self) -> SimulationEnd:
@@ -593,7 +597,13 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     ]
 
 
-_PROBLEMS = {"trigger.event": gettext_noop("the trigger is missing"), "steps": gettext_noop("the steps are missing")}
+_PROBLEMS = {
+    "trigger.event": gettext_noop("the trigger is missing"),
+    "trigger.segment_id": gettext_noop("the segment of the trigger is missing"),
+    "trigger.contact_list_id": gettext_noop("the list of the trigger cannot be used"),
+    "trigger.data.path": gettext_noop("the custom field with the date of the trigger is missing"),
+    "steps": gettext_noop("the steps are missing"),
+}
 
 
 def _describe_problem(field: str, message: str) -> str:
@@ -602,7 +612,7 @@ def _describe_problem(field: str, message: str) -> str:
         return gettext(_PROBLEMS[field])
     if position := simulation_timeline.format_position(field):
         return gettext("step %(position)s: %(problem)s", position=position, problem=message)
-    return f"{field} {message}"
+    return message
 
 
 def note_stopped_sending(account_id: int) -> list[str]:

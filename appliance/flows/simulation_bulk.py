@@ -8,7 +8,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -525,7 +525,8 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
     except Invalid as invalid:
         # The contact or a step of the script was deleted after the script was saved.
         return ScriptResult(name, False, len(expectations), _format_faults(invalid.fields), "")
-    failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation)]
+    paths = {step["id"]: path for path, step in document.walk(flow.steps if draft is None else draft.steps)}
+    failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, paths)]
     return ScriptResult(name, not failures, len(expectations), failures, simulation.end.says)
 
 
@@ -538,50 +539,66 @@ def _format_faults(fields: dict[str, list[str]]) -> list[str]:
     return [f"{name} {message}" for name, messages in fields.items() for message in messages]
 
 
-def _list_failures(expectation: Expectation, simulation: Simulation) -> Iterator[str]:
-    """Yield a text for each way in which a simulation differs from an expectation."""
+_WRONG_END = {
+    "completed": gettext_noop("the contact should complete the flow: %(result)s"),
+    "exited": gettext_noop("the contact should exit early: %(result)s"),
+    "live": gettext_noop("the contact should still be in the flow: %(result)s"),
+}
+_WRONG_OUTCOME = {
+    "on": gettext_noop("step %(position)s should continue: %(result)s"),
+    "yes": gettext_noop("step %(position)s should take Yes: %(result)s"),
+    "no": gettext_noop("step %(position)s should take No: %(result)s"),
+    "skipped": gettext_noop("step %(position)s should be skipped: %(result)s"),
+    "exited": gettext_noop("the contact should exit in step %(position)s: %(result)s"),
+    "waits": gettext_noop("the contact should wait in step %(position)s: %(result)s"),
+}
+
+
+def _list_failures(expectation: Expectation, simulation: Simulation, paths: Mapping[int, str]) -> Iterator[str]:
+    """Yield a text for each way in which a simulation differs from an expectation.
+
+    `paths` are the paths of the steps by id.
+    """
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
-            yield gettext("should end as %(status)s: %(result)s", status=expectation.end, result=simulation.end.says)
+            yield gettext(_WRONG_END[expectation.end], result=simulation.end.says)
         elif isinstance(expectation.reason, str) and simulation.end.reason != expectation.reason:
-            yield gettext(
-                "should end for %(reason)s: %(result)s", reason=expectation.reason, result=simulation.end.says
-            )
+            reason = simulation_timeline.describe_end(expectation.end, expectation.reason)
+            yield gettext("should end because “%(reason)s”: %(result)s", reason=reason, result=simulation.end.says)
         return
-    entries = [
-        entry
-        for entry in simulation.timeline
-        if entry.step_id == expectation.step and entry.told in ("step", "message")
-    ]
+    step_id = expectation.step if isinstance(expectation.step, int) else 0
+    position = simulation_timeline.format_position(paths.get(step_id))
+    entries = [entry for entry in simulation.timeline if entry.step_id == step_id and entry.told in ("step", "message")]
     if expectation.outcome == "not_reached":
         if entries:
             yield gettext(
-                "step %(step)s should not be reached: %(result)s", step=expectation.step, result=entries[0].says
+                "step %(position)s should not be reached: %(result)s", position=position, result=entries[0].says
             )
         return
     if not entries:
-        yield gettext("step %(step)s was not reached", step=expectation.step)
+        yield (
+            gettext("step %(position)s was not reached", position=position)
+            if position
+            else gettext("the step was deleted")
+        )
         return
-    yield from _list_step_failures(expectation, entries)
+    yield from _list_step_failures(expectation, entries, position)
 
 
-_WRONG_SUBJECT = gettext_noop("the subject of step %(step)s should contain “%(text)s”: %(result)s")
-_WRONG_TEXT = gettext_noop("the text of step %(step)s should contain “%(text)s”: %(result)s")
+_WRONG_SUBJECT = gettext_noop("the subject of step %(position)s should contain “%(text)s”: %(result)s")
+_WRONG_TEXT = gettext_noop("the text of step %(position)s should contain “%(text)s”: %(result)s")
 
 
-def _list_step_failures(expectation: Expectation, entries: Sequence[Entry]) -> Iterator[str]:
+def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], position: str) -> Iterator[str]:
     says = entries[-1].says
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
-        yield gettext(
-            "step %(step)s should have the outcome %(outcome)s: %(result)s",
-            step=expectation.step, outcome=expectation.outcome, result=says,
-        )  # fmt: skip
+        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], position=position, result=says)
     messages = [entry.message for entry in entries if entry.message is not None]
     reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
     if expectation.reason is not UNSET and expectation.reason not in reasons:
         yield gettext(
-            "step %(step)s should have the reason %(reason)s: %(result)s",
-            step=expectation.step, reason=expectation.reason, result=says,
+            "the reason in step %(position)s should be “%(reason)s”: %(result)s",
+            position=position, reason=simulation_timeline.describe_skip(str(expectation.reason)), result=says,
         )  # fmt: skip
     for key, expected_text, message in (
         ("subject", expectation.subject, _WRONG_SUBJECT), ("text", expectation.text, _WRONG_TEXT),
@@ -589,4 +606,4 @@ def _list_step_failures(expectation: Expectation, entries: Sequence[Entry]) -> I
         if isinstance(expected_text, str) and not any(
             expected_text.casefold() in (getattr(sent, key) or "").casefold() for sent in messages
         ):
-            yield gettext(message, step=expectation.step, text=expected_text, result=says)
+            yield gettext(message, position=position, text=expected_text, result=says)

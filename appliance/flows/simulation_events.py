@@ -150,10 +150,19 @@ def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
     amount = assumption.amount if isinstance(assumption.amount, float) else UNSET
     request = EventWrite(assumption.event, contact_id=run.contact_id, data=assumption.event_data, amount=amount)
     submit.submit(run.account_id, submit.prepare(request))
+    event_name = log.name_event(assumption.event)
     if not assumption.event_data:
-        return gettext("event %(event)s", event=assumption.event)
-    data_json = msgspec.json.encode(assumption.event_data).decode()
-    return gettext("event %(event)s with %(data)s", event=assumption.event, data=data_json[:300])
+        return gettext("“%(event)s”", event=event_name)
+    return gettext("“%(event)s” (%(data)s)", event=event_name, data=_describe_data(assumption.event_data))
+
+
+def _describe_data(data: dict[str, Any]) -> str:
+    """Return the data of an event or contact as `amount: 40, shop: Berlin`, cut to 300 characters."""
+    texts = [
+        f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in data.items()
+    ]
+    return ", ".join(texts)[:300]
 
 
 def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
@@ -198,8 +207,8 @@ def _describe_missing_message(is_sms: bool, step_id: int | None) -> str:
             else gettext("no email of this flow has been sent by then")
         )
     if is_sms:
-        return gettext("step %(step)s has sent no SMS", step=step_id)
-    return gettext("step %(step)s has sent no email", step=step_id)
+        return gettext("the SMS of that step had not been sent by then")
+    return gettext("the email of that step had not been sent by then")
 
 
 def _open_or_click(assumption: Assumption, message_id: int, message_name: str, sent_at: int) -> str:
@@ -255,7 +264,7 @@ def _change_list(assumption: Assumption, run: SimulatedRun) -> str:
 def _update_contact(assumption: Assumption, run: SimulatedRun) -> str:
     patch = read(ContactPatch, assumption.event_data)
     write.update(run.account_id, run.contact_id, patch, Evidence(_SOURCE, "operator"))
-    return gettext("is updated: %(data)s", data=msgspec.json.encode(assumption.event_data).decode()[:300])
+    return gettext("is updated: %(data)s", data=_describe_data(assumption.event_data))
 
 
 def _receive_sms(assumption: Assumption, run: SimulatedRun) -> str:

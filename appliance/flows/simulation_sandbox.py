@@ -188,8 +188,8 @@ def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) 
         if is_matched
         else [
             gettext(
-                "In reality, %(event)s would not start this flow for the contact: %(reason)s.",
-                event=spec.event,
+                "In reality, “%(event)s” would not start this flow for the contact: %(reason)s.",
+                event=log.name_event(spec.event or ""),
                 reason=describe_refusal(spec, reasons, flow),
             )
         ]
@@ -208,8 +208,7 @@ def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) 
     if event_id is None:
         says = gettext("Enters the flow manually")
     else:
-        description = log.describe(spec.event)
-        says = gettext("Enters the flow: %(description)s (%(event)s)", description=description, event=spec.event)
+        says = gettext("Enters the flow: %(event)s", event=log.name_event(spec.event or ""))
     return EntryResult(int(run_id), says, None if event_id is None else spec.event, data or None, reasons, notes)
 
 

@@ -131,9 +131,8 @@ def format_day(ms: int, zone: str) -> str:
 
 
 def format_time(ms: int, zone: str) -> str:
-    """Return the time of day of a Unix time in milliseconds, in a time zone, as `10:00`, or `10:00:05` with seconds."""
-    moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
-    return f"{moment:%H:%M:%S}" if moment.second else i18n.format_clock(moment)
+    """Return the hour and minute of a Unix time in milliseconds, in a time zone, as `10:00`."""
+    return i18n.format_clock(datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)))
 
 
 _RULES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # the lines under headings in text parts

@@ -108,7 +108,7 @@ def test_an_assumed_goal_event_ends_the_simulation(home: Home) -> None:
     result = simulate(home, flow, events=script)
     assert (result.end.status, result.end.reason, result.end.at) == ("completed", "goal", "2031-03-04T09:00:00.000Z")
     assert [entry.told for entry in result.timeline] == ["enter", "step", "assumed", "goal"]
-    assert result.notes == ["product_view would happen after the end, Wed, 5 Mar 2031, 09:00"]
+    assert result.notes == ["“Product view” would happen after the end, Wed, 5 Mar 2031, 09:00"]
 
 
 def test_an_assumed_opt_out_or_bounce_skips_messages(home: Home) -> None:
@@ -150,7 +150,9 @@ def test_notes_say_why_the_trigger_would_not_start(home: Home) -> None:
     where = {"where": [{"name": "event.total", "predicate": "gt", "value": 10}], "frequency": "once"}
     flow = create_flow(home, [{"duration": 60}], {"event": "cart_add", "data": where})
     result = simulate(home, flow, contact_id=ann.id, event={"total": 3})
-    assert "cart_add would not start this flow" in result.notes[0] and "total is over 10 (found: 3)" in result.notes[0]
+    assert (
+        "“Cart add” would not start this flow" in result.notes[0] and "total is over 10 (found: 3)" in result.notes[0]
+    )
     assert result.timeline[0].filters[0].holds is False and result.end.status == "completed"
     assert simulate(home, flow, contact_id=ann.id, event={"total": 30}).notes == []
     update_flow(home, flow, status="active")
@@ -175,7 +177,7 @@ def test_list_changes_and_other_flows(home: Home) -> None:
     result = simulate(home, flow)
     assert step_entry(result, 2).outcome == "yes" and step_entry(result, 2).filters[0].found == "“News”, “Old”"
     assert [entry.says for entry in result.timeline if entry.told == "starts"] == [
-        "list_add would also start the flow “Second”"
+        "“Joined a list” would also start the flow “Second”"
     ]
     assert result.notes == [] and rows("SELECT contacts_count FROM contact_list ORDER BY id") == [(0,), (0,)]
 
@@ -411,4 +413,4 @@ def test_an_impossible_assumed_change_is_noted(home: Home) -> None:
     flow = create_flow(home, [{"duration": 60}])
     change = {"event": "contact_update", "data": {"channels_attributes": [{"id": 4711, "value": "b@example.org"}]}}
     result = simulate(home, flow, events=[change])
-    assert result.notes[-1].startswith("contact_update could not happen") and result.end.status == "completed"
+    assert result.notes[-1].startswith("“Changed” could not happen") and result.end.status == "completed"

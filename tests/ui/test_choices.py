@@ -119,7 +119,7 @@ def test_a_goal_is_chosen(page: Page, api: Client) -> None:
     api.wait(f"/flows/{flow}", lambda row: row["goal"] == "order_paid")
     expect(page.locator("#tree")).to_contain_text("goal: placed an order (paid)")
     goal.select_option("other")
-    name = page.get_by_label("Event name of the goal")
+    name = page.get_by_label("Name of the goal’s event")
     name.fill("Became reader")
     name.blur()
     api.wait(f"/flows/{flow}", lambda row: row["goal"] == "became_reader")

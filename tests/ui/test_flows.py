@@ -198,6 +198,32 @@ def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:
     expect(met.get_by_role("listitem").filter(has_text="P0")).to_contain_text("The trigger is only for the list")
 
 
+def test_events_are_named_in_plain_words(page: Page, api: Client) -> None:
+    """Triggers, goals and simulations name events by their labels, and an event that never came is explained."""
+    trigger = {"event": "trial_started"}
+    flow = api.post("/flows", {"name": "Words", "trigger": trigger, "steps": [{"duration": 90}]}).expect(201)["id"]
+    page.goto(f"/flows/{flow}")
+    panel = page.locator("#panel")
+    expect(page.locator("#met")).to_contain_text(
+        "Campanero has not received “Trial started” from your shop or app yet."
+    )
+    expect(panel).to_contain_text("Your shop or app must send this event to Campanero.")
+    page.get_by_label("Goal").select_option("other")
+    expect(page.get_by_label("Name of the goal’s event")).to_have_attribute("placeholder", "Order paid")
+    expect(panel).not_to_contain_text("_")
+    names = page.locator("#goal-events option").evaluate_all("options => options.map(option => option.value)")
+    assert "Order paid" in names and not [name for name in names if "_" in name]
+    page.goto(f"/flows/{flow}/try")
+    expect(page.locator(".told")).to_contain_text("Enters the flow: Trial started")
+    expect(page.locator(".told")).not_to_contain_text("_")
+    expect(page.locator(".trying header .small").first).to_have_text("UTC")
+    api.patch("/account", {"time_zone": "America/New_York"}).expect(200)
+    page.goto(f"/flows/{flow}/try")
+    expect(page.locator(".trying header .small").first).to_have_text(re.compile(r"New York \(UTC.0[45]:00\)"))
+    api.patch("/account", {"time_zone": "UTC"}).expect(200)
+    assert axe.find_violations_in_light_and_dark(page) == []
+
+
 def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> None:
     """A simulation shows the path and its alternatives and opens emails; no table of the database changes."""
 
@@ -299,9 +325,9 @@ def test_building_a_flow_without_javascript(browser: Browser, server: Server, ap
     page.get_by_role("button", name="Record event").click()
     page.get_by_label("Event name", exact=True).fill("Became reader")
     page.get_by_role("button", name="Add step").click()
-    expect_order(page, ["Wait 1 minute", "Record “became_reader”"])
+    expect_order(page, ["Wait 1 minute", "Record “Became reader”"])
     page.get_by_role("button", name="Move up").click()
-    expect_order(page, ["Record “became_reader”", "Wait 1 minute"])
+    expect_order(page, ["Record “Became reader”", "Wait 1 minute"])
     context.close()
 
 

@@ -62,7 +62,7 @@ def test_polling_ends_with_the_campaign(
 
 
 def read_sums(page: Page) -> tuple[int, int, int]:
-    """Return the sent messages of a report's progress, and the sent and delivered ones of its results, of one moment."""
+    """Return the sent messages of a report's progress, and the sent and delivered ones of its results, as shown now."""
     texts: list[str] = page.evaluate("""() => [
         document.querySelector("#live dl a")?.textContent ?? "0",
         document.querySelector("#reading header .end").textContent]""")

@@ -19,6 +19,12 @@ from appliance.core import errors
 from appliance.storage.database import fold_case
 from ui.forms import error_sentence, typed_values
 
+
+def normalize_event_name(text: str) -> str:
+    """Return an event name in the stored form: `Became reader` becomes `became_reader`."""
+    return re.sub(r"[\s-]+", "_", text.strip().lower())
+
+
 ANY_DATA = "contact_data.*"
 ANY_EVENT = "event:*"
 ANY_EVENT_DATA = "event.*"
@@ -95,7 +101,7 @@ class FilterRow:
     @property
     def event(self) -> str:
         """Return the name of the event, for a rule about a contact's history."""
-        return self["path"] if self.name == ANY_EVENT else self.name.partition(":")[2]
+        return normalize_event_name(self["path"]) if self.name == ANY_EVENT else self.name.partition(":")[2]
 
     def normalize(self) -> None:
         """Make predicate and values fit the field, after the user changed the field or the predicate.

@@ -19,7 +19,7 @@ from appliance.flows.triggers import TriggerSpec
 from ui import labels
 from ui.forms import Form, error_sentence, lookups, parse_int
 from ui.forms.edit_conflicts import FormPart, FormParts, KnownNames
-from ui.forms.filter_rows import FilterRows
+from ui.forms.filter_rows import FilterRows, normalize_event_name
 from ui.widgets import filter_builder
 
 # The units of durations, by their seconds, with marked labels.
@@ -132,15 +132,10 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
         elif field.type == "list":
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
         elif field.type == "event":
-            raw[field.name] = normalize_event_name(text)
+            raw[field.name] = normalize_event_name(text) or None
         elif field.type not in ("design", "filters") and field.name in form.values:
             raw[field.name] = text or None
     return raw
-
-
-def normalize_event_name(text: str) -> str | None:
-    """Return an event name in the stored form: `Became reader` becomes `became_reader`; None if the text is empty."""
-    return re.sub(r"[\s-]+", "_", text.strip().lower()) or None
 
 
 def _parse_duration(name: str, text: str, unit: str) -> int:
@@ -245,7 +240,7 @@ def read_goal(form: Form) -> str | None:
 
 def _read_event_name(form: Form, name: str) -> str:
     """Return the event that a field names, in the stored form; raises Invalid without a valid name."""
-    event = normalize_event_name(form[name]) or ""
+    event = normalize_event_name(form[name])
     if not event:
         raise errors.Invalid({name: [gettext("Enter the name of the event.")]})
     if log.find_name_error(event) and event not in log.RESERVED_NAMES:
@@ -283,9 +278,13 @@ def _error_sentence(message: str, name: str | None, path: str) -> str:
 
 
 def list_client_events(account_id: int) -> list[str]:
-    """Return the names of events sent by programs, as suggestions for event name fields: recorded ones come first."""
+    """Return the events sent by programs, as suggestions for event name fields: recorded ones come first.
+
+    They are as people write them, `Order paid`, unless that is not the stored name in other words.
+    """
     common = [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
-    return list(dict.fromkeys([*_own_events(account_id), *common]))
+    names = dict.fromkeys([*_own_events(account_id), *common])
+    return [label if normalize_event_name(label := log.name_event(name)) == name else name for name in names]
 
 
 def _own_events(account_id: int) -> list[str]:

@@ -111,11 +111,11 @@ def time_zone_groups(chosen: str = "") -> list[tuple[str, list[Option]]]:
     return [(gettext("Regions"), [*beyond, *regions]), (gettext("All time zones"), list(others))]
 
 
-def describe_time_zone(name: str) -> str:
-    """Return a time zone by its city and present offset: `Berlin (UTC+01:00)`."""
+def describe_time_zone(name: str, at: int | None = None) -> str:
+    """Return a time zone by its city and its offset at a time (ms), by default now: `Berlin (UTC+01:00)`."""
     if name == "UTC":
         return "UTC"
-    return gettext("%(city)s (%(offset)s)", city=_city(name), offset=_format_offset(_offset(name)))
+    return gettext("%(city)s (%(offset)s)", city=_city(name), offset=_format_offset(_offset(name, at)))
 
 
 @lru_cache(maxsize=16)
@@ -159,9 +159,10 @@ def _sort(rows: list[tuple[Any, str, str, str]]) -> list[Option]:
     return [(value, _label(int(offset.total_seconds()), name), words) for offset, name, value, words in ordered]
 
 
-def _offset(name: str) -> int:
-    """Return the present offset of a time zone from UTC in seconds; 0 for an unknown name."""
-    offset = datetime.fromtimestamp(clock.now_ms() / 1000, clock.find_time_zone(name) or UTC).utcoffset()
+def _offset(name: str, at: int | None = None) -> int:
+    """Return the offset of a time zone from UTC at a time (ms), by default now, in seconds; 0 for an unknown name."""
+    moment = clock.now_ms() if at is None else at
+    offset = datetime.fromtimestamp(moment / 1000, clock.find_time_zone(name) or UTC).utcoffset()
     return int(offset.total_seconds()) if offset else 0
 
 

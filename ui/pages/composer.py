@@ -19,6 +19,7 @@ from appliance.storage.transactions import commit, fetch, render, render_for, re
 from ui import formats, labels, view
 from ui.forms import Form, audience_form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.forms.time_zones import describe_time_zone
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
@@ -407,7 +408,7 @@ def _describe_schedule(moment: int | None) -> str:
 
 
 def _describe_past_time(visit: Visit) -> str:
-    current, zone = formats.clock_time(clock.now_ms()), visit.account.time_zone
+    current, zone = formats.clock_time(clock.now_ms()), describe_time_zone(visit.account.time_zone)
     return gettext("Select a time in the future. It is now %(time)s in %(zone)s.", time=current, zone=zone)
 
 

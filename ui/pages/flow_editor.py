@@ -14,6 +14,7 @@ from appliance.content.templates import store as templates
 from appliance.core import errors, validation
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.events import log
 from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.lifecycle import Blocker
@@ -21,7 +22,7 @@ from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, edit_conflicts, error_sentence, flow_forms, lookups, parse_int
 from ui.forms.edit_conflicts import FormParts
 from ui.forms.filter_rows import FilterRows
@@ -358,6 +359,9 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
         return {
             "flow": draft.flow, "draft": draft, "lookback": recent, "inside_segment": inside,
             "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
+            "start_event": flow_forms.describe_event(draft.trigger.event),
+            "is_unknown_event": not labels.is_ours(draft.trigger.event)
+            and not log.is_recorded(visit.account_id, draft.trigger.event),
             "contacts_by_id": lookups.contacts_by_id({match.contact_id for match in recent.contacts}),
         }  # fmt: skip
 

@@ -156,7 +156,7 @@ def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
         return report.summarize_step(account_id, step), label
     if kind == "emit_event":
         forwards = gettext("includes the trigger’s data") if step.get("forward_event_data") else ""
-        return gettext("Record “%(event)s”", event=step["event_name"]), forwards
+        return gettext("Record “%(event)s”", event=log.name_event(step["event_name"])), forwards
     return report.summarize_step(account_id, step) or label, "" if kind == "exit" else label
 
 

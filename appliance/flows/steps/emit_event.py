@@ -82,4 +82,4 @@ class EmitEvent(StepKind):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the name of the event."""
-        return gettext("Record the event “%(event)s”", event=props["event_name"])
+        return gettext("Record the event “%(event)s”", event=log.name_event(props["event_name"]))
