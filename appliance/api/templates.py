@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.api import http, schemas
@@ -19,11 +19,11 @@ from appliance.content import media
 from appliance.content.designs import document, merge_limits
 from appliance.content.pictures.formats import Picture
 from appliance.content.templates import starters, store, translation_edits
-from appliance.content.templates.translations import TranslationSummary
+from appliance.content.templates.translations import MAX_WRITTEN_TEXTS, TranslationSummary
 from appliance.content.templates.validation import TemplateCreate, TemplateQuery, TemplateWrite
-from appliance.core import i18n, validation
+from appliance.core import clock, i18n, validation
 from appliance.core.errors import Faults, Invalid, NotFound
-from appliance.core.validation import PageQuery, Text
+from appliance.core.validation import PageQuery, Short, Text, When
 from appliance.sending.messages import preview, test_sends
 from appliance.sending.messages.preview import Preview, PreviewRequest
 from appliance.sending.messages.test_sends import TestRequest, TestSendResult
@@ -184,20 +184,32 @@ class TranslatedText(Struct):
 class TemplateTranslation(TranslationCounts):
     """The translation of a template into a language, with its texts in reading order."""
 
+    updated_at: Annotated[str, Meta(description="last change of the template, for `updated_at` of a PUT")]
+
     texts: Annotated[list[TranslatedText], Meta(description="texts of the template in reading order")]
 
 
 class TranslationWrite(Struct):
     """Translations by the id of the text. Texts that are not named keep theirs; null removes one."""
 
-    texts: Annotated[dict[str, Text | None], Meta(description="translations by id of the text; null removes one")]
+    texts: Annotated[
+        dict[Short, Text | None],
+        Meta(max_length=MAX_WRITTEN_TEXTS, description="translations by id of the text; null removes one"),
+    ]
+    updated_at: (
+        Annotated[
+            When,
+            Meta(description="`updated_at` as last read; if the template was changed since, the response is 409"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def _serialize_counts(summary: TranslationSummary) -> TranslationCounts:
     return TranslationCounts(summary.language, summary.translated, summary.changed, summary.missing)
 
 
-def _serialize_translation(summary: TranslationSummary) -> TemplateTranslation:
+def _serialize_translation(summary: TranslationSummary, updated_at: int) -> TemplateTranslation:
     texts = [
         TranslatedText(
             state.text.id, state.text.label, state.text.section, state.text.kind, state.text.text, state.translation,
@@ -205,7 +217,14 @@ def _serialize_translation(summary: TranslationSummary) -> TemplateTranslation:
         )
         for state in summary.texts
     ]  # fmt: skip
-    return TemplateTranslation(summary.language, summary.translated, summary.changed, summary.missing, texts)
+    return TemplateTranslation(
+        summary.language, summary.translated, summary.changed, summary.missing, str(clock.iso(updated_at)), texts
+    )
+
+
+def _load_translation(account_id: int, template_id: int, language: str) -> TemplateTranslation:
+    summary = translation_edits.get_summary(account_id, template_id, language)
+    return _serialize_translation(summary, store.get(account_id, template_id).updated_at)
 
 
 def _find_language(request: ApiRequest) -> str:
@@ -231,8 +250,7 @@ async def list_translations(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=TemplateTranslation)
 async def get_translation(request: ApiRequest) -> ApiResponse:
     """Get the translation of a template into a language."""
-    summary = await fetch(translation_edits.get_summary, request.account_id, request.id, _find_language(request))
-    return ApiResponse(_serialize_translation(summary))
+    return ApiResponse(await fetch(_load_translation, request.account_id, request.id, _find_language(request)))
 
 
 async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
@@ -257,14 +275,15 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
     """Translate texts of a template into a language.
 
     The first translation adds the language. Contacts get the template in their language (`language` of the contact), in
-    another region's (`de` for `de-AT`), or else in the original.
+    another region's (`de` for `de-AT`), or else in the original. With `updated_at` as last read, a template that was
+    changed since is left unchanged, and the response is 409.
     """
     language = translation_edits.read_language(request.language)
     args = (request.account_id, request.id, language, request.body.texts)
     prepared = await render(translation_edits.prepare, *args)
-    await commit(content.set_translation, *args, request.caller, prepared)
-    summary = await fetch(translation_edits.get_summary, request.account_id, request.id, language)
-    return ApiResponse(_serialize_translation(summary))
+    read_at = request.body.updated_at if isinstance(request.body.updated_at, int) else None
+    await commit(content.set_translation, *args, request.caller, prepared, read_at)
+    return ApiResponse(await fetch(_load_translation, request.account_id, request.id, language))
 
 
 @ROUTES.add(
@@ -273,10 +292,10 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
 async def delete_translation(request: ApiRequest) -> ApiResponse:
     """Delete the translation of a template into a language, and return it."""
     language = _find_language(request)
-    summary = await fetch(translation_edits.get_summary, request.account_id, request.id, language)
+    translation = await fetch(_load_translation, request.account_id, request.id, language)
     prepared = await render(translation_edits.prepare, request.account_id, request.id, language, None)
     await commit(content.remove_translation, request.account_id, request.id, language, request.caller, prepared)
-    return ApiResponse(_serialize_translation(summary))
+    return ApiResponse(translation)
 
 
 class UploadForm(Struct):

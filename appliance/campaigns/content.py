@@ -56,8 +56,9 @@ def update_template(
 
 
 def set_translation(
-    account_id: int, template_id: int, language: str, texts: Texts, by: Actor, prepared: PreparedContent | None = None
-) -> Template:
+    account_id: int, template_id: int, language: str, texts: Texts, by: Actor, prepared: PreparedContent | None = None,
+    read_at: int | None = None,
+) -> Template:  # fmt: skip
     """Set texts of a translation for an actor, as `update_template`.
 
     Raises what `translation_edits.set_texts` raises, with the errors at `texts.` and the text id.
@@ -65,7 +66,7 @@ def set_translation(
 
     def write(user_id: int | None) -> Template:
         return translation_edits.set_texts(
-            account_id, template_id, language, texts, user_id, prefix="texts.", prepared=prepared
+            account_id, template_id, language, texts, user_id, prefix="texts.", prepared=prepared, read_at=read_at
         )
 
     return _edit(account_id, template_id, by, write)

@@ -71,11 +71,12 @@ def check_rendering(case: PreflightInput) -> Iterator[Finding]:
 def find_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator[Finding]:
     """Yield the warnings about translations; `counts` are from `count_languages`."""
     document, channel = to_document(case.campaign.template), case.campaign.channel
+    known = {placeholder.message for placeholder in starters.find_placeholders(document)} if case.translated else set()
     for message in case.translated:
         summary = translations.summarize(document, message.language, channel)
         yield from _check_completeness(summary)
         yield from _check_tags(case, message)
-        yield from _check_placeholders(document, message)
+        yield from _check_placeholders(known, message)
     yield from _check_recipients(counts, case.account.locale)
 
 
@@ -124,9 +125,8 @@ def _find_unknown(content: Any, text: Any) -> set[str]:
     return set(merge.find_unknown_roots(names))
 
 
-def _check_placeholders(document: dict[str, Any], message: TranslatedMessage) -> Iterator[Finding]:
-    """Yield a warning for each placeholder that only the translation has."""
-    known = {placeholder.message for placeholder in starters.find_placeholders(document)}
+def _check_placeholders(known: set[str], message: TranslatedMessage) -> Iterator[Finding]:
+    """Yield a warning for each placeholder that only the translation has; `known` are those of the original."""
     for placeholder in starters.find_placeholders(message.document):
         if placeholder.message not in known:
             text = gettext(

@@ -295,7 +295,7 @@ def _require_resendable(campaign: Campaign) -> None:
     if campaign.phase not in ("completed", "cancelled"):
         raise Invalid({"base": [gettext("this campaign is still being sent: wait until it is done")]})
     if not campaign.tracking:
-        raise Invalid({"base": [gettext("opens of this campaign were not tracked, so nobody knows who opened it")]})
+        raise Invalid({"base": [gettext("opens of this campaign were not tracked, so non-openers are unknown")]})
 
 
 def find_resent_campaign(campaign: Campaign, segment: Segment) -> Campaign | None:

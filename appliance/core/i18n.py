@@ -162,18 +162,30 @@ def match_language(tag: str) -> str | None:
     return next(exact, None) or next(similar, None)
 
 
-def normalize_language_tag(text: str) -> str | None:
-    """Return the tag of a language that CLDR has a name for, in its usual form (RFC 5646, section 2.1.1), or None.
+# What CLDR names "Unknown Script" and "Unknown Region".
+_UNKNOWN_SUBTAGS = frozenset({"Zzzz", "ZZ"})
 
-    `DE`, `pt_br` and `zh-hant-tw` become `de`, `pt-BR` and `zh-Hant-TW`.
+
+def normalize_language_tag(text: str) -> str | None:
+    """Return the tag of a language in its usual form (RFC 5646, section 2.1.1), or None.
+
+    CLDR must have a name for its language, its script and its region. `DE`, `pt_br` and `zh-hant-tw` become `de`,
+    `pt-BR` and `zh-Hant-TW`.
     """
     from babel import Locale  # 30 ms, see `_load_locale`
 
     match = _LANGUAGE_TAG.fullmatch(text.strip())
-    if match is None or match[1].lower() not in Locale("en").languages:
+    if match is None:
         return None
-    language, script, region = match[1].lower(), match[2], match[3]
-    return "-".join(filter(None, (language, script and script.capitalize(), region and region.upper())))
+    language, script, region = match[1].lower(), (match[2] or "").capitalize(), (match[3] or "").upper()
+    names = Locale("en")
+    if (
+        language not in names.languages
+        or (script and (script in _UNKNOWN_SUBTAGS or script not in names.scripts))
+        or (region and (region in _UNKNOWN_SUBTAGS or region not in names.territories))
+    ):
+        return None
+    return "-".join(filter(None, (language, script, region)))
 
 
 def name_language(tag: str) -> str:

@@ -77,12 +77,11 @@ _TEXTS = {
     "erase_heading": pgettext_noop("recipient", "Your data"),
     "erase_lead": pgettext_noop(
         "recipient",
-        "{company} deletes everything it keeps about you. We first send you an email, so that nobody else can "
-        "ask for it.",
+        "{company} will delete all your data. First, we send you an email to confirm that the request is yours.",
     ),
     "erase_lead_unmailed": pgettext_noop(
         "recipient",
-        "{company} deletes everything it keeps about you, as soon as somebody there has read your request.",
+        "{company} will delete all your data after reviewing your request.",
     ),
     "erase_button": pgettext_noop("recipient", "Delete my data"),
     "erase_mailed_heading": pgettext_noop("recipient", "Check your inbox"),

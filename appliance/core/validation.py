@@ -75,7 +75,8 @@ def _parse_country(value: str) -> str:
     return value.upper()
 
 
-def _parse_language(value: str) -> str:
+def parse_language(value: str) -> str:
+    """Return a language tag in its usual form. Raises ValueError, whose text is the error of a field."""
     tag = i18n.normalize_language_tag(value)
     if tag is None:
         raise ValueError(gettext("must be a language code such as de or pt-BR"))
@@ -99,7 +100,7 @@ CHECKS = {
     "phone": lambda value: addresses.parse_phone(value).value,
     "sms_sender": addresses.parse_sms_sender,
     "country": _parse_country,
-    "language": _parse_language,
+    "language": parse_language,
     "http_url": check_http_url,
 }
 

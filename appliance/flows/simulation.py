@@ -249,7 +249,7 @@ class FlowSimulator:
 
     def _report_goal(self) -> None:
         if self._get_end_reason() == "goal" and not any(entry.told == "goal" for entry in self.entries):
-            says = gettext("Goal reached: %(goal)s", goal=log.name_event(self.flow.goal))
+            says = gettext("Goal reached: %(goal)s", goal=log.name_event(str(self.flow.goal)))
             self._add_entry("goal", says, event=self.flow.goal)
 
     # -- messages --------------------------------------------------------------------------------------------------

@@ -257,7 +257,7 @@ def _read_language(row: dict[str, Any], data: dict[str, Any], cell: Any, target:
     if len(text) <= _MAX_LANGUAGE_CHARACTERS and (tag := _find_language(text)):
         row[target] = tag
     else:
-        add_warning(row, target, cell, gettext_noop("is not a language"))
+        add_warning(row, target, cell, gettext_noop("must be a language code such as de or pt-BR"))
 
 
 def _read_tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:

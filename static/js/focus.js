@@ -46,6 +46,13 @@
     const found = last.isConnected && open(last) ? last : find(toast || at);
     (found || byId("main"))?.focus({ preventScroll: true });
   };
+  // A dialog that a menu opened gives the focus back to the button of the menu, which is closed by then.
+  let menu = null;
+  document.addEventListener("click", ({ target }) => { if (!target.closest?.("dialog")) menu = target.closest?.("[popover]"); }, true);
+  document.addEventListener("close", ({ target }) => setTimeout(() => {
+    const buttons = menu && target.matches("dialog") && lost() ? document.querySelectorAll(`[popovertarget="${menu.id}"]`) : [];
+    [...buttons].find(open)?.focus();
+  }), true);
   let due = 0;
   new MutationObserver(() => { if (last && lost() && !due) due = setTimeout(() => { due = 0; again(); }, 30); }).observe(document.body, { childList: true, subtree: true });
 

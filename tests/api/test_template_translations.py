@@ -76,6 +76,49 @@ def test_translate_a_template(api: Client) -> None:
     assert row["subject"] == "[Test] Olá"
 
 
+def test_a_language_is_checked_the_same_everywhere(api: Client) -> None:
+    """Translations, previews, test sends and contacts reject what is not a language with one text."""
+    made = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
+    path, error = f"/templates/{made['id']}", {"language": ["must be a language code such as de or pt-BR"]}
+    for language in ("xx", "de-Abcd", "de-XX", "de-Zzzz", "de-ZZ", "de-Latn-QQ", "de-999"):
+        for response in (
+            api.put(f"{path}/translations/{language}", {"texts": {}}),
+            api.post("/templates/preview", {"document": DESIGN, "language": language}),
+            api.post(f"{path}/send_test", {"email": "me@example.org", "language": language}),
+            api.post("/contacts", {"email": "me@example.org", "language": language}),
+        ):
+            assert response.expect(422)["validation_errors"] == error, language
+    for language in ("zh-hant-tw", "sr_LATN", "es-419"):
+        api.put(f"{path}/translations/{language}", {"texts": {}}).expect(200)
+    assert api.get(path).expect(200)["languages"] == ["es-419", "sr-Latn", "zh-Hant-TW"]
+
+
+def test_a_translation_does_not_overwrite_a_newer_template(api: Client) -> None:
+    """`updated_at` as last read is compared with the template; the response has the one for the next request."""
+    made = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
+    path = f"/templates/{made['id']}/translations/de"
+    first = api.put(path, {"texts": {"subject": "Hallo"}, "updated_at": made["updated_at"]}).expect(200)
+    assert first["updated_at"] > made["updated_at"] and api.get(path).expect(200)["updated_at"] == first["updated_at"]
+    refused = api.put(path, {"texts": {"subject": "Moin"}, "updated_at": made["updated_at"]}).expect(409)
+    assert refused["code"] == "conflict" and refused["updated_at"] == first["updated_at"]
+    assert api.get(path).expect(200)["texts"][0]["text"] == "Hallo"
+    second = api.put(path, {"texts": {"subject": "Moin"}, "updated_at": first["updated_at"]}).expect(200)
+    assert second["texts"][0]["text"] == "Moin"
+    wrong = api.put(path, {"texts": {}, "updated_at": "yesterday"}).expect(422)
+    assert wrong["validation_errors"] == {"updated_at": ["is invalid"]}
+
+
+def test_the_texts_of_a_request_are_limited(api: Client) -> None:
+    """A request with too many texts is rejected as a whole, and of unknown ids only the first are reported."""
+    path = f"/templates/{api.post('/templates', {'subject': 'Hello', 'design': DESIGN}).expect(201)['id']}/translations"
+    many = api.put(f"{path}/de", {"texts": {f"text{number}": "x" for number in range(90_000)}}).expect(422)
+    assert many["validation_errors"] == {"texts": ["is too long (maximum is 2000 entries)"]}
+    unknown = api.put(f"{path}/de", {"texts": {f"text{number}": "x" for number in range(2_000)}}).expect(422)
+    assert len(unknown["validation_errors"]) == 100
+    long = api.put(f"{path}/de", {"texts": {"x" * 256: "x"}}).expect(422)["validation_errors"]
+    assert list(long.values()) == [["is too long (maximum is 255 characters)"]]
+
+
 @pytest.fixture(scope="module")
 def campaign(server: Server) -> Any:
     """Return a campaign in English and German to contacts of four languages, not sent yet."""

@@ -124,7 +124,9 @@ def test_language_codes_and_names(cell: str, tag: str | None) -> None:
     row: dict[str, Any] = {}
     cells.CELL_READERS["language"](row, {}, cell, "language")
     assert row.get("language") == tag
-    assert row.get("warnings", []) == ([] if tag else [("language", cell, "is not a language")])
+    assert row.get("warnings", []) == (
+        [] if tag else [("language", cell, "must be a language code such as de or pt-BR")]
+    )
 
 
 def test_long_cells_of_languages_are_not_cached() -> None:
@@ -132,7 +134,7 @@ def test_long_cells_of_languages_are_not_cached() -> None:
     cells._find_language.cache_clear()
     row: dict[str, Any] = {}
     cells.CELL_READERS["language"](row, {}, "x" * 1_000_000, "language")
-    assert row == {"warnings": [("language", "x" * 100, "is not a language")]}
+    assert row == {"warnings": [("language", "x" * 100, "must be a language code such as de or pt-BR")]}
     assert cells._find_language.cache_info().currsize == 0
     assert all(len(name) <= cells._MAX_LANGUAGE_CHARACTERS for name in cells._language_names())
 

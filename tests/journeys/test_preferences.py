@@ -201,7 +201,7 @@ def test_an_erasure_request_without_email_waits_for_the_team(server: Server) -> 
     contact_row, path, _ = send_marketing(server, "Bounced")
     server.client().post("/suppressions", {"address": "bounced@example.org", "reason": "hard_bounce"}).expect(201)
     before = request_as_visitor(server, "GET", path).text
-    assert "as soon as somebody there has read" in before and "We first send you an email" not in before
+    assert "after reviewing your request" in before and "we send you an email" not in before
     page = request_as_visitor(server, "POST", path, {"act": "erase"})
     assert "request is noted" in page.text and get_contact(server, contact_row)["id"] == contact_row["id"]
     assert server.client().get("/messages", to="bounced@example.org", source_type="system").json == []

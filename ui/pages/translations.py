@@ -70,10 +70,14 @@ async def show_campaign_language(request: Request, visit: Visit, campaign_id: in
     return view.redirect(request, f"/templates/{row.id}/translations{own}")
 
 
-async def _render_index(request: Request, visit: Visit, template_id: int, form: Form, status: int) -> HTTPResponse:
+async def _render_index(
+    request: Request, visit: Visit, template_id: int, form: Form, status: int, added: str = ""
+) -> HTTPResponse:
+    """Render the languages, or the dialog of the editor that adds one; `added` is the language that it has added."""
     values = await render_for(visit.account_id, _build_context, visit, template_id, "")
     return view.render(
-        request, "templates/translations.html", status, form=form,
+        request, "templates/translations.html", status, form=form, is_dialog=view.is_partial(request),
+        added=next((summary for summary in values["languages"] if summary.language == added), None),
         options=_list_options(values["languages"], values["original_tag"]), **values,
     )  # fmt: skip
 
@@ -87,7 +91,7 @@ def _list_options(languages: list[TranslationSummary], original: str) -> list[tu
 @pages.post("/templates/<template_id:int>/translations")
 @signed_in("templates:write")
 async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Add a language without texts, and show its page."""
+    """Add a language without texts, and show its page, or in the dialog of the editor a link to it."""
     form = Form.from_request(request)
     form.require("language", gettext("Select a language."))
     try:
@@ -97,6 +101,8 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
         await _save(visit, template_id, language, {})
     except Invalid as error:
         return await _render_index(request, visit, template_id, form.add_errors(error), 422)
+    if view.is_partial(request):
+        return await _render_index(request, visit, template_id, form, 200, language)
     return view.redirect(request, f"/templates/{template_id}/translations/{language}")
 
 

@@ -37,7 +37,7 @@ class FindingGroup(NamedTuple):
 
     title: str
     explanation: str
-    count: str
+    count_label: str
     rows: list[tuple[str, str, str]]
 
 
@@ -76,7 +76,7 @@ def build_checklist(flight: Preflight, campaign_id: int, visit: Visit) -> Checkl
             rows.append((tone, finding_sentence(finding), href if visit.can_open(href) else ""))
         if rows:
             groups.append(FindingGroup(gettext(title), gettext(explanation), count(len(rows)), rows))
-    return Checklist(groups, ", ".join(group.count for group in groups))
+    return Checklist(groups, ", ".join(group.count_label for group in groups))
 
 
 def finding_sentence(finding: Any) -> str:

@@ -212,7 +212,9 @@ def _error_statuses(route: Route) -> list[int]:
         statuses.add(404)
     if route.method != "GET":
         statuses |= {400, 413, 415}
-    if route.method == "PATCH" or route.idempotent:
+    # A body with `updated_at` as last read conflicts with a newer object.
+    is_checked = route.body_type is not None and "updated_at" in route.body_type.__struct_fields__
+    if route.method == "PATCH" or route.idempotent or (route.method == "PUT" and is_checked):
         statuses.add(409)
     return sorted(statuses)
 

@@ -8,6 +8,7 @@ from appliance.content.templates.translations import TranslationSummary
 from appliance.core import i18n
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_stored
+from appliance.core.validation import parse_language
 from appliance.storage.models import Account, Template
 from appliance.storage.transactions import require_write_transaction
 
@@ -25,10 +26,10 @@ def _name_in_english(language: str) -> str:
 
 def read_language(text: str) -> str:
     """Return a language tag in its usual form; raises Invalid at `language`."""
-    language = i18n.normalize_language_tag(text)
-    if language is None:
-        raise Invalid({"language": [gettext("is not a language")]})
-    return language
+    try:
+        return parse_language(text)
+    except ValueError as error:
+        raise Invalid({"language": [str(error)]}) from None
 
 
 def get_original_language(account_id: int) -> str:
@@ -61,15 +62,17 @@ def get_summary(account_id: int, template_id: int, language: str) -> Translation
 def set_texts(
     account_id: int, template_id: int, language: str, texts: Texts, user_id: int | None = None,
     revision: int | None = None, prefix: str = "", prepared: PreparedContent | None = None,
+    read_at: int | None = None,
 ) -> Template:  # fmt: skip
     """Set texts of a translation, by text id; None removes one. A language that is new is added.
 
-    Raises NotFound, Conflict if `revision` is not the current one, Invalid with all errors, each at `prefix` and its
-    text id, and the errors of `store.write`.
+    Raises NotFound, Conflict if `revision` is not the current one or the template is newer than `read_at` (its
+    `updated_at` as last read), Invalid with all errors, each at `prefix` and its text id, and the errors of
+    `store.write`.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
-    store.require_unchanged(template, revision=revision)
+    store.require_unchanged(template, read_at, revision)
     changed = _compute(template, language, texts, prefix)
     label = _TRANSLATED % {"language": _name_in_english(language)}
     edited_field = f"translations {language} {next(iter(texts))}"[:255] if len(texts) == 1 else None

@@ -28,6 +28,10 @@ Document = Mapping[str, Any]
 
 MAX_LANGUAGES = 20
 MAX_TRANSLATIONS_BYTES = 4 * MAX_DESIGN_BYTES
+# Of one request. A template with more texts is translated by several requests, because each keeps the other texts.
+MAX_WRITTEN_TEXTS = 2_000
+# After this many errors, ids that no text has are not reported.
+MAX_UNKNOWN_TEXTS = 100
 # The fields of a template that are translated besides its design, in reading order; of an SMS only the body.
 TRANSLATED_FIELDS = ("subject", "preheader", "from_name", "body")
 _FIELD_LABELS = {
@@ -291,7 +295,7 @@ def set_texts(
     for text_id, typed in texts.items():
         text, path = present.get(text_id), prefix + text_id
         if text is None:
-            if typed:
+            if typed and len(faults.fields) < MAX_UNKNOWN_TEXTS:
                 faults.add(path, gettext("is not a text of this template"))
         elif typed and typed.strip():
             translation, errors = _validate(text, typed, document, channel)

@@ -23,10 +23,9 @@ from appliance.content.designs.theme import Theme
 from appliance.content.templates import revisions, starters, translations, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
-from appliance.core import i18n
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, Id, Line, Short, Subject, Text
+from appliance.core.validation import Data, Id, LanguageTag, Line, Subject, Text
 from appliance.sending.messages import compose, languages, links, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, SmsPreview, SmsText
 from appliance.storage.models import Account, Brand, Campaign, Contact
@@ -78,7 +77,7 @@ class PreviewRequest(Struct):
         | UnsetType
     ) = UNSET
     language: (
-        Annotated[Short, Meta(description="language to show; absent for the language of the contact")]
+        Annotated[LanguageTag, Meta(description="language to show; absent for the language of the contact")]
         | None
         | UnsetType
     ) = UNSET
@@ -129,8 +128,8 @@ def _read_translations(request: PreviewRequest) -> dict[str, Any]:
 
 
 def _read_language(request: PreviewRequest) -> str | None:
-    """Return the language of a valid request in its usual form, or None if the request names none."""
-    return i18n.normalize_language_tag(request.language) if isinstance(request.language, str) else None
+    """Return the language of a request, or None if the request names none."""
+    return request.language if isinstance(request.language, str) else None
 
 
 def validate_preview(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
@@ -145,8 +144,6 @@ def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact
     """
     faults, tolerated = Faults(), Faults()
     contact = _find_contact(account_id, request.contact_id, faults)
-    if isinstance(request.language, str) and _read_language(request) is None:
-        faults.add("language", gettext("is not a language"))
     is_text = request.channel == "sms"
     for name, context in (_SMS_FIELDS if is_text else merge.VARIABLE_FIELDS).items():
         if error := merge.find_error(getattr(request, name) or None, context):

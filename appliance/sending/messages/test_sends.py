@@ -16,11 +16,11 @@ from appliance.content.designs import document as designs
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import Content
-from appliance.core import addresses, clock, crypto, i18n, signals
+from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
 from appliance.core.i18n import gettext
 from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, content_keys, unsupported, use_instead
-from appliance.core.validation import Data, EmailText, Id, Phone, Short
+from appliance.core.validation import Data, EmailText, Id, LanguageTag, Phone
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import compose, languages, preview, senders, sms_rules
@@ -121,7 +121,7 @@ class TestRequest(Struct):
         UNSET
     )
     language: (
-        Annotated[Short, Meta(description="language of the test; absent for the language of the contact")]
+        Annotated[LanguageTag, Meta(description="language of the test; absent for the language of the contact")]
         | None
         | UnsetType
     ) = UNSET
@@ -163,9 +163,9 @@ def prepare(account_id: int, template_id: int, request: TestRequest | None = Non
 
 
 def _read_language(request: TestRequest | None) -> str | None:
-    """Return the language of a valid request in its usual form, or None if the request names none."""
+    """Return the language of a request, or None if the request names none."""
     given = request.language if request is not None else None
-    return i18n.normalize_language_tag(given) if isinstance(given, str) else None
+    return given if isinstance(given, str) else None
 
 
 def _choose_translation(
@@ -222,8 +222,6 @@ def _resolve_request(template: Template, request: TestRequest) -> tuple[Contact 
     """Return (contact whose values are shown, or None; recipients) of a request. Raises Invalid with all errors."""
     faults = Faults()
     contact = _find_contact(template.account_id, request, faults)
-    if isinstance(request.language, str) and _read_language(request) is None:
-        faults.add("language", gettext("is not a language"))
     recipients = _read_recipients(template.account_id, template, request, contact, faults)
     faults.check()
     return contact, recipients

@@ -58,6 +58,7 @@ O translated,changed,missing integer -- how far it is translated
 = TemplateTranslation
 O language string -- a template in several languages
 O translated,changed,missing integer -- how far it is translated
+O updated_at date-time -- of the template, for the next PUT
 O texts [TranslatedText] -- what is translated
 = TranslatedText
 O id,label,section,kind,source string -- which text of the template it is

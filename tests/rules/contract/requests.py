@@ -133,6 +133,7 @@ O transactional boolean -- without the footer that marketing has
 O translations,language any -- the document in another language
 = PUT /templates/{{id}}/translations/{{language}}
 O texts object! -- translations by the id of the text
+O updated_at date-time -- as that of PATCH
 = POST /templates/{{id}}/send_test
 D email email?
 D emails [email]?
