@@ -9,6 +9,7 @@ import re
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from html import escape, unescape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -122,10 +123,17 @@ class Tokens:
         self._kept: list[_Kept] = []
         # The names of the tags that would end the raw blocks and comments that are not closed.
         self._missing_ends: set[str] = set()
-        token = rf"{self._word}x(\d+)z"
-        self._find = re.compile(token)
-        # Braces that begin a merge tag, or would together with the text of the next token or after the end.
-        self._braces = re.compile(rf"\{{(?:[{{%]*\{{)?(?=[{{%]|{token}|\Z)")
+
+    # Compiled when the first text needs them: most documents are short texts without tokens and braces.
+
+    @cached_property
+    def _find(self) -> re.Pattern[str]:
+        return re.compile(rf"{self._word}x(\d+)z")
+
+    @cached_property
+    def _braces(self) -> re.Pattern[str]:
+        """Match braces that begin a merge tag, or would together with the text of the next token or after the end."""
+        return re.compile(rf"\{{(?:[{{%]*\{{)?(?=[{{%]|{self._word}x\d+z|\Z)")
 
     def keep(self, text: str) -> str:
         """Return a new token that stands for a text, which may contain earlier tokens."""
@@ -184,19 +192,19 @@ class Tokens:
 
     def starts(self, text: str) -> bool:
         """Return whether a text begins with a token."""
-        return self._find.match(text) is not None
+        return text.startswith(self._word) and self._find.match(text) is not None
 
     def has(self, text: str) -> bool:
         """Return whether a text contains a token."""
-        return self._find.search(text) is not None
+        return self._word in text and self._find.search(text) is not None
 
     def escape_braces(self, html: str) -> str:
         """Return HTML in which character references replace the braces that would begin a merge tag; tokens stay."""
-        return self._braces.sub(lambda match: match[0].replace("{", "&#123;"), html)
+        return self._braces.sub(lambda match: match[0].replace("{", "&#123;"), html) if "{" in html else html
 
     def separate_braces(self, css: str) -> str:
         """Return style rules in which a space follows each brace that would begin a merge tag; tokens stay."""
-        return self._braces.sub(lambda match: match[0].replace("{", "{ "), css)
+        return self._braces.sub(lambda match: match[0].replace("{", "{ "), css) if "{" in css else css
 
     def restore(self, text: str) -> str:
         """Return a text with its tokens replaced with the original texts."""
@@ -208,7 +216,9 @@ class Tokens:
 
     def restore_text(self, text: str) -> str:
         """Return plain text as a template, in which only the tokens become merge tags."""
-        literal = self._braces.sub(lambda match: f"{{% raw %}}{match[0]}{{% endraw %}}", text)
+        literal = text
+        if "{" in text:
+            literal = self._braces.sub(lambda match: f"{{% raw %}}{match[0]}{{% endraw %}}", text)
         return self._replace(literal, lambda kept: "" if self._is_stray_end(kept) else kept.text)
 
     def _is_stray_end(self, kept: _Kept) -> bool:
@@ -220,6 +230,8 @@ class Tokens:
 
     def _replace(self, text: str, read: Callable[[_Kept], str], before: int | None = None) -> str:
         """Return a text with its tokens replaced; those with a number from `before` on stay: no text has them."""
+        if self._word not in text:
+            return text
         count = len(self._kept) if before is None else before
 
         def resolve(match: re.Match[str]) -> str:
