@@ -15,7 +15,7 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Flow, Media
 from tests.domain.home import Home
-from tests.kit.pictures import encode_image, hostile_files, photo
+from tests.kit.pictures import encode_image, hostile_file, photo
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def create_template(home: Home, **body: object) -> int:
 def test_a_file_that_is_not_a_picture_is_rejected(home: Home, tmp_path: Path) -> None:
     """The error is reported at `file`."""
     path = tmp_path / "file"
-    path.write_bytes(hostile_files()["svg"])
+    path.write_bytes(hostile_file("svg"))
     with pytest.raises(Invalid) as error_info:
         media.prepare_upload(path)
     assert error_info.value.fields == {"file": ["is an SVG, which email apps do not show: export it as a PNG"]}

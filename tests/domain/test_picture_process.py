@@ -15,7 +15,7 @@ from appliance.content.pictures.formats import ConvertTask, FindColoursTask, Pic
 from appliance.content.pictures.process import PictureProcess
 from appliance.core import executable
 from appliance.core.errors import Unavailable
-from tests.kit.pictures import decode_image, encode_image, hostile_files, photo
+from tests.kit.pictures import decode_image, encode_image, hostile_file, photo
 from tests.kit.process_metrics import wait_until_ended
 from tests.kit.server import Server
 
@@ -42,7 +42,7 @@ def test_one_process_serves_many_pictures(pictures: PictureProcess) -> None:
     assert decode_image(pictures.run(ConvertTask(PNG), Picture).content).size == (640, 400)
     child = get_pid(pictures)
     with pytest.raises(UnusablePicture, match="is an SVG"):
-        pictures.run(ConvertTask(hostile_files()["svg"]), Picture)
+        pictures.run(ConvertTask(hostile_file("svg")), Picture)
     assert decode_image(pictures.run(ShrinkTask(PNG, 96), bytes)).size == (96, 60)
     assert pictures.run(FindColoursTask(PNG), tuple[str, ...])
     assert get_pid(pictures) == child

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
 from random import Random
@@ -67,50 +68,71 @@ def webp_head(width: int, height: int) -> bytes:
 
 
 @cache
-def hostile_files() -> dict[str, bytes]:
-    """Return files that an upload must reject, by name."""
-    gif, jpeg = animation(), encode_image(photo(), "JPEG")
-    bomb = zlib.compress(b"\0" * 60_000_000, 9)
-    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+def _animation() -> bytes:
+    return animation()
+
+
+@cache
+def _jpeg() -> bytes:
+    return encode_image(photo(), "JPEG")
+
+
+@cache
+def _bomb() -> bytes:
+    return zlib.compress(b"\0" * 60_000_000, 9)
+
+
+@cache
+def _first_scans() -> tuple[bytes, bytes]:
+    """Return a progressive JPEG up to its last scan, and its last scan."""
     scans = encode_image(Image.new("L", (5_000, 5_000), 128), "JPEG", progressive=True)
-    wide = struct.pack("<HH", int.from_bytes(b"/*", "little"), 2)
-    return {
-        "svg": svg,
-        "svg behind a declaration": b'<?xml version="1.0"?>\n<!DOCTYPE svg>\n' + svg,
-        "html": b"<!doctype html><html><body>" + SCRIPT + b"</body></html>",
-        "html behind a picture's mark": b"\x89PNG\r\n\x1a\n" + SCRIPT,
-        "script that begins as a GIF": b"GIF89a/*\0\0\0*/=1;alert(1)//",
-        "GIF as wide as a comment": gif[:6] + wide + gif[10:],
-        "GIF with a script behind its end": gif + b"*/=1;alert(1);/*",
-        "GIF that ends in the middle": gif[: len(gif) // 2],
-        "GIF with a frame outside": gif.replace(b",\0\0\0\0", b",\xff\x7f\0\0", 1),
-        "JPEG that ends in the middle": jpeg[: len(jpeg) // 2],
-        "JPEG of its first bytes": jpeg[:20],
-        "PNG of 50,000 by 50,000": png(50_000, 50_000, zlib.compress(b"\0" * 50_001)),
-        "PNG of 25,000,000 by 1": png(25_000_000, 1, zlib.compress(b"\0" * 25_000_001, 9)),
-        "PNG of 1 by 10,001": png(1, 10_001, zlib.compress(b"\0\0" * 10_001)),
-        "PNG with a thousand profiles": png(
-            1, 1, zlib.compress(b"\0\0"), *[chunk(b"iCCP", b"a\0\0" + zlib.compress(b"\0" * 1_000_000, 9))] * 1_000
-        ),
-        "JPEG of a thousand scans": scans[: scans.rindex(b"\xff\xda")] + scans[scans.rindex(b"\xff\xda") : -2] * 1_000,
-        "JPEG of 44 scans": scans[: scans.rindex(b"\xff\xda")]
-        + scans[scans.rindex(b"\xff\xda") : -2] * 39
-        + b"\xff\xd9",
-        "JPEG of a million comments": jpeg[:2] + b"\xff\xfe\0\2" * 1_000_000 + jpeg[2:],
-        "JPEG of a million markers": jpeg[:2] + b"\xff\xd0" * 1_000_000 + jpeg[2:],
-        "PNG of 400,000 chunks": png(1, 1, zlib.compress(b"\0\0"), chunk(b"teXt", b"") * 400_000),
-        "GIF of 900,000 comments": gif[:-1] + b"!\xfe\1a\0" * 900_000 + b";",
-        "JPEG behind a million fill bytes": jpeg[:2] + b"\xff" * 1_000_000 + jpeg[2:],
-        "GIF of 8,001 by 1": gif[:6] + struct.pack("<HH", 8_001, 1) + gif[10:],
-        "PNG of palette colours without a palette": png(4, 4, zlib.compress(b"\0" * 20), kind=3),
-        "PNG of no size": png(0, 10, zlib.compress(b"\0")),
-        "PNG that is all zeros for ever": png(6_000, 6_000, bomb),
-        "PNG with a bomb for a text": png(1, 1, zlib.compress(b"\0\0"), chunk(b"zTXt", b"a\0\0" + bomb)),
-        "PNG that ends in the middle": encode_image(photo(), "PNG")[:-5_000],
-        "WebP of 16,000 by 16,000": webp_head(16_000, 16_000),
-        "WebP that ends in the middle": encode_image(photo(), "WEBP")[:1_000],
-        "WebP of its first bytes": b"RIFF\0\0\0\0WEBPVP8X",
-        "PDF": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
-        "BMP": encode_image(photo(), "BMP"),
-        "nothing": b"",
-    }
+    at = scans.rindex(b"\xff\xda")
+    return scans[:at], scans[at:-2]
+
+
+_SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+_PROFILE = b"a\0\0" + zlib.compress(b"\0" * 1_000_000, 9)
+# Functions, because some of the files take long to make, and each test process reads the names
+_HOSTILE_FILES: dict[str, Callable[[], bytes]] = {
+    "svg": lambda: _SVG,
+    "svg behind a declaration": lambda: b'<?xml version="1.0"?>\n<!DOCTYPE svg>\n' + _SVG,
+    "html": lambda: b"<!doctype html><html><body>" + SCRIPT + b"</body></html>",
+    "html behind a picture's mark": lambda: b"\x89PNG\r\n\x1a\n" + SCRIPT,
+    "script that begins as a GIF": lambda: b"GIF89a/*\0\0\0*/=1;alert(1)//",
+    "GIF as wide as a comment": lambda: _animation()[:6] + b"/*\2\0" + _animation()[10:],
+    "GIF with a script behind its end": lambda: _animation() + b"*/=1;alert(1);/*",
+    "GIF that ends in the middle": lambda: _animation()[: len(_animation()) // 2],
+    "GIF with a frame outside": lambda: _animation().replace(b",\0\0\0\0", b",\xff\x7f\0\0", 1),
+    "JPEG that ends in the middle": lambda: _jpeg()[: len(_jpeg()) // 2],
+    "JPEG of its first bytes": lambda: _jpeg()[:20],
+    "PNG of 50,000 by 50,000": lambda: png(50_000, 50_000, zlib.compress(b"\0" * 50_001)),
+    "PNG of 25,000,000 by 1": lambda: png(25_000_000, 1, zlib.compress(b"\0" * 25_000_001, 9)),
+    "PNG of 1 by 10,001": lambda: png(1, 10_001, zlib.compress(b"\0\0" * 10_001)),
+    "PNG with a thousand profiles": lambda: png(1, 1, zlib.compress(b"\0\0"), *[chunk(b"iCCP", _PROFILE)] * 1_000),
+    "JPEG of a thousand scans": lambda: _first_scans()[0] + _first_scans()[1] * 1_000,
+    "JPEG of 44 scans": lambda: _first_scans()[0] + _first_scans()[1] * 39 + b"\xff\xd9",
+    "JPEG of a million comments": lambda: _jpeg()[:2] + b"\xff\xfe\0\2" * 1_000_000 + _jpeg()[2:],
+    "JPEG of a million markers": lambda: _jpeg()[:2] + b"\xff\xd0" * 1_000_000 + _jpeg()[2:],
+    "PNG of 400,000 chunks": lambda: png(1, 1, zlib.compress(b"\0\0"), chunk(b"teXt", b"") * 400_000),
+    "GIF of 900,000 comments": lambda: _animation()[:-1] + b"!\xfe\1a\0" * 900_000 + b";",
+    "JPEG behind a million fill bytes": lambda: _jpeg()[:2] + b"\xff" * 1_000_000 + _jpeg()[2:],
+    "GIF of 8,001 by 1": lambda: _animation()[:6] + struct.pack("<HH", 8_001, 1) + _animation()[10:],
+    "PNG of palette colours without a palette": lambda: png(4, 4, zlib.compress(b"\0" * 20), kind=3),
+    "PNG of no size": lambda: png(0, 10, zlib.compress(b"\0")),
+    "PNG that is all zeros for ever": lambda: png(6_000, 6_000, _bomb()),
+    "PNG with a bomb for a text": lambda: png(1, 1, zlib.compress(b"\0\0"), chunk(b"zTXt", b"a\0\0" + _bomb())),
+    "PNG that ends in the middle": lambda: encode_image(photo(), "PNG")[:-5_000],
+    "WebP of 16,000 by 16,000": lambda: webp_head(16_000, 16_000),
+    "WebP that ends in the middle": lambda: encode_image(photo(), "WEBP")[:1_000],
+    "WebP of its first bytes": lambda: b"RIFF\0\0\0\0WEBPVP8X",
+    "PDF": lambda: b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
+    "BMP": lambda: encode_image(photo(), "BMP"),
+    "nothing": lambda: b"",
+}
+HOSTILE_NAMES = sorted(_HOSTILE_FILES)
+
+
+@cache
+def hostile_file(name: str) -> bytes:
+    """Return a file that an upload must reject."""
+    return _HOSTILE_FILES[name]()

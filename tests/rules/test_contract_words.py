@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from typing import get_args
 
 from appliance.accounts import access
@@ -17,6 +18,7 @@ from tests.rules.contract.fields import FIELDS
 from ui import labels
 
 
+@cache
 def _string_constants(*trees: str) -> set[str]:
     """Return every string constant of the sources, and every quoted word in them."""
     constants: set[str] = set()
@@ -28,9 +30,6 @@ def _string_constants(*trees: str) -> set[str]:
                 constants.add(node.value)
                 constants.update(re.findall(r"'(\w+)'", node.value))
     return constants
-
-
-TEXTS = _string_constants("appliance")
 
 
 def _find_in_sources(pattern: str, *trees: str) -> set[str]:
@@ -54,9 +53,9 @@ def test_error_codes() -> None:
     raised |= set(
         re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "core" / "errors.py").read_text())
     ) - {"refused"}
-    assert codes - TEXTS == set()
+    assert codes - _string_constants("appliance") == set()
     assert raised - codes - {"validation_error"} <= later, raised - codes
-    assert not later & TEXTS, "take the mark away"
+    assert not later & _string_constants("appliance"), "take the mark away"
 
 
 def test_published_error_codes() -> None:
@@ -83,7 +82,7 @@ def test_error_reasons() -> None:
         and keyword.arg == "reason"
         and isinstance(keyword.value, ast.Constant)
     }
-    assert len(given) > 5 and given <= set(errors.REASONS) <= TEXTS
+    assert len(given) > 5 and given <= set(errors.REASONS) <= _string_constants("appliance")
 
 
 def test_stable_messages() -> None:
@@ -119,7 +118,7 @@ def test_ledger_statuses() -> None:
 def test_skip_reasons() -> None:
     """Exactly the skip reasons of the table are used and have labels."""
     promised = {name for _, name in words.SKIPS}
-    known = {name for name in TEXTS if name in promised}
+    known = {name for name in _string_constants("appliance") if name in promised}
     suppressed = {f"suppressed_{reason}" for reason in labels.list_suppressions()}
     assert promised - known - suppressed == set()
     assert suppressed == {name for name in promised if name.startswith("suppressed_")}

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, FilePayload, Page, expect
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
-from tests.kit.pictures import encode_image, hostile_files, photo
+from tests.kit.pictures import encode_image, hostile_file, photo
 from tests.kit.sampling import full_only
 from tests.kit.server import PASSWORD, Server
 from tests.kit.uploads import upload_image
@@ -102,9 +102,9 @@ def test_invalid_pictures_are_rejected(empty_server: tuple[Server, Page]) -> Non
     expect(page.locator("#f-file")).to_be_focused()
     invalid_files = {
         "This file cannot be used: it is not a PNG, JPEG, GIF or WebP image.": b"Dear Anna",
-        "This file cannot be used: it is an SVG, which email apps do not show: export it as a PNG.": hostile_files()[
+        "This file cannot be used: it is an SVG, which email apps do not show: export it as a PNG.": hostile_file(
             "svg"
-        ],
+        ),
         "This file is larger than 5 MB. Upload a smaller image.": PNG + b"\0" * (6 << 20),
     }
     for message, content in invalid_files.items():
