@@ -11,11 +11,16 @@ check_dark_everywhere = False
 
 _SCRIPT = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Frames contain emails, which have their own tests; axe would get no response from a sandboxed frame.
-_RUN = """async (only) => {
-  const options = { iframes: false, resultTypes: ['violations'] };
+# The links of the navigation, which all pages share. Its landmarks are checked, because axe compares them with those of
+# the page.
+_NAVIGATION = [".side > :not(nav)", ".side > nav > *", ".tabbar > *"]
+# Frames contain emails, which have their own tests; axe would get no response from a sandboxed frame. Style sheets are
+# not loaded again, because only a rule for sound and video would read them.
+_RUN = """async ([only, exclude]) => {
+  const options = { iframes: false, preload: false, resultTypes: ['violations'] };
   options.runOnly = only ? { type: 'rule', values: [only] } : { type: 'tag', values: LEVELS };
-  const found = await axe.run(document, options), why = (node) => node.failureSummary.split('\\n').slice(1).join(' ');
+  const found = await axe.run({ include: [['html']], exclude }, options);
+  const why = (node) => node.failureSummary.split('\\n').slice(1).join(' ');
   return found.violations.flatMap(rule => rule.nodes.map(n => `${rule.id}: ${n.target.join(' ')} ${why(n)}`));
 }"""
 
@@ -25,19 +30,26 @@ def _source() -> str:
     return _SCRIPT.read_text(encoding="utf-8")
 
 
-def find_violations(page: Page, rule: str | None = None) -> list[str]:
-    """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason."""
+def find_violations(page: Page, rule: str | None = None, *, with_navigation: bool = False) -> list[str]:
+    """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason.
+
+    The links of the navigation are a third of the work on most pages: only the test of all pages checks them.
+    """
     page.wait_for_load_state()  # without its style sheets, every target is too small
     if not page.evaluate("typeof axe === 'object'"):
         # Without `page.evaluate`, which wraps half a megabyte into an argument and compiles it again for each page
         session = page.context.new_cdp_session(page)
         session.send("Runtime.evaluate", {"expression": f"{_source()}; 0"})
         session.detach()
-    violations: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
+    violations: Any = page.evaluate(
+        _RUN.replace("LEVELS", str(_LEVELS)), [rule, [] if with_navigation else [[each] for each in _NAVIGATION]]
+    )
     return [str(violation) for violation in violations]
 
 
-def find_violations_in_light_and_dark(page: Page, *, always_dark: bool = False) -> list[str]:
+def find_violations_in_light_and_dark(
+    page: Page, *, always_dark: bool = False, with_navigation: bool = False
+) -> list[str]:
     """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored.
 
     Contrast in dark mode is checked with `--full`, or with `always_dark`: the test of all pages sets it, and without
@@ -45,10 +57,11 @@ def find_violations_in_light_and_dark(page: Page, *, always_dark: bool = False) 
     """
     # Without reduced motion, a colour could be measured in the middle of its transition.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    violations = find_violations(page)
+    violations = find_violations(page, with_navigation=with_navigation)
     if not (always_dark or check_dark_everywhere):
         return violations
     page.emulate_media(color_scheme="dark")
-    violations += [f"dark: {violation}" for violation in find_violations(page, "color-contrast")]
+    in_dark = find_violations(page, "color-contrast", with_navigation=with_navigation)
+    violations += [f"dark: {violation}" for violation in in_dark]
     page.emulate_media(color_scheme="light")
     return violations
