@@ -8,6 +8,7 @@ A server shows them with `Server(env=pseudo_languages.environment(directory))`.
 import io
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -31,6 +32,7 @@ def transform(text: str) -> str:
     return f"{OPENING}{' '.join([text, *filter(None, words)])}{CLOSING}"
 
 
+@cache
 def _extract() -> Catalog:
     sys.path.append(str(ROOT / "packaging"))
     import catalogues
