@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
 
+from appliance.core.i18n import LANGUAGES
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.pictures import encode_image, photo
+from tests.kit.sampling import sampled
 from tests.kit.server import Server
 from tests.kit.uploads import upload_image
 
@@ -22,11 +24,12 @@ BODY = "<h1>Hello {{ first_name }}</h1><p style='color:red' onclick='x()'>News.<
 BLOCKED = "Blocked script execution in .*(/preview|/html)"
 PHONE: ViewportSize = {"width": 320, "height": 700}
 DESK: ViewportSize = {"width": 1360, "height": 900}
+LANGUAGE_TAGS = [code.replace("_", "-") for code in LANGUAGES]
 # Runs in the page: collects faults for screen readers and strict policies
 INSPECT = """() => ({
-  title: document.title,
+  title: document.title, lang: document.documentElement.lang,
   h1: document.querySelectorAll('h1').length,
-  inline: document.querySelectorAll('[style], style, script:not([src])').length
+  inline: document.querySelectorAll('[style], style, script:not([src], [type="application/json"])').length
     + [...document.querySelectorAll('*')].filter(e => e.getAttributeNames().some(n => n.startsWith('on'))).length,
   twice: [...document.querySelectorAll('[id]')].map(e => e.id).filter((id, at, all) => all.indexOf(id) !== at),
   nameless: [...document.querySelectorAll('input, select, textarea, button, a, iframe')].filter(e =>
@@ -109,8 +112,13 @@ def no_js_page(browser: Browser, server: Server) -> Iterator[Page]:
     context.close()
 
 
-def crawl(page: Page, inspect_response: Callable[[Response], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Visit one page of each kind that links lead to, and return what was collected of each."""
+def crawl(
+    page: Page, first_language: int, inspect_response: Callable[[Response], dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Visit one page of each kind that links lead to, and return what was collected of each.
+
+    Each page is opened in the language after that of the page before it, and the first in `first_language`.
+    """
     # The second page of a list has what the first has, with a fifth of its rows
     waiting = ["/", "/lists/1?page=2", "/login?next=/", "/campaigns/3/send", "/contacts/61"]
     waiting += ["/inbox/1?view=headers", "/nowhere"]
@@ -120,18 +128,22 @@ def crawl(page: Page, inspect_response: Callable[[Response], dict[str, Any]]) ->
         kind = re.sub(r"\d+|(?<=/guides/)[\w-]+", "1", re.split("[?#]", path)[0])
         if kind in seen or re.search(r"/(preview|html)$", path) or kind == "/docs/api/reference":
             continue
+        tag = LANGUAGE_TAGS[(first_language + len(seen)) % len(LANGUAGE_TAGS)]
+        page.context.set_extra_http_headers({"Accept-Language": tag})
         response = page.goto(path)
         assert response is not None
-        seen[kind] = page.evaluate(INSPECT) | inspect_response(response)
+        seen[kind] = {"tag": tag} | page.evaluate(INSPECT) | inspect_response(response)
         waiting += seen[kind]["links"]
     return seen
 
 
-def test_every_page(page: Page, browser: Browser, server: Server) -> None:
+@pytest.mark.parametrize("first_language", sampled(range(len(LANGUAGE_TAGS)), [0]))
+def test_every_page(page: Page, browser: Browser, server: Server, first_language: int) -> None:
     """Each page has a strict policy, a title, one heading, labels, unique ids and one primary button at most.
 
     It is accessible in both themes and does not scroll sideways on the smallest phone. The navigation is checked on the
-    pages that it links to, because it is the same on those below them.
+    pages that it links to, because it is the same on those below them. Each page is checked in one of the languages in
+    turn, and in all of them with `--full`.
     """
     problems = Problems()
     problems.allow("404")
@@ -151,18 +163,21 @@ def test_every_page(page: Page, browser: Browser, server: Server) -> None:
         crawler.set_viewport_size(DESK)
         return collected
 
-    seen = crawl(crawler, inspect_response)
+    seen = crawl(crawler, first_language, inspect_response)
     sprite = crawler.request.get(next(iter(seen["/"]["icons"])).partition("#")[0]).text()
     symbols = set(re.findall(r'id="([^"]+)"', sprite))
     crawler.context.close()
     assert problems.found == []
     assert len(seen) >= 20, sorted(seen)
-    assert {kind: page_data["axe"] for kind, page_data in seen.items() if page_data["axe"]} == {}
+    assert {(kind, page_data["tag"]): page_data["axe"] for kind, page_data in seen.items() if page_data["axe"]} == {}
     assert {
-        kind: page_data["on_phone"] for kind, page_data in seen.items() if page_data["on_phone"] > PHONE["width"]
+        (kind, page_data["tag"]): page_data["on_phone"]
+        for kind, page_data in seen.items()
+        if page_data["on_phone"] > PHONE["width"]
     } == {}
     for kind, page_data in seen.items():
         assert page_data["status"] == (404 if kind == "/nowhere" else 200), kind
+        assert page_data["lang"] == page_data["tag"], kind
         assert page_data["title"].endswith("· Campanero"), kind
         assert page_data["h1"] == 1, kind
         assert (page_data["inline"], page_data["twice"], page_data["nameless"], page_data["lost"]) == (0, [], [], []), (
