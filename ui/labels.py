@@ -133,6 +133,7 @@ _STATUSES = {
     "cancelled": ("stopped", pgettext_noop("message", "Cancelled")),
     "uncertain": ("paused", pgettext_noop("message", "Unconfirmed")),
 }
+# The label of each reason why a message is skipped or a campaign paused; below, those that differ for SMS.
 _REASONS = {
     "unsubscribed": gettext_noop("Unsubscribed"),
     "no_channel": gettext_noop("No email address"),
@@ -163,7 +164,7 @@ _SMS_REASONS = {
     "transport": gettext_noop("The provider rejected 20 messages in a row"),
     "bounce_rate": gettext_noop("More than 5%% of the numbers are invalid"),
 }
-# Icon and label of each consent event; below, the label of each kind of actor that causes such an event.
+# Icon and label of each consent event.
 _CONSENT_EVENTS = {
     "opt_in": ("circle-check", gettext_noop("Subscribed")),
     "opt_out": ("ban", gettext_noop("Unsubscribed")),
@@ -177,8 +178,13 @@ _CONSENT_EVENTS = {
     "tracking": ("clock", gettext_noop("Changed the tracking preference")),
     "erase_requested": ("clock", gettext_noop("Requested data deletion (GDPR)")),
 }
-# The label of each reason why an import does not subscribe a contact, in the order in which they are listed; below,
-# the label of each reason why the undo of an import leaves a row unchanged.
+# The label of each kind of actor that causes a consent event.
+_CONSENT_ACTORS = {
+    "recipient": gettext_noop("by the contact"),
+    "operator": gettext_noop("by your team"),
+    "service": gettext_noop("by the service"),
+}
+# The label of each reason why an import does not subscribe a contact, in the order in which they are listed.
 _IMPORT_REASONS = {
     "file": gettext_noop("unsubscribed in the file"),
     "before": gettext_noop("unsubscribed before"),
@@ -187,6 +193,7 @@ _IMPORT_REASONS = {
     "sms_not_opted_in": gettext_noop("no email address, and not subscribed to SMS"),
     "not_opted_in": gettext_noop("not subscribed by this import"),
 }
+# The label of each reason why an address of an import is suppressed.
 _IMPORT_SUPPRESSIONS = {
     "complaint": gettext_noop("spam complaint"),
     "hard_bounce": gettext_noop("hard bounce"),
@@ -195,15 +202,11 @@ _IMPORT_SUPPRESSIONS = {
     "erased": gettext_noop("previously deleted (GDPR)"),
     "stop_keyword": gettext_noop("replied STOP"),
 }
+# The label of each reason why the undo of an import leaves a row unchanged.
 _UNDO_EXCEPTIONS = {
     "messaged": gettext_noop("messaged since then"),
     "in_another_list": gettext_noop("added to another list since then"),
     "changed": gettext_noop("changed or used since then"),
-}
-_CONSENT_ACTORS = {
-    "recipient": gettext_noop("by the contact"),
-    "operator": gettext_noop("by your team"),
-    "service": gettext_noop("by the service"),
 }
 
 
@@ -267,7 +270,10 @@ def consent_actor(name: str) -> str:
 
 
 def reason_label(code: str | None, channel: str = "email") -> str:
-    """Return the label of the reason why a message was skipped or a campaign paused."""
+    """Return the label of the reason why a message was skipped or a campaign paused.
+
+    An unknown code is labelled with its name.
+    """
     if not code:
         return gettext("No reason given")
     if channel == "sms" and code in _SMS_REASONS:
@@ -312,7 +318,7 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
     """
     parts = [ngettext("Sent to %(num)s contact", "Sent to %(num)s contacts", stats["accepted"])]
     if stats["skipped"]:
-        reasons = [(f"{number(many)} " if len(skips) > 1 else "") + uncapitalize(reason) for reason, many in skips]
+        reasons = [(f"{number(count)} " if len(skips) > 1 else "") + uncapitalize(reason) for reason, count in skips]
         skipped = ngettext("%(num)s skipped", "%(num)s skipped", stats["skipped"])
         parts.append(f"{skipped}: {', '.join(reasons)}" if reasons else skipped)
     if stats["failed"]:
@@ -324,4 +330,5 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
     return ". ".join(parts)
 
 
+# The filters of page templates, by name.
 FILTERS = {"reason": reason_label}
