@@ -138,7 +138,10 @@ def _check_placeholders(known: set[str], message: TranslatedMessage) -> Iterator
 
 
 def _check_recipients(counts: list[LanguageCount], locale: str) -> Iterator[Finding]:
-    """Yield a notice for each language of recipients that the message is not translated into, the largest first."""
+    """Yield a warning for each language of recipients that the message is not translated into, the largest first.
+
+    At most `_MAX_NAMED_LANGUAGES` languages are named.
+    """
     untranslated = [
         count for count in counts if count.language and not (count.translation or _is_original(count.language, locale))
     ]

@@ -1,7 +1,7 @@
 """Unknown keys of requests that are rejected, because ignoring them would change what is sent, to whom, or when.
 
-A Struct lists such keys in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed or
-a declared name is taken for that name. The reader rejects all these keys. The OpenAPI document names the listed ones.
+A Struct lists such keys in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed key
+or a field of the Struct is rejected too. `core/validation.py` rejects them; the OpenAPI document names the listed ones.
 """
 
 from collections.abc import Iterable, Mapping

@@ -30,8 +30,9 @@ _LINE_CHARACTERS = 70
 class TextRow(NamedTuple):
     """A text of a template on the page of a translation.
 
-    `id` is the text's id and `element` that of its element. `original` is plain text. `value` is the translation, or
-    what was typed if it has an error; `seen` is the stored translation when the page was shown.
+    `id` is the text's id and `element` that of its HTML element. `original` is plain text. `value` is the translation,
+    or what was typed if it has an error; `seen` is the stored translation when the page was shown. `state` is that of
+    the `TextState`; if it is `changed`, `former` is the original that was translated.
     """
 
     id: str
@@ -66,8 +67,8 @@ async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTT
 async def show_campaign_language(request: Request, visit: Visit, campaign_id: int, language: str) -> HTTPResponse:
     """Redirect to the translation of a campaign's message; to add it, if there is none."""
     row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
-    own = f"/{language}" if language in row.translations else ""
-    return view.redirect(request, f"/templates/{row.id}/translations{own}")
+    suffix = f"/{language}" if language in row.translations else ""
+    return view.redirect(request, f"/templates/{row.id}/translations{suffix}")
 
 
 async def _render_index(
@@ -141,6 +142,7 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
 
 
 async def _save_text(visit: Visit, template_id: int, language: str, text_id: str, typed: str, form: Form) -> None:
+    """Save one text; raises Invalid if another user has changed its translation since the page was shown."""
     summary = await fetch(translation_edits.get_summary, visit.account_id, template_id, language)
     state = next((state for state in summary.texts if state.text.id == text_id), None)
     if state is None:

@@ -20,6 +20,7 @@ Texts = Mapping[str, str | None]
 
 
 def _name_in_english(language: str) -> str:
+    """Return the name of a language for a label of the history, which is stored in English."""
     with i18n.use_language(i18n.DEFAULT_LANGUAGE):
         return i18n.name_language(language)
 
@@ -110,7 +111,8 @@ def remove(
 def prepare(account_id: int, template_id: int, language: str, texts: Texts | None) -> PreparedContent | None:
     """Parse the template as it will be with some texts set, or without the language if `texts` is None.
 
-    Call it outside of the write transaction, which reports errors. Raises NotFound.
+    Call it outside of the write transaction. Returns None if the texts are invalid; the write raises their errors.
+    Raises NotFound.
     """
     template = store.get(account_id, template_id)
     try:

@@ -1,7 +1,7 @@
 """Translations of a template: which of its texts can be translated, and the template with its texts in a language.
 
 Each translation is stored with the text that it translates, as in gettext, so that a text that has changed since is
-known. `sending/messages/shared_content.py` uses the language of each recipient.
+known. `sending/messages/languages.py` chooses the language of each recipient.
 """
 
 import copy
@@ -285,9 +285,9 @@ def set_texts(
 ) -> dict[str, dict[str, dict[str, str]]]:  # fmt: skip
     """Return the translations with some texts of a language set; None or an empty text removes a translation.
 
-    A set text counts as a translation of the present original, even if it is the same as before. Translations of texts
-    that the template no longer has are left out. The language is kept without texts. Raises Invalid with all errors,
-    each at `prefix` and the id of its text.
+    A set text counts as a translation of the present original, even if it is the same as before. The result is pruned
+    as by `prune`. A language whose last text is removed stays, without texts. Raises Invalid with all errors, each at
+    `prefix` and the id of its text.
     """
     faults = Faults()
     present = {text.id: text for text in list_texts(document, channel)}
@@ -307,8 +307,8 @@ def set_texts(
     changed = prune(translations, document, channel)
     kept = {text_id: value for text_id, value in changed.get(language, {}).items() if text_id not in texts}
     # In reading order, so that equal translations are stored as equal JSON.
-    own = {text_id: added.get(text_id) or kept.get(text_id) for text_id in present.keys() | kept.keys()}
-    changed[language] = {text_id: value for text_id in (*present, *kept) if (value := own[text_id]) is not None}
+    own_texts = {text_id: added.get(text_id) or kept.get(text_id) for text_id in present.keys() | kept.keys()}
+    changed[language] = {text_id: value for text_id in (*present, *kept) if (value := own_texts[text_id]) is not None}
     _check_limits(changed, translate_document({**document, "translations": changed}, language, channel))
     return changed
 
@@ -374,11 +374,10 @@ def remove_language(translations: Translations, language: str) -> dict[str, Any]
 
 
 def follow_entries(translations: Translations, document: Document, former: Document) -> dict[str, dict[str, Any]]:
-    """Return the translations with those of list entries that were moved under the ids that their originals have now.
+    """Return the translations after list entries were moved: each under the id that its original has now.
 
-    `former` is the document before the change. A translation whose place another entry takes is left out.
-
-    Otherwise the translation of one entry would be shown with the price, the picture and the link of another.
+    `former` is the document before the change. A translation whose place another entry has taken is left out, because
+    it would be shown with the price, the picture and the link of that entry.
     """
     moved: dict[str, dict[str, Any]] = {}
     if not any(_ENTRY.search(text_id) for texts in translations.values() for text_id in texts):
@@ -388,20 +387,20 @@ def follow_entries(translations: Translations, document: Document, former: Docum
     earlier_texts = {(_ENTRY.sub(".", text_id), text) for text_id, text in earlier.items()}
     for tag, texts in translations.items():
         moved[tag] = dict(texts)
-        own = {text_id: value for text_id, value in texts.items() if _ENTRY.search(text_id)}
-        stale = [text_id for text_id, value in own.items() if value["source"] != present.get(text_id)]
-        free: dict[tuple[str, str], list[str]] = {}
+        entry_texts = {text_id: value for text_id, value in texts.items() if _ENTRY.search(text_id)}
+        stale = [text_id for text_id, value in entry_texts.items() if value["source"] != present.get(text_id)]
+        free_ids: dict[tuple[str, str], list[str]] = {}
         for text_id, text in present.items() if stale else ():
-            if text_id not in own or own[text_id]["source"] != text:
-                free.setdefault((_ENTRY.sub(".", text_id), text), []).append(text_id)
+            if text_id not in entry_texts or entry_texts[text_id]["source"] != text:
+                free_ids.setdefault((_ENTRY.sub(".", text_id), text), []).append(text_id)
         targets = {}
         for text_id in stale:
             path = _ENTRY.sub(".", text_id)
-            ids = free.get((path, own[text_id]["source"]))
+            ids = free_ids.get((path, entry_texts[text_id]["source"]))
             if ids:
-                targets[ids.pop(0)] = own[text_id]
-            is_other = present.get(text_id) != earlier.get(text_id) and (path, present.get(text_id)) in earlier_texts
-            if ids is not None or is_other:
+                targets[ids.pop(0)] = entry_texts[text_id]
+            is_taken = present.get(text_id) != earlier.get(text_id) and (path, present.get(text_id)) in earlier_texts
+            if ids is not None or is_taken:
                 del moved[tag][text_id]
         moved[tag] |= targets
     return moved
