@@ -107,7 +107,7 @@ _CAPTIONS = {
     "nginx": "nginx",
     "caddy": "Caddyfile",
 }
-# How many pixels of a picture are one CSS pixel; tests/ui/test_guide_pictures.py takes them so.
+# How many pixels of a picture are one CSS pixel; tests/ui/test_guide_pictures.py takes the pictures at this scale.
 PICTURE_SCALE = 1.5
 
 
@@ -228,17 +228,17 @@ class SearchIndex:
             points = [_rate(stem, part, *counts[: 2 if only_headings else 3]) for stem in stems]
             if any(points):
                 ranked.append((sum(map(bool, points)), sum(points), part))
-        most = max((matched for matched, _, _ in ranked), default=0)
-        least = len(stems) if only_headings else most // 2 + 1
-        best = sorted((entry for entry in ranked if entry[0] >= least), key=lambda entry: -entry[1])
+        max_matched = max((matched for matched, _, _ in ranked), default=0)
+        min_matched = len(stems) if only_headings else max_matched // 2 + 1
+        best = sorted((entry for entry in ranked if entry[0] >= min_matched), key=lambda entry: -entry[1])
         return [SearchResult(part, make_excerpt(part.text, stems)) for _, _, part in best[:limit]]
 
 
 def list_stems(query: str) -> list[str]:
     """Return the words of a query without fillers, endings and hyphens; a query of fillers alone keeps them."""
     words = list(dict.fromkeys(re.findall(r"\w+", query.lower().replace("-", ""))))
-    telling = [word for word in words if len(word) > 1 and word not in _FILLER_WORDS]
-    return [re.sub(r"(?<=\w{4})(?:ing|ed|es|s)$", "", word) for word in telling or words]
+    significant = [word for word in words if len(word) > 1 and word not in _FILLER_WORDS]
+    return [re.sub(r"(?<=\w{4})(?:ing|ed|es|s)$", "", word) for word in significant or words]
 
 
 def make_excerpt(text: str, stems: list[str]) -> tuple[tuple[str, bool], ...]:
@@ -339,8 +339,8 @@ def _render_code(_: Any, tokens: Any, at: int, *__: Any) -> str:
     code = escape(tokens[at].content.rstrip("\n"))
     caption = "curl" if language == "sh" and "curl " in code else _CAPTIONS[language]
     button = f'<button class="btn sm ghost" type="button" data-copy="{code}"><span data-label>Copy</span></button>'
-    ran = f" data-{marks[0]}" if marks else ""
+    mark = f" data-{marks[0]}" if marks else ""
     return (
         f'<figure class="code"><figcaption>{caption}{button if language != "json" else ""}</figcaption>'
-        f'<pre><code class="language-{language}"{ran}>{code}</code></pre></figure>\n'
+        f'<pre><code class="language-{language}"{mark}>{code}</code></pre></figure>\n'
     )

@@ -7,7 +7,7 @@ from typing import Any
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext
 
-# A region stores its first time zone and is named by the cities of all.
+# The time zones of each region. Selecting a region stores the first; its label names the cities of all.
 REGIONS = tuple(
     tuple(line.split())
     for line in """
@@ -96,19 +96,20 @@ Pacific/Kiritimati
 """.strip().splitlines()
 )
 _HOUR_MS = 3_600_000
-# A value, its label, and what else the option is found by.
+# A value, its label, and further words by which a search finds the option.
 Option = tuple[str, str, str]
 
 
 def time_zone_groups(chosen: str = "") -> list[tuple[str, list[Option]]]:
     """Return the options of a time zone field as (group, options): first the regions, then every other time zone.
 
-    The options are sorted by their present offset from UTC. The time zone `chosen` is always one of them.
+    Both are sorted by their present offset from UTC; UTC itself is the first region. The time zone `chosen` is always
+    an option: if it is in neither group, it is added before UTC.
     """
     regions, others = _load_options(i18n.get_language(), clock.now_ms() // _HOUR_MS)
     known = {value for value, _, _ in (*regions, *others)}
-    beyond = [(chosen, _label(_offset(chosen), chosen), "")] if chosen and chosen not in known else []
-    return [(gettext("Regions"), [*beyond, *regions]), (gettext("All time zones"), list(others))]
+    unlisted = [(chosen, _label(_offset(chosen), chosen), "")] if chosen and chosen not in known else []
+    return [(gettext("Regions"), [*unlisted, *regions]), (gettext("All time zones"), list(others))]
 
 
 def describe_time_zone(name: str, at: int | None = None) -> str:
@@ -129,34 +130,35 @@ def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]
         spellings: dict[str, list[str]] = {}
         for alias, name in get_global("zone_aliases").items():
             spellings.setdefault(name, []).append(alias)
-        then = datetime.fromtimestamp(hour * _HOUR_MS / 1000, UTC)
+        moment = datetime.fromtimestamp(hour * _HOUR_MS / 1000, UTC)
         zones = {name: zone for name in territories if (zone := clock.find_time_zone(name)) is not None}
-        known = {name: then.astimezone(zone).utcoffset() for name, zone in zones.items()}
+        offsets = {name: moment.astimezone(zone).utcoffset() for name, zone in zones.items()}
 
-        def words(name: str) -> str:
+        def list_search_words(name: str) -> str:
             return " ".join((name, *spellings.get(name, ()), countries.get(territories.get(name, ""), "")))
 
         regions = [
-            (known[names[0]], ", ".join(map(_city, names)), names[0], " ".join(map(words, names)))
+            (offsets[names[0]], ", ".join(map(_city, names)), names[0], " ".join(map(list_search_words, names)))
             for names in REGIONS
-            if names[0] in known
+            if names[0] in offsets
         ]
         used = {names[0] for names in REGIONS}
         others = []
-        for name in known:
+        for name in offsets:
             country = countries.get(territories[name], "")
             city = _city(name)
             label = f"{city}, {country}" if country and country != city else city
             if name not in used and not name.startswith("Etc/"):
-                others.append((known[name], label, name, " ".join((name, *spellings.get(name, ())))))
-        utc: Any = i18n.get_locale().time_zones.get("Etc/UTC", {})
-        first = ("UTC", _label(0, utc.get("long", {}).get("standard", "UTC")), "Etc/UTC GMT Etc/GMT")
-        return [first, *_sort(regions)], _sort(others)
+                others.append((offsets[name], label, name, " ".join((name, *spellings.get(name, ())))))
+        utc_names: Any = i18n.get_locale().time_zones.get("Etc/UTC", {})
+        utc_option = ("UTC", _label(0, utc_names.get("long", {}).get("standard", "UTC")), "Etc/UTC GMT Etc/GMT")
+        return [utc_option, *_sort(regions)], _sort(others)
 
 
 def _sort(rows: list[tuple[Any, str, str, str]]) -> list[Option]:
+    """Return the options of rows (offset, name, value, search words), sorted by offset and name."""
     ordered = sorted(rows, key=lambda row: (row[0], row[1]))
-    return [(value, _label(int(offset.total_seconds()), name), words) for offset, name, value, words in ordered]
+    return [(value, _label(int(offset.total_seconds()), name), search) for offset, name, value, search in ordered]
 
 
 def _offset(name: str, at: int | None = None) -> int:

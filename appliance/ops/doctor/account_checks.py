@@ -6,8 +6,7 @@ The argument `account_id` limits a check to one account; None checks all account
 from collections.abc import Iterator
 from pathlib import Path
 
-from appliance.campaigns import ledger_check as bookkeeping
-from appliance.campaigns import store
+from appliance.campaigns import ledger_check, store
 from appliance.core import clock, data_dir
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.ops.doctor.checks import LATE_MS, MAX_SHOWN, Finding, describe_process
@@ -63,11 +62,11 @@ def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
         fresh_campaign = store.find_with_sums(campaign.id)
         if fresh_campaign is None:
             continue
-        campaign_problems = bookkeeping.check_quickly(fresh_campaign) + [
-            words for part in bookkeeping.check_thoroughly(fresh_campaign) for words in part
+        campaign_problems = ledger_check.check_quickly(fresh_campaign) + [
+            message for part in ledger_check.check_thoroughly(fresh_campaign) for message in part
         ]
-        problems += [f"campaign {campaign.id}: {words}" for words in campaign_problems]
-    yield from _show_first([Finding("fail", "ledger", words) for words in problems])
+        problems += [f"campaign {campaign.id}: {message}" for message in campaign_problems]
+    yield from _show_first([Finding("fail", "ledger", message) for message in problems])
     if not problems:
         yield Finding(
             "ok",
@@ -79,8 +78,8 @@ def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
             ),
         )
     for (row_account_id,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):
-        for words in bookkeeping.check_contacts(row_account_id):
-            yield Finding("warn", "ledger", words)
+        for message in ledger_check.check_contacts(row_account_id):
+            yield Finding("warn", "ledger", message)
 
 
 _FLOW_SCOPE_SQL = "f.hidden = 0 AND f.account_id = coalesce(:account, f.account_id)"
@@ -129,11 +128,11 @@ def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
     for flow_id, *counts in flows:
         for name, counter, actual in zip(("entered", "completed", "exited"), counts[:3], counts[3:], strict=True):
             if counter != actual:
-                words = gettext(
+                message = gettext(
                     "flow %(flow)s: the counter of %(name)s runs is %(counter)s, but there are %(actual)s",
                     flow=flow_id, name=name, counter=counter, actual=actual,
                 )  # fmt: skip
-                problems.append(words)
+                problems.append(message)
     for text, condition in _STUCK_CONDITIONS.items():
         problems += [
             gettext(text, flow=flow_id, count=count)
@@ -145,7 +144,7 @@ def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
         )
         for flow_id, count in rows(_OPEN_VISITS_SQL, parameters)
     ]
-    yield from _show_first([Finding("fail", "flows", words) for words in problems])
+    yield from _show_first([Finding("fail", "flows", message) for message in problems])
     if not problems:
         yield Finding(
             "ok",
@@ -162,13 +161,13 @@ def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding
         return
     now = clock.now_ms()
     for flow_id, count, since in rows(_LATE_RUNS_SQL, {"account": account_id, "late": now - LATE_MS}):
-        words = gettext(
+        message = gettext(
             "flow %(flow)s: %(count)s runs have been due for %(minutes)s minutes and do not continue; see the log",
             flow=flow_id,
             count=count,
             minutes=(now - since) // 60_000,
         )
-        yield Finding("warn", "flows", words)
+        yield Finding("warn", "flows", message)
 
 
 _WEBHOOKS_SQL = (
@@ -211,11 +210,11 @@ def _find_webhook_faults(account_id: int | None) -> Iterator[Finding]:
                 f'fix the receiver, then PATCH /v1/my/webhooks/{webhook_id} {{"enabled": true}}',
             )  # fmt: skip
         elif enabled and failing_since is not None:
-            words = gettext(
+            message = gettext(
                 "webhook %(id)s to %(host)s has accepted nothing since %(since)s; %(pending)s deliveries are pending",
                 since=clock.iso(failing_since), **values,
             )  # fmt: skip
-            yield Finding("warn", "webhooks", words)
+            yield Finding("warn", "webhooks", message)
 
 
 _UNSEEN_REFUSALS_SQL = (
@@ -228,13 +227,13 @@ _UNSEEN_REFUSALS_SQL = (
 def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[Finding]:
     """Warn of each account with incoming SMS that may be opt-outs and that no user has reviewed."""
     for row_account_id, count, since in rows(_UNSEEN_REFUSALS_SQL, (account_id,)):
-        words = gettext(
+        message = gettext(
             "account %(account)s: %(count)s SMS may be opt-outs and have waited for review since %(since)s",
             account=row_account_id,
             count=count,
             since=clock.iso(since),
         )
-        yield Finding("warn", "SMS", words, "GET /v1/my/incoming?unseen=true, then POST /v1/my/incoming/{id}/seen")
+        yield Finding("warn", "SMS", message, "GET /v1/my/incoming?unseen=true, then POST /v1/my/incoming/{id}/seen")
 
 
 def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Finding]:
@@ -248,15 +247,15 @@ def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Findin
     ):
         until = sms_rules.get_parts_limit_end(row_account_id, zone, now)
         if until is not None:
-            words = gettext(
+            message = gettext(
                 "account %(account)s has used its %(parts_per_day)s SMS parts for today; SMS wait until %(until)s",
                 account=row_account_id,
                 parts_per_day=settings.parts_per_day,
                 until=clock.iso(until),
             )
-            problems.append(Finding("warn", "SMS", words, "raise sms.parts_per_day if the limit is too low"))
+            problems.append(Finding("warn", "SMS", message, "raise sms.parts_per_day if the limit is too low"))
         for block in sms_rules.list_full_blocks(row_account_id):
-            words = gettext(
+            message = gettext(
                 "account %(account)s: %(messages)s single SMS went to unknown numbers beginning with "
                 "%(prefix)s within an hour; more are rejected",
                 account=row_account_id,
@@ -264,6 +263,6 @@ def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Findin
                 prefix=block.prefix,
             )
             problems.append(
-                Finding("warn", "SMS", words, "check who requests these messages: this may be SMS pumping fraud")
+                Finding("warn", "SMS", message, "check who requests these messages: this may be SMS pumping fraud")
             )
     yield from _show_first(problems)
