@@ -98,7 +98,10 @@ def expand_scopes(scope: str) -> frozenset[str]:
 
 
 def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a new key, also if the account does not exist."""
+    """Raise Invalid with all errors of a new key, also if the account does not exist.
+
+    The last parameter is the id of the path, which `api.endpoints.validator` passes; a new key has none.
+    """
     faults, message = Faults(), ""
     try:
         expand_scopes(request.scope)

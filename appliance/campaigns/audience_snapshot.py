@@ -189,10 +189,11 @@ class AudienceSize(NamedTuple):
 
 
 def measure_audience(campaign: Campaign, trigger: Any = None) -> AudienceSize | None:
-    """Return whether the audience of a campaign is large; call it outside of the write transaction, because it is slow.
+    """Return whether an audience is too large, or too slow to query, to be inserted in the transaction of the send.
 
-    `trigger` is the `TriggerWrite` of a send request, if it has one. It is applied to the given campaign object, which
-    must not be saved. Returns None if the trigger is invalid or the campaign has no audience; the send reports that.
+    Call it outside of the write transaction, because it is slow. `trigger` is the `TriggerWrite` of a send request, if
+    it has one. It is applied to the given campaign object, which must not be saved. Returns None if the trigger is
+    invalid or the campaign has no audience; the send reports that.
     """
     if isinstance(trigger, TriggerWrite):
         faults = Faults()
@@ -271,7 +272,7 @@ def get_state(campaign: Campaign) -> SnapshotState | None:
 
 
 def record_list(key: SnapshotKey, count: int) -> None:
-    """Store the size of a new recipient list and reserve a message id for each of its rows.
+    """Store the size (`count`) of the complete recipient list of a send and reserve a message id for each of its rows.
 
     Do nothing if the send was undone or cancelled meanwhile.
     """

@@ -33,7 +33,10 @@ _MAX_REPLY_CHARACTERS = 1_000
 
 
 def normalize_reply(text: str | None) -> str | None:
-    """Return a server's reply (None: no reply) with the details of one recipient replaced with `…`."""
+    """Return a server's reply (None: no reply) on one line, with the details of one recipient replaced with `…`.
+
+    Only the first `_MAX_REPLY_CHARACTERS` are used.
+    """
     if text is None:
         return None
     return _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text[:_MAX_REPLY_CHARACTERS])).strip()

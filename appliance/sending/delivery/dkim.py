@@ -133,7 +133,7 @@ def canonicalize_headers(head: bytes) -> list[bytes]:
 def canonicalize_body(body: bytes, is_single_spaced: bool = False) -> bytes:
     """Return a body in relaxed form (RFC 6376, 3.4.4); a body that is in that form already is not copied.
 
-    `is_single_spaced` means that only empty lines at the end may have to be removed.
+    `is_single_spaced` means that the body has no whitespace to reduce, so that only empty lines at the end are removed.
     """
     if not is_single_spaced:
         body = _single_spaces(body)

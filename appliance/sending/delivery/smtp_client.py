@@ -265,7 +265,10 @@ class SmtpProtocol(asyncio.Protocol):
         self._deadline = self._timeout_seconds = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport; called for the new connection, and again for the encrypted one."""
+        """Store the transport, and make it pause writing as soon as bytes have to wait.
+
+        Called for the new connection, and again for the encrypted one.
+        """
         # Transports of other event loops are not instances of asyncio.Transport, so the type is not checked
         self._transport = cast(asyncio.Transport, transport)
         # Writing pauses at the first byte that the system does not accept, so that `drain` tells whether all bytes left

@@ -380,7 +380,10 @@ def build_marketing_headers(message_id: int, campaign_id: int | None, list_name:
 
 
 def build_unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
-    """Return the List-Unsubscribe header (RFC 8058, section 3), with a mailto address at `host` if that is given."""
+    """Return the List-Unsubscribe header (RFC 8058, section 3) as (name, value).
+
+    If `host` is given, it has a mailto address at this host too, which contains and signs `message_id`.
+    """
     mail = f",\r\n <mailto:{links.build_unsubscribe_address(message_id, host)}>" if host is not None else ""
     return "List-Unsubscribe", f"<{link}>{mail}"
 
