@@ -21,7 +21,10 @@ class Phase:
 
 @dataclass
 class Message:
-    """An accepted message: its envelope, and its bytes without dot-stuffing, ending in CRLF."""
+    """An accepted message: its envelope, and its bytes without dot-stuffing, ending in CRLF.
+
+    `invited_at` is the time of the 354 reply, `begun_at` that of the first byte after it, and `time` that of the last.
+    """
 
     mail_from: str
     rcpt_to: list[str]
@@ -31,6 +34,8 @@ class Message:
     mail_params: list[str] = field(default_factory=list)
     tls: bool = False
     user: str | None = None
+    invited_at: float = 0.0
+    begun_at: float = 0.0
 
     @cached_property
     def parsed(self) -> EmailMessage:

@@ -206,6 +206,10 @@ class Session:
         if not await self._reply("data", line, "354 End with a dot"):
             self._reset()
             return
+        invited_at = time.time()
+        first = await self.reader.readexactly(1)
+        begun_at = time.time()
+        self._buffer()[:0] = first
         raw = await self._body()
         message = Message(
             self.mail_from or "",
@@ -216,6 +220,8 @@ class Session:
             self.mail_params,
             self.tls,
             self.user,
+            invited_at,
+            begun_at,
         )
         await self._finish(message)
         self._reset()
