@@ -241,7 +241,7 @@ def _find_language(request: ApiRequest) -> str:
 )  # fmt: skip
 async def list_translations(request: ApiRequest) -> ApiResponse:
     """List the languages that a template is translated into."""
-    summaries = await fetch(translation_edits.list_summaries, request.account_id, request.id)
+    summaries = await render(translation_edits.list_summaries, request.account_id, request.id)
     number, size = request.query.page, request.query.size()
     page = Page(summaries[(number - 1) * size : number * size], len(summaries), number, size)
     return ApiResponse([_serialize_counts(summary) for summary in page.rows], headers=page_headers(page))
@@ -250,7 +250,7 @@ async def list_translations(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=TemplateTranslation)
 async def get_translation(request: ApiRequest) -> ApiResponse:
     """Get the translation of a template into a language."""
-    return ApiResponse(await fetch(_load_translation, request.account_id, request.id, _find_language(request)))
+    return ApiResponse(await render(_load_translation, request.account_id, request.id, _find_language(request)))
 
 
 async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
@@ -283,7 +283,7 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
     prepared = await render(translation_edits.prepare, *args)
     read_at = request.body.updated_at if isinstance(request.body.updated_at, int) else None
     await commit(content.set_translation, *args, request.caller, prepared, read_at)
-    return ApiResponse(await fetch(_load_translation, request.account_id, request.id, language))
+    return ApiResponse(await render(_load_translation, request.account_id, request.id, language))
 
 
 @ROUTES.add(
@@ -292,7 +292,7 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
 async def delete_translation(request: ApiRequest) -> ApiResponse:
     """Delete the translation of a template into a language, and return it."""
     language = _find_language(request)
-    translation = await fetch(_load_translation, request.account_id, request.id, language)
+    translation = await render(_load_translation, request.account_id, request.id, language)
     prepared = await render(translation_edits.prepare, request.account_id, request.id, language, None)
     await commit(content.remove_translation, request.account_id, request.id, language, request.caller, prepared)
     return ApiResponse(translation)

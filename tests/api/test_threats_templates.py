@@ -257,3 +257,36 @@ def test_no_block_hides_that_a_contact_says_where_a_link_leads(guarded: Client, 
                          ("/campaigns", {"name": "c", "template_attributes": content})):  # fmt: skip
         refused = guarded.post(path, fields).expect(422)
         assert "where a link leads" in str(refused["validation_errors"]), path
+
+
+def test_many_translations_hold_up_nobody(fresh_server: FreshServer) -> None:
+    """Translating each of 4,000 texts takes moments, and the accounts' writes do not wait for it (T02)."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    entries = [{"title": "a", "text": "b"}] * 12
+    sections = [{"id": f"s{number}", "type": "list", "props": {"items": entries}} for number in range(42)]
+    columns = [{"sections": [{**one, "id": f"c{one['id']}{number}"} for one in sections]} for number in range(3)]
+    design = {"sections": [*sections, {"id": "columns", "type": "columns", "props": {"columns": columns}}]}
+    template_id = api.post("/templates", {"subject": "x", "design": design}).expect(201)["id"]
+    path = f"/templates/{template_id}/translations/de"
+    texts = {row["id"]: "c" for row in api.put(path, {"texts": {}}).expect(200)["texts"]}
+    assert len(texts) > 4_000
+    finished, waits = Event(), list[float]()
+
+    def watch() -> None:
+        while not finished.wait(0.02):
+            start = time.monotonic()
+            api.post("/contacts", {"email": f"w{len(waits)}@example.org"}).expect(201)
+            waits.append(time.monotonic() - start)
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        try:
+            start = time.monotonic()
+            api.put(path, {"texts": texts}).expect(200)
+            duration = time.monotonic() - start
+        finally:
+            finished.set()
+        watching.result()
+    assert duration < extend_timeout(4) and max(waits) < extend_timeout(1), (duration, max(waits))
+    api.put(path, {"texts": dict.fromkeys(texts, "{{ x")}).expect(422)

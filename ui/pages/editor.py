@@ -156,7 +156,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
         "themed": editor_panels.build_theme_fields(row.design, theme),
         "contrasts": editor_panels.check_contrasts(theme),
         "palettes": [(gettext(name), values) for name, values in _PALETTES],
-        "languages": [translations.summarize(revisions.to_document(row), tag) for tag in sorted(row.translations)],
+        "languages": translations.summarize_languages(revisions.to_document(row)),
         "original_name": i18n.name_language(visit.account.locale),
         "reach": revisions.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
         "file": "", "focus": "", "siblings": _position_among_siblings(page, entry),

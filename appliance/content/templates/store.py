@@ -1,6 +1,7 @@
 """Templates: queries, writes with a revision for each change, archive and owners. See `undo` for undo and redo."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, json
@@ -12,6 +13,7 @@ from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, translations, validation
 from appliance.content.templates.revisions import Origin, to_document
+from appliance.content.templates.translations import CheckedTexts
 from appliance.content.templates.validation import (
     Content,
     TemplateQuery,
@@ -99,6 +101,7 @@ class PreparedContent(NamedTuple):
     texts: dict[str, Any]  # the fields that may have variables, as they are after the change
     variables: dict[str, Any]
     step_messages: StepMessages  # the message of the live flow's step that owns the template
+    checked_texts: CheckedTexts = MappingProxyType({})  # the translations of a change of these
 
     def get_faults(self, request: Content, channel: str) -> TextFaults | None:
         """Return the errors found for this request and channel, or None if they were found for another one."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.store import PreparedContent
-from appliance.content.templates.translations import TranslationSummary
+from appliance.content.templates.translations import CheckedTexts, TranslationSummary
 from appliance.core import i18n
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_stored
@@ -42,11 +42,7 @@ def get_original_language(account_id: int) -> str:
 def list_summaries(account_id: int, template_id: int) -> list[TranslationSummary]:
     """Return how far a template is translated into each of its languages; raises NotFound."""
     template = store.get(account_id, template_id)
-    document = revisions.to_document(template)
-    return [
-        translations.summarize(document, language, template.channel)
-        for language in translations.get_languages(document)
-    ]
+    return translations.summarize_languages(revisions.to_document(template), template.channel)
 
 
 def get_summary(account_id: int, template_id: int, language: str) -> TranslationSummary:
@@ -74,18 +70,20 @@ def set_texts(
     require_write_transaction()
     template = store.get(account_id, template_id)
     store.require_unchanged(template, read_at, revision)
-    changed = _compute(template, language, texts, prefix)
+    changed = _compute(template, language, texts, prefix, prepared and prepared.checked_texts)
     label = _TRANSLATED % {"language": _name_in_english(language)}
     edited_field = f"translations {language} {next(iter(texts))}"[:255] if len(texts) == 1 else None
     store.write(template, {"translations": changed}, user_id, label, edited_field=edited_field, prepared=prepared)
     return template
 
 
-def _compute(template: Template, language: str, texts: Texts, prefix: str) -> dict[str, dict[str, dict[str, str]]]:
+def _compute(
+    template: Template, language: str, texts: Texts, prefix: str, checked: CheckedTexts | None
+) -> dict[str, dict[str, dict[str, str]]]:
     if language == get_original_language(template.account_id):
         raise Invalid({"language": [gettext("is the language of the original")]})
     document = revisions.to_document(template)
-    return translations.set_texts(template.translations, document, language, texts, template.channel, prefix)
+    return translations.set_texts(template.translations, document, language, texts, template.channel, prefix, checked)
 
 
 def remove(
@@ -108,24 +106,24 @@ def remove(
     return template
 
 
-def prepare(account_id: int, template_id: int, language: str, texts: Texts | None) -> PreparedContent | None:
-    """Parse the template as it will be with some texts set, or without the language if `texts` is None.
+def prepare(account_id: int, template_id: int, language: str, texts: Texts | None) -> PreparedContent:
+    """Check texts, and parse the template with them set, or without the language if `texts` is None.
 
     Call it outside of the write transaction. Returns None if the texts are invalid; the write raises their errors.
     Raises NotFound.
     """
     template = store.get(account_id, template_id)
+    if texts is None:
+        changed = translations.remove_language(template.translations, language)
+        return store.prepare_values(template, {"translations": changed})
+    checked = translations.check_texts(revisions.to_document(template), texts, template.channel)
     try:
-        changed = (
-            translations.remove_language(template.translations, language)
-            if texts is None
-            else _compute(template, language, texts, "")
-        )
+        changed = _compute(template, language, texts, "", checked)
     except Invalid:
-        return None
-    return store.prepare_values(template, {"translations": changed})
+        return store.PreparedContent(None, template.channel, (), {}, {}, store.NO_STEP_MESSAGES, checked)
+    return store.prepare_values(template, {"translations": changed})._replace(checked_texts=checked)
 
 
 def validate(account_id: int, template_id: int, language: str, texts: Texts, prefix: str = "") -> None:
     """Raise NotFound, or Invalid with all errors of texts of a translation, without writing anything."""
-    _compute(store.get(account_id, template_id), language, texts, prefix)
+    _compute(store.get(account_id, template_id), language, texts, prefix, None)

@@ -54,7 +54,8 @@ class TranslatableText(NamedTuple):
 
     `id` is the name of a field, or the key of a section, a slash and the path of the value (`a1b2/props.items.0.title`,
     as `editing.parse_path` reads it). `label` and `section` are in the language of this request; `section` is empty for
-    a field. `kind` is that of the property: `line`, `text`, `rich`, `html` or `url`.
+    a field. `kind` is that of the property: `line`, `text`, `rich`, `html` or `url`. `prop` is the declaration of the
+    property, or None for a field.
     """
 
     id: str
@@ -62,6 +63,7 @@ class TranslatableText(NamedTuple):
     section: str
     kind: str
     text: str
+    prop: Prop | None = None
 
 
 TranslationState = Literal["translated", "changed", "missing"]
@@ -163,7 +165,7 @@ def _read_text(entry: Entry, prop: Prop, values: dict[str, Any], path: str, labe
         value = prop.default
     if not isinstance(value, str) or not _has_words(value):
         return None
-    return TranslatableText(f"{entry.key}/{path}", label, entry.label, prop.kind, value)
+    return TranslatableText(f"{entry.key}/{path}", label, entry.label, prop.kind, value, prop)
 
 
 def _writer(entry: Entry, prop: Prop, field: Prop | None = None, index: int | None = None) -> _Write:
@@ -264,9 +266,19 @@ def translate_document(document: Document, language: str | None, channel: str = 
 
 def summarize(document: Document, language: str, channel: str = "email") -> TranslationSummary:
     """Return how far a template is translated into a language, with the state of each text."""
+    return _summarize(list_texts(document, channel), document, language)
+
+
+def summarize_languages(document: Document, channel: str = "email") -> list[TranslationSummary]:
+    """Return how far a template is translated into each of its languages, sorted."""
+    texts = list_texts(document, channel)
+    return [_summarize(texts, document, language) for language in get_languages(document)]
+
+
+def _summarize(texts: list[TranslatableText], document: Document, language: str) -> TranslationSummary:
     stored = (document.get("translations") or {}).get(language) or {}
     states = []
-    for text in list_texts(document, channel):
+    for text in texts:
         translation = stored.get(text.id)
         if translation is None:
             states.append(TextState(text, None, "missing"))
@@ -279,17 +291,49 @@ def summarize(document: Document, language: str, channel: str = "email") -> Tran
     )
 
 
+class CheckedText(NamedTuple):
+    """The result of checking a translation: its stored form, or None, and its errors.
+
+    It holds for the text as it was typed and the declaration of its original.
+    """
+
+    prop: Prop | None
+    typed: str
+    translation: str | None
+    errors: list[str]
+
+
+CheckedTexts = Mapping[str, CheckedText]
+
+
+def check_texts(document: Document, texts: Mapping[str, str | None], channel: str = "email") -> CheckedTexts:
+    """Return the result for each of the translations that is a text of the template, by text id.
+
+    Checking parses the HTML of every translation, so do it before the write transaction.
+    """
+    return {
+        text.id: _check(text, typed, channel)
+        for text in list_texts(document, channel)
+        if (typed := texts.get(text.id)) and typed.strip()
+    }
+
+
+def _check(text: TranslatableText, typed: str, channel: str) -> CheckedText:
+    return CheckedText(text.prop, typed, *_validate(text, typed, channel))
+
+
 def set_texts(
     translations: Translations, document: Document, language: str, texts: Mapping[str, str | None],
-    channel: str = "email", prefix: str = "",
+    channel: str = "email", prefix: str = "", checked: CheckedTexts | None = None,
 ) -> dict[str, dict[str, dict[str, str]]]:  # fmt: skip
     """Return the translations with some texts of a language set; None or an empty text removes a translation.
 
     A set text counts as a translation of the present original, even if it is the same as before. The result is pruned
-    as by `prune`. A language whose last text is removed stays, without texts. Raises Invalid with all errors, each at
+    as by `prune`. A language whose last text is removed stays, without texts. `checked` are results of `check_texts`;
+    a text without one, or that changed since, is checked here. Raises Invalid with all errors, each at
     `prefix` and the id of its text.
     """
-    faults = Faults()
+    faults, checked = Faults(), checked or {}
     present = {text.id: text for text in list_texts(document, channel)}
     added: dict[str, dict[str, str]] = {}
     for text_id, typed in texts.items():
@@ -298,11 +342,13 @@ def set_texts(
             if typed and len(faults.fields) < MAX_UNKNOWN_TEXTS:
                 faults.add(path, gettext("is not a text of this template"))
         elif typed and typed.strip():
-            translation, errors = _validate(text, typed, document, channel)
-            for error in errors:
+            result = checked.get(text_id)
+            if result is None or (result.prop, result.typed) != (text.prop, typed):
+                result = _check(text, typed, channel)
+            for error in result.errors:
                 faults.add(path, error)
-            if translation:
-                added[text_id] = {"source": text.text, "text": translation}
+            if result.translation:
+                added[text_id] = {"source": text.text, "text": result.translation}
     faults.check()
     changed = prune(translations, document, channel)
     kept = {text_id: value for text_id, value in changed.get(language, {}).items() if text_id not in texts}
@@ -334,14 +380,13 @@ def _check_limits(translations: Translations, translated: Document) -> None:
         raise Invalid({"base": faults[:1]})
 
 
-def _validate(text: TranslatableText, typed: str, document: Document, channel: str) -> tuple[str | None, list[str]]:
+def _validate(text: TranslatableText, typed: str, channel: str) -> tuple[str | None, list[str]]:
     """Return (translation in its stored form, its errors); it is checked as the original value is."""
-    if "/" not in text.id:
+    if text.prop is None:
         return _validate_field(text.id, typed, channel)
     errors: list[str] = []
-    prop = find_prop(document, text.id)
     value = typed.strip() if text.kind in ("line", "url") else typed
-    validate_value(prop, value, "", lambda _, message: errors.append(message))
+    validate_value(text.prop, value, "", lambda _, message: errors.append(message))
     is_address = text.kind == "url" and not value.startswith("{")
     if not errors and is_address and normalize_address(value, SCHEMES, lambda _: False) is None:
         errors.append(gettext("is invalid"))
@@ -355,17 +400,6 @@ def _validate_field(name: str, typed: str, channel: str) -> tuple[str | None, li
         return None, [message for messages in refused.fields.values() for message in messages]
     errors = [message for _, message in validation.find_text_faults(request, channel)]
     return validation.normalize_field(name, getattr(request, name)), errors
-
-
-def find_prop(document: Document, text_id: str) -> Prop:
-    """Return the declaration of a text of the design; raises KeyError if the design has no such text."""
-    key, _, path = text_id.partition("/")
-    entry = designs.find_section(designs.list_entries(document.get("design")), key)
-    if entry is None or entry.section.kind is None:
-        raise KeyError(text_id)
-    _, name, *inner = path.split(".")
-    prop = next(prop for prop in entry.section.kind.props if prop.name == name)
-    return next(field for field in prop.fields if field.name == inner[-1]) if inner else prop
 
 
 def remove_language(translations: Translations, language: str) -> dict[str, Any]:
