@@ -120,9 +120,14 @@ def get_header(part: Message, name: str) -> str:
 def get_text(part: Message) -> str:
     """Return the decoded text of a part; for a multipart part, the source (headers and text) of the parts in it."""
     if part.is_multipart():
-        source = "\n\n".join(_part_source(child) for child in _child_parts(part))
+        source = _clean_text("\n\n".join(_part_source(child) for child in _child_parts(part)))
         return _decode_source(source, get_header(part, "Content-Transfer-Encoding").lower())
     return decode_text(_payload_bytes(part), str(part.get_content_charset() or "utf-8")).replace("\r\n", "\n")
+
+
+def _clean_text(text: str) -> str:
+    """Return a text that can be stored: bytes above 127 in headers, which the parser escapes, are read as UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def decode_text(raw: bytes, charset: str) -> str:
@@ -143,7 +148,7 @@ def original_headers(mail: Message) -> list[tuple[str, str]]:
     original = next(iter(_child_parts(part)), None)
     if original is None or not original.keys():
         original = HeaderParser().parsestr(get_text(part).lstrip("\n")[:_MAX_HEAD_CHARACTERS])
-    headers = [(name.lower(), " ".join(str(value).split())) for name, value in original.raw_items()]
+    headers = [(name.lower(), " ".join(_clean_text(str(value)).split())) for name, value in original.raw_items()]
     return [(name, value[:_MAX_TYPE_BYTES]) for name, value in headers[:_MAX_HEADERS]]
 
 

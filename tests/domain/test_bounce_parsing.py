@@ -325,6 +325,17 @@ STRANGE = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["courier_unknown", "arf_rfc5965"])
+def test_bytes_above_127_are_read(name: str) -> None:
+    """Fields of a report in UTF-8 or in another encoding give facts that can be stored (T31)."""
+    raw = sample(name, build_marks())
+    for text, expected in (("später".encode(), "später"), ("später".encode("latin-1"), "sp\ufffdter")):
+        for field in (b"Diagnostic-Code: smtp; 550", b"User-Agent:", b"To:", b"Original-Rcpt-To:"):
+            [[fact, *_]] = bounce_mail.parse_reports(raw.replace(field, field + b" " + text), NUMBER)
+            assert fact.text.encode() and (fact.recipient or "").encode()
+            assert expected in fact.text or field not in raw or b"To" in field
+
+
 def test_mutated_samples_raise_no_error() -> None:
     """Samples with bytes changed, cut, doubled or replaced by unusual values raise no error."""
     rng = random.Random(11)
