@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -260,17 +261,19 @@ def test_no_block_hides_that_a_contact_says_where_a_link_leads(guarded: Client, 
 
 
 def test_many_translations_hold_up_nobody(fresh_server: FreshServer) -> None:
-    """Translating each of 4,000 texts takes moments, and the accounts' writes do not wait for it (T02)."""
+    """Translating 2,000 of 3,600 texts takes moments, and the accounts' writes do not wait for it (T02)."""
     server = fresh_server()
     api = server.client(validate=False)
-    entries = [{"title": "a", "text": "b"}] * 12
-    sections = [{"id": f"s{number}", "type": "list", "props": {"items": entries}} for number in range(42)]
-    columns = [{"sections": [{**one, "id": f"c{one['id']}{number}"} for one in sections]} for number in range(3)]
-    design = {"sections": [*sections, {"id": "columns", "type": "columns", "props": {"columns": columns}}]}
+    props = {"items": [{"title": "a", "text": "b"}] * 2}
+    lists = iter({"id": f"s{number}", "type": "list", "props": props} for number in range(900))
+    columns = [[{"sections": list(islice(lists, 45))} for _ in range(4)] for _ in range(5)]
+    sections = [{"id": f"c{at}", "type": "columns", "props": {"columns": row}} for at, row in enumerate(columns)]
+    design = {"sections": sections}
     template_id = api.post("/templates", {"subject": "x", "design": design}).expect(201)["id"]
     path = f"/templates/{template_id}/translations/de"
     texts = {row["id"]: "c" for row in api.put(path, {"texts": {}}).expect(200)["texts"]}
-    assert len(texts) > 4_000
+    assert len(texts) > 3_600
+    texts = dict(list(texts.items())[:2_000])
     finished, waits = Event(), list[float]()
 
     def watch() -> None:
@@ -288,5 +291,5 @@ def test_many_translations_hold_up_nobody(fresh_server: FreshServer) -> None:
         finally:
             finished.set()
         watching.result()
-    assert duration < extend_timeout(4) and max(waits) < extend_timeout(1), (duration, max(waits))
+    assert duration < extend_timeout(1) and max(waits) < extend_timeout(0.5), (duration, max(waits))
     api.put(path, {"texts": dict.fromkeys(texts, "{{ x")}).expect(422)
