@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from appliance.audience.filters.fields import CHOICE_LABELS
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
+from appliance.imports import results
 from ui.formats import join_names, number, uncapitalize
 
 # Icon and colour class of each event of the service, in the order in which events are offered.
@@ -202,6 +203,17 @@ _IMPORT_SUPPRESSIONS = {
     "erased": gettext_noop("previously deleted (GDPR)"),
     "stop_keyword": gettext_noop("replied STOP"),
 }
+_IMPORT_FIELDS = {
+    "email": gettext_noop("Email"), "phone": gettext_noop("Phone"), "name": gettext_noop("Full name"),
+    "first_name": gettext_noop("First name"), "last_name": gettext_noop("Last name"),
+    "country_code": gettext_noop("Country"), "language": gettext_noop("Language"), "source": gettext_noop("Source"),
+    "tags": gettext_noop("Tags"), "lists": gettext_noop("Lists"), "data": gettext_noop("Custom fields"),
+    "subscribed_email": gettext_noop("Subscribed to email"), "subscribed_phone": gettext_noop("Subscribed to SMS"),
+    "status": gettext_noop("Status"), "unsubscribed": gettext_noop("Unsubscribed"),
+    "bounced": gettext_noop("Bounced"), "opt_in_at": gettext_noop("Subscribed on"),
+    "opt_out_at": gettext_noop("Unsubscribed on"), "tracking": gettext_noop("Tracking"),
+    "reason": gettext_noop("Reason"), "note": gettext_noop("Note"),
+}  # fmt: skip
 # The label of each reason why the undo of an import leaves a row unchanged.
 _UNDO_EXCEPTIONS = {
     "messaged": gettext_noop("messaged since then"),
@@ -241,6 +253,25 @@ def import_reason_label(name: str) -> str:
     """Return the label of a reason why an import does not subscribe a contact; an unknown reason is shown as it is."""
     label = _IMPORT_REASONS.get(name) or _IMPORT_SUPPRESSIONS.get(name)
     return gettext(label) if label else name
+
+
+def import_remark(remark: results.Remark) -> str:
+    """Return what a page says of a line of a file: `phone: Ask Bob (is not a phone number); invalid address`."""
+    if isinstance(remark, str):
+        return i18n.translate_stored(remark)
+    return "; ".join(
+        i18n.translate_stored(part) if isinstance(part, str)
+        else gettext(
+            "%(field)s: %(value)s (%(reason)s)", field=_import_field(part[0]), value=part[1],
+            reason=i18n.translate_stored(part[2]),
+        )
+        for part in remark if part
+    )  # fmt: skip
+
+
+def _import_field(target: str) -> str:
+    """Return the label of the target of a column; a custom field is shown by its key."""
+    return gettext(_IMPORT_FIELDS[target]) if target in _IMPORT_FIELDS else target.removeprefix("data.")
 
 
 def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import idna
 
+from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
@@ -32,11 +33,16 @@ MAX_WRITTEN_PHONE_CHARACTERS = 255
 # `unicodedata.normalize` needs less than 10 ms for this number of characters, whatever they are.
 _MAX_INSERTION_SORTED = 1_000
 NO_COUNTRY, NOT_A_PHONE = gettext_noop("has no country code"), gettext_noop("is not a phone number")
-_NOT_OF_COUNTRY = gettext_stored("is not a phone number of %(country)s")
+_NOT_IN_USE = gettext_stored("is not a number in use in %(country)s")
+_WRONG_LENGTH = gettext_stored("is too short or too long for a phone number in %(country)s")
 SHORTENED = gettext_noop("was shortened by a spreadsheet: export the column as text")
 _SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
 _SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # the id of a Twilio messaging service
 _SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
+
+
+class InvalidNationalNumber(ValueError):
+    """A number without a country code that is no number of its country; the message is the reason, in English."""
 
 
 class Address(NamedTuple):
@@ -160,11 +166,6 @@ def parse_written_phone(text: str, country: str | None = None) -> Address:
     return _to_phone_address(text, country)
 
 
-def not_a_phone_of(country: str | None) -> str:
-    """Return the reason why a national number is rejected."""
-    return _NOT_OF_COUNTRY % {"country": country}
-
-
 def _to_phone_address(text: str, country: str | None) -> Address:
     import phonenumbers
 
@@ -180,8 +181,11 @@ def _to_phone_address(text: str, country: str | None) -> Address:
     is_international = bare.startswith("+")
     # A number that can only be dialled locally cannot be written in E.164 form.
     is_possible = phonenumbers.is_possible_number_with_reason(parsed) == phonenumbers.ValidationResult.IS_POSSIBLE
-    if not is_possible or not (is_international or phonenumbers.is_valid_number(parsed)):
-        raise ValueError(NOT_A_PHONE if is_international else not_a_phone_of(country))
+    if is_international and not is_possible:
+        raise ValueError(NOT_A_PHONE)
+    if not is_international and not (is_possible and phonenumbers.is_valid_number(parsed)):
+        reason = _NOT_IN_USE if is_possible else _WRONG_LENGTH
+        raise InvalidNationalNumber(reason % {"country": i18n.place_country(country or "", i18n.DEFAULT_LANGUAGE)})
     return parse_phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 

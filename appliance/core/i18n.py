@@ -39,6 +39,12 @@ _ACCEPTED_LANGUAGE = re.compile(r"([A-Za-z0-9*-]{1,35})\s*(?:;\s*q=([01](?:\.[0-
 # A language with an optional script and region (RFC 5646, section 2.1).
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?")
 # The same for the OpenAPI document, or an empty text, which clears a language.
+# Tags with a name in CLDR that are no language, were invented for fiction, or have been read by nobody for centuries
+_UNWRITTEN_LANGUAGES = frozenset(
+    ("mis", "mul", "und", "zxx", "afh", "avk", "jbo", "lfn", "nov", "tlh", "zbl", "akk", "ang", "chg", "dum", "egy",
+     "elx", "enm", "frm", "fro", "gmh", "goh", "got", "grc", "hit", "kho", "mga", "non", "ota", "pal", "peo", "phn",
+     "pro", "sga", "sog", "sux", "uga")
+)  # fmt: skip
 LANGUAGE_TAG_SCHEMA = f"^({_LANGUAGE_TAG.pattern.replace('(?:', '(')})?$"
 
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
@@ -170,7 +176,7 @@ def normalize_language_tag(text: str) -> str | None:
     """Return the tag of a language in its usual form (RFC 5646, section 2.1.1), or None.
 
     CLDR must have a name for its language, its script and its region. `DE`, `pt_br` and `zh-hant-tw` become `de`,
-    `pt-BR` and `zh-Hant-TW`.
+    `pt-BR` and `zh-Hant-TW`. Languages in which nobody is written to, such as Klingon, are None, too.
     """
     from babel import Locale  # 30 ms, see `_load_locale`
 
@@ -180,7 +186,7 @@ def normalize_language_tag(text: str) -> str | None:
     language, script, region = match[1].lower(), (match[2] or "").capitalize(), (match[3] or "").upper()
     names = Locale("en")
     if (
-        language not in names.languages
+        language not in names.languages.keys() - _UNWRITTEN_LANGUAGES
         or (script and (script in _UNKNOWN_SUBTAGS or script not in names.scripts))
         or (region and (region in _UNKNOWN_SUBTAGS or region not in names.territories))
     ):
@@ -200,6 +206,23 @@ def name_language(tag: str) -> str:
 def name_country(code: str) -> str:
     """Return the name of a country in the current language; the code, if CLDR has no name."""
     return str(get_locale().territories.get(code.upper(), code))
+
+
+# English names of countries that follow "in" with an article
+_COUNTRIES_WITH_ARTICLE = frozenset(
+    ("AE", "AX", "BS", "CC", "CD", "CF", "CK", "DO", "FK", "FO", "GB", "GM", "KM", "KY", "MH", "MP", "MV", "NL", "PH",
+     "SB", "TC", "US", "VG", "VI")
+)  # fmt: skip
+
+
+def place_country(code: str, language: str | None = None) -> str:
+    """Return the name of a country in a language, by default the current one, as it follows "in": `the United Kingdom`.
+
+    Only English names get an article.
+    """
+    with use_language(language or get_language()):
+        name = name_country(code)
+        return f"the {name}" if code.upper() in _COUNTRIES_WITH_ARTICLE and get_language() == DEFAULT_LANGUAGE else name
 
 
 def list_languages() -> list[tuple[str, str]]:
@@ -276,10 +299,24 @@ def translate_stored(text: str, scope: str = "") -> str:
                 if name in _NAME_LISTS
                 else _translate_language_name(value)
                 if name == "language"
+                else _translate_country_name(value)
+                if name == "country"
                 else translate_stored(value, scope)
                 for name, value in match.groupdict().items()
             })  # fmt: skip
     return text
+
+
+def _translate_country_name(name: str) -> str:
+    """Return the English name of a country, as `place_country` returns it, in the current language."""
+    code = _country_codes().get(name.removeprefix("the "))
+    return name_country(code) if code else name
+
+
+@cache
+def _country_codes() -> dict[str, str]:
+    """Return the codes of countries by their English names."""
+    return {name: code for code, name in _load_locale(DEFAULT_LANGUAGE).territories.items() if code.isalpha()}
 
 
 def _translate_language_name(name: str) -> str:

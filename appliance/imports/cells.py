@@ -221,9 +221,15 @@ def _countries() -> dict[str, str]:
     return names | _MORE_COUNTRIES
 
 
+@cache
+def _country_codes() -> frozenset[str]:
+    """Return the two-letter codes of all countries."""
+    return frozenset(_countries().values())
+
+
 def _read_country(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     text = str(cell).strip()
-    if len(text) == 2 and text.isascii() and text.isalpha() and text.upper() != "UK":
+    if text.upper() in _country_codes():
         row[target] = text.upper()
     elif code := _countries().get(fold_accents(text)):
         row[target] = code

@@ -258,11 +258,15 @@ def _is_role(address: str) -> bool:
     return address.partition("@")[0].lower() in ROLE_NAMES
 
 
+# What the pages say of a line: a text, or values that were left out or changed, with a reason after them
+Remark = str | tuple[Warned | str, ...]
+
+
 class CountedLines(NamedTuple):
     """A number of lines, and the first ones as (line number, address or text, remark)."""
 
     number: int
-    first: list[tuple[int, str, str]]
+    first: list[tuple[int, str, Remark]]
 
 
 class FileReview(NamedTuple):
@@ -380,19 +384,19 @@ class OutcomeReviewer:
             staged.close()
         numbers = {**store.count_page_states(job), "skipped": job.skipped}
         for name, examples in self._examples.items():
-            lines = []
+            lines: list[tuple[int, str, Remark]] = []
             for line, reason in sorted(examples.items()):
                 address, packed = texts[line]
                 # An email address that cannot be read is part of the reason why a row is skipped.
-                warnings = describe_warnings(decode_warnings(packed)) if name == "skipped" else ""
-                lines.append((line, address, "; ".join(filter(None, (warnings, reason)))))
+                values = decode_warnings(packed) if name == "skipped" else []
+                lines.append((line, address, (*values, reason) if values else reason))
             groups[name] = CountedLines(numbers[name], lines)
         return OutcomeReview(**groups, kept=self._kept)
 
     def _warning_groups(self, staged: StagingFile, last: int) -> dict[str, CountedLines]:
         """Return the lines of each of `warning_groups`, up to position `last`. It may be called only once."""
         numbers = dict.fromkeys(("lost_emails", "left_out", "kept_as_text"), 0)
-        examples: dict[str, dict[int, tuple[str, str]]] = {name: {} for name in numbers}
+        examples: dict[str, dict[int, tuple[str, Remark]]] = {name: {} for name in numbers}
         for line, kind, address, packed in staged.warned(last):
             if line in self._skipped:
                 continue
@@ -401,13 +405,13 @@ class OutcomeReviewer:
             for name in {"lost_emails"} if "lost_emails" in groups else groups:
                 numbers[name] += 1
                 if len(examples[name]) < MAX_EXAMPLES:
-                    of_group = [value for value in values if name in ("lost_emails", _value_group(value[2]))]
-                    examples[name][line] = address, describe_warnings(of_group)
+                    of_group = tuple(value for value in values if name in ("lost_emails", _value_group(value[2])))
+                    examples[name][line] = address, of_group
         # The remaining lines have no other warnings.
         numbers["left_out"] += len(self._left_out)
         remaining = [line for line in self._left_out_values if line in self._left_out]
         for line, (address, _) in staged.told(remaining).items():
-            examples["left_out"][line] = address, describe_warnings(self._left_out_values[line])
+            examples["left_out"][line] = address, tuple(self._left_out_values[line])
         return {
             name: CountedLines(
                 numbers[name], [(line, *texts) for line, texts in sorted(examples[name].items())][:MAX_EXAMPLES]

@@ -25,7 +25,7 @@ FORMS = {
         /contacts/*/conversation/parts
         /contacts/*/conversation/seen /contacts/*/delete /contacts/*/erase /contacts/*/merge /contacts/acts
         /contacts/acts/*/undo /contacts/filter /contacts/imports /contacts/imports/* /contacts/imports/*/apply
-        /contacts/imports/*/columns/*/type /contacts/imports/*/numbers /contacts/imports/*/unstated
+        /contacts/imports/*/columns/*/type /contacts/imports/*/numbers
         /contacts/imports/*/dates /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo
         /contacts/suppressions
         /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete

@@ -42,11 +42,10 @@ def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:
     except ValueError as error:
         if str(error) == addresses.NO_COUNTRY:
             return gettext("This number has no country code. Enter it like +44 20 7946 0018, or select its country.")
-        if str(error) == addresses.not_a_phone_of(country):
-            name = dict(country_names()).get(country, country)
+        if isinstance(error, addresses.InvalidNationalNumber):
             return gettext(
                 "This number is not valid in %(country)s. If it is correct, enter it like +44 20 7946 0018.",
-                country=name,
+                country=i18n.place_country(country),
             )
     return None
 

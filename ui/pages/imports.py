@@ -157,8 +157,7 @@ def read_options(job: Import, form: Form) -> dict[str, Any]:
         opt_in_phone = form["opt_in_phone"] == "yes"
     return {
         "map": mapping, "opt_in_phone": opt_in_phone,
-        # Until the check asks, people whose row says neither yes nor no are not subscribed.
-        "opt_in_unstated": job.phase != store.MAPPING and store.get_options(job).opt_in_unstated,
+        "opt_in_unstated": form["opt_in_unstated"] == "yes",
         "list_ids": form.ids("list_ids"), "list_names": [new] if new else [],
         "on_conflict": "skip" if form["on_conflict"] == "skip" else "merge", "opt_in": form["opt_in"] != "no",
         "consent_source": form["consent_source"][:1000], "trigger_flows": form["trigger_flows"] == "yes",
@@ -176,6 +175,7 @@ def build_options_form(job: Import, country: str) -> Form:
             # Whether the contacts are subscribed is not preselected, so that it is a deliberate choice.
             "on_conflict": options.on_conflict, "opt_in": "" if is_new else "yes" if options.opt_in else "no",
             "opt_in_phone": "" if is_new or options.opt_in_phone is None else "yes" if options.opt_in_phone else "no",
+            "opt_in_unstated": "yes" if options.opt_in_unstated and not is_new else "no",
             "consent_source": options.consent_source or "", "trigger_flows": "yes" if options.trigger_flows else "",
             "new_list": ", ".join(options.list_names[:1]), "date_order": options.date_order or "",
             "decimal_mark": options.decimal_mark or "",
@@ -306,14 +306,6 @@ async def set_date_order(request: Request, visit: Visit, import_id: int) -> HTTP
 async def set_decimal_mark(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Check the file of an import again with the decimal mark that the user chose."""
     return await _check_with(request, visit, import_id, decimal_mark=Form.from_request(request).text("decimal_mark"))
-
-
-@pages.post("/<import_id:int>/unstated", name="unstated")
-@signed_in("contacts:write")
-async def set_unstated(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Check the file of an import again, and subscribe people whose row says neither yes nor no, or do not."""
-    subscribe = Form.from_request(request)["subscribe"] == "yes"
-    return await _check_with(request, visit, import_id, opt_in_unstated=subscribe)
 
 
 @pages.post("/<import_id:int>/columns/<column:int>/type", name="column_type")
