@@ -43,6 +43,9 @@ def strip_setting_names(text: str) -> str:
 _SENTENCE_ENDS = (".", "?", ")", ":", "。", "？", "）", "：")
 
 
+uncapitalize = i18n.uncapitalize
+
+
 def sentence(text: str) -> str:
     """Return a message as a sentence, with a capital letter and a full stop.
 
@@ -54,14 +57,6 @@ def sentence(text: str) -> str:
         text = text.replace(fault, gettext(message))
     is_name = "." in text.partition(" ")[0][:-1]
     return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith(_SENTENCE_ENDS) else ".")
-
-
-def uncapitalize(text: str) -> str:
-    """Return a phrase with a small first letter, for the middle of a sentence.
-
-    An acronym at the start is unchanged, and so is a phrase in German, which may begin with a noun.
-    """
-    return text if text[1:2].isupper() or i18n.get_language() == "de" else text[:1].lower() + text[1:]
 
 
 # The time zone of the account whose page is being rendered.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from appliance.audience.filters.fields import CHOICE_LABELS
+from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
 from appliance.imports import results

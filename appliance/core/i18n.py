@@ -225,6 +225,14 @@ def place_country(code: str, language: str | None = None) -> str:
         return f"the {name}" if code.upper() in _COUNTRIES_WITH_ARTICLE and get_language() == DEFAULT_LANGUAGE else name
 
 
+def uncapitalize(text: str) -> str:
+    """Return a phrase with a small first letter, for the middle of a sentence.
+
+    An acronym at the start is unchanged, and so is a phrase in German, which may begin with a noun.
+    """
+    return text if text[1:2].isupper() or get_language() == "de" else text[:1].lower() + text[1:]
+
+
 def list_languages() -> list[tuple[str, str]]:
     """Return (tag, name in the current language) of all languages that CLDR names, sorted by name."""
     return list(_list_languages(get_language()))

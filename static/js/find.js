@@ -20,6 +20,11 @@
   };
   // Case and accents do not matter, nor how a name of several words is joined: zurich finds Zürich, los angeles Los_Angeles.
   const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").replaceAll("_", " ").toLowerCase();
+  // The whole name comes before its beginning, and that before any other match: "list" is List, not the suppression list.
+  const best = (typed) => {
+    const names = options().map((one) => fold(one.textContent));
+    return Math.max(0, [names.indexOf(typed), names.findIndex((name) => name.startsWith(typed))].find((at) => at >= 0) ?? 0);
+  };
   const fill = () => {
     const words = fold(field.value).split(/\s+/).filter(Boolean);
     let group = null;
@@ -36,7 +41,7 @@
       list.append(made);
     }
     if (!list.children.length) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: t("No matches"), role: "presentation" }));
-    mark(words.length ? 0 : options().findIndex((one) => one.dataset.value === select.value));
+    mark(words.length ? best(fold(field.value).trim()) : options().findIndex((one) => one.dataset.value === select.value));
   };
   const choose = (option) => {
     finder.hidePopover();

@@ -40,7 +40,7 @@ def test_create_change_and_delete_a_segment(api: Client, contacts: dict[str, Any
     filters = [leaf("list_id", "eq", contacts["list"]), leaf("first_name", "cont", "AN")]
     segment = api.post("/segments", {"name": " Anns ", "filters": filters}).expect(201)
     assert (segment["name"], segment["filters"], segment["contacts_count"]) == ("Anns", filters, 1)
-    assert segment["sentence"] == "List is Newsletter and First name contains “AN”"
+    assert segment["sentence"] == "On the list Newsletter and first name contains “AN”"
     assert api.get(f"/segments/{segment['id']}").expect(200) == segment
     assert segment in api.get("/segments", search="ann").expect(200)
     assert api.get("/contacts", segment_id=segment["id"]).headers["X-Total-Count"] == "1"
@@ -81,7 +81,7 @@ def test_explain_a_contact(api: Client, contacts: dict[str, Any]) -> None:
     assert [row["matches"] for row in result["rows"][3]["rows"]] == [False, True]
     assert [result["rows"][n]["actual"] for n in (0, 1)] == [[contacts["list"]], "pro"]
     assert result["rows"][2]["actual"]["count"] == 1 and result["rows"][2]["actual"]["last_at"].endswith("Z")
-    assert result["rows"][2]["sentence"].startswith("“order paid”: at least once, in the last 30 days")
+    assert result["rows"][2]["sentence"].startswith("“order paid”: at least once in the last 30 days")
     for query, message in (({}, "can't be blank"), ({"contact_id": 999_999}, "must exist")):
         assert api.get(f"/segments/{segment['id']}/explain", **query).expect(422)["validation_errors"] == {
             "contact_id": [message]

@@ -190,10 +190,16 @@ def test_count_and_fetch_some(many_contacts: Home) -> None:
     [
         ([], "All contacts"),
         ([{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "within_days": 30}}],
-         "Clicked a link: at least once, in the last 30 days"),
+         "Clicked a link: at least once in the last 30 days"),
         ([{"name": "tag", "predicate": "not_cont", "value": "vip"},
           {"name": "contact_verified", "predicate": "true", "value": False}],
-         "Tags do not include “vip” and Address is confirmed: no"),
+         "Tags do not include “vip” and address is confirmed: no"),
+        ([{"name": "contact_data.VIP", "predicate": "eq", "value": 1},
+          {"name": "contact_data.VIP", "predicate": "eq", "value": 2},
+          {"name": "event", "predicate": "not_performed", "value": {
+              "event": "order_placed", "within_days": 30,
+              "where": [{"name": "event.total", "predicate": "gt", "value": 50}]}}],
+         "VIP is 1, VIP is 2 and “order placed”: never in the last 30 days where total is over 50"),
         ([{"name": "created_at", "predicate": "between", "value": ["2026-01-05", "2026-01-31"]}],
          "Date added is between 5 Jan 2026 and 31 Jan 2026"),
     ],

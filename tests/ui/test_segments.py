@@ -306,7 +306,7 @@ def test_segments_without_javascript(browser: Browser, server: Server, api: Clie
     page.locator("#f-n0-value").select_option(label="Newsletter")
     page.get_by_role("button", name="Remove condition").last.click()
     page.get_by_role("button", name="Create segment").click()
-    assert page.locator(".said").inner_text() == "List is Newsletter."
+    assert page.locator(".said").inner_text() == "On the list Newsletter."
     assert page.locator("#f-total").inner_text() == "20 of 40 contacts (50%)"
     context.close()
     assert api.get("/segments").expect(200)[0]["contacts_count"] == 20
@@ -368,3 +368,29 @@ def test_a_viewer_sees_no_save_buttons(browser: Browser, fresh_server: FreshServ
     expect(page.locator("[data-rule]")).to_have_count(1)
     page.context.close()
     assert problems.found == []
+
+
+def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
+    """The best match is chosen at once; an event of the account is not offered; "did not happen" needs no number."""
+    page.goto("/segments/new")
+    rule = page.locator("[data-rule]").first
+    for typed, chosen in (("list", "List"), ("newsletter", "List"), ("opened", "Opened an email"),
+                          ("bought", "Order placed")):  # fmt: skip
+        choose_field(page, rule, typed)
+        expect(rule.locator(".find").first).to_have_text(chosen)
+    assert page.locator("#f-n0-name option[value^='event:import_']").count() == 0
+    expect(rule.get_by_label("How often")).to_be_visible()
+    rule.get_by_label("Comparison").select_option("not_performed")
+    expect(rule.get_by_label("How often")).to_be_hidden()
+    rule.get_by_label("When").select_option("days")
+    rule.get_by_role("button", name="Filter by event data").click()
+    condition = rule.locator("[data-rule]")
+    choose_field(page, condition, "total")
+    condition.get_by_label("Comparison").select_option("gt")
+    condition.get_by_label("Value").fill("20")
+    said = "“order placed”: never in the last 30 days where total is over 20."
+    expect(page.locator(".said")).to_have_text(said)
+    choose_field(page, rule, "campaign opened")
+    expect(condition).to_have_count(0)
+    rule.get_by_label("Comparison").select_option("no campaign")
+    expect(page.locator(".said")).to_have_text("Opened no campaign.")

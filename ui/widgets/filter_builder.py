@@ -1,6 +1,7 @@
 """The filter builder: options of each row, the rules as a sentence, counts, a sample, and a check of one contact."""
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ SEGMENT, BRANCH = "segment", "split"
 # The groups of the field selector, in order.
 _CONTACT, _SUBSCRIPTIONS, _ENGAGEMENT, _LISTS, _CUSTOM, _EVENTS, _TRIGGER = _GROUP_TITLES = (
     gettext_noop("About the contact"), gettext_noop("Subscriptions"), gettext_noop("Engagement"),
-    gettext_noop("Lists, segments and flows"), gettext_noop("Custom fields"), gettext_noop("Events"),
-    gettext_noop("Trigger event"),
+    gettext_noop("Lists, segments and flows"), gettext_noop("Custom fields"),
+    gettext_noop("Events: how often and when"), gettext_noop("Trigger event"),
 )  # fmt: skip
 _SUBSCRIPTION_FIELDS = (
     "contact_verification_status", "contact_suppression_reason", "contact_subscribed_email",
@@ -47,7 +48,6 @@ _PREDICATE_LABELS = {
     "all": gettext_noop("all match"), "none": gettext_noop("none match"),
 }  # fmt: skip
 _TYPE_PREDICATE_LABELS = {
-    "id": {"present": gettext_noop("is any"), "blank": gettext_noop("is none")},
     "tags": {
         "cont": gettext_noop("include"), "not_cont": gettext_noop("do not include"), "eq": gettext_noop("include"),
         "not_eq": gettext_noop("do not include"), "in": gettext_noop("include one of"),
@@ -60,6 +60,22 @@ _TYPE_PREDICATE_LABELS = {
     },
     "json": {"true": gettext_noop("is yes"), "false": gettext_noop("is not yes")},
 }  # fmt: skip
+# The labels of `present` and `blank` by what the ids of a field name
+_ID_PREDICATE_LABELS = {
+    "list": {"present": gettext_noop("any list"), "blank": gettext_noop("no list")},
+    "flow": {"present": gettext_noop("any flow"), "blank": gettext_noop("no flow")},
+    "campaign": {"present": gettext_noop("any campaign"), "blank": gettext_noop("no campaign")},
+}
+# Words by which a field is also found in the field selector
+_EVENT_WORDS = gettext_noop("bought buy purchase order custom event")
+_SEARCH_WORDS = {
+    "contact_list": gettext_noop("newsletter on a list member"), "contact_data.*": gettext_noop("custom property"),
+    "event:*": _EVENT_WORDS, "event:email_opened": gettext_noop("opened a campaign recently last days"),
+    "event:email_clicked": gettext_noop("clicked a campaign recently last days"),
+}  # fmt: skip
+_PURCHASE_EVENT = re.compile(r"order|purchas|checkout|paid|payment|bought|sale", re.IGNORECASE)
+# Events of the account, which no contact has
+_ACCOUNT_EVENTS = ("campaign_", "domain_", "webhook_", "import_", "bulk_action_")
 # Predicates with a synonym, by type. A stored filter keeps such a predicate, but no other row offers it.
 _SYNONYM_PREDICATES = {"boolean": ("eq", "not_eq"), "tags": ("eq", "not_eq")}
 VALUE_KINDS = (
@@ -71,11 +87,12 @@ VALUE_KINDS = (
 class RowOptions(NamedTuple):
     """The options of one row: fields by group, predicates, selectable values, suggested values and value types.
 
+    A field is (name, label), or also has the words by which it is found.
     `before` and `after` are the parts of the predicate's label around its value. `warning` says that the rule compares
     values as another type than the stored ones; `fix` is the type of VALUE_KINDS to compare as instead, or empty.
     """
 
-    fields: list[tuple[str, list[tuple[str, str]]]]
+    fields: list[tuple[str, list[tuple[str, ...]]]]
     predicates: list[tuple[str, str]]
     before: str
     after: str
@@ -242,8 +259,8 @@ def list_warnings(account_id: int, filters: Any) -> list[str]:
     return [text for text in dict.fromkeys(warnings) if text]
 
 
-def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUP_TITLES}
+def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, list[tuple[str, ...]]]]:
+    groups: dict[str, list[tuple[str, ...]]] = {name: [] for name in _GROUP_TITLES}
     for field in FIELDS:
         if field.listed and field.type not in ("group", "history"):
             groups[_field_group(field)].append((field.name, field.title()))
@@ -253,7 +270,7 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
         for key in suggestions.suggest_data_keys(account_id)
     ]
     groups[_CUSTOM].append((ANY_DATA, gettext("Another custom field…")))
-    ours = [name for name in labels.EVENT_ICONS if not name.startswith(("campaign_", "domain_", "webhook_"))]
+    ours = [name for name in labels.EVENT_ICONS if not name.startswith(_ACCOUNT_EVENTS)]
     names = [
         *ours,
         *(name for name in suggestions.list_event_names(account_id) if name not in labels.EVENT_ICONS),
@@ -264,12 +281,22 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
         event_keys = suggestions.suggest_event_keys(account_id, event) if event else []
         groups[_TRIGGER] = [(f"event.{key.path}", _event_field_label(key.path)) for key in event_keys]
         groups[_TRIGGER].append((ANY_EVENT_DATA, gettext("Another field of the event…")))
-    return [(gettext(name), result) for name, result in groups.items() if result]
+    return [(gettext(name), [_with_words(*option) for option in result]) for name, result in groups.items() if result]
 
 
-def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
+def _with_words(name: str, label: str) -> tuple[str, ...]:
+    """Return the option of a field, with the words by which it is found, if it has any besides its name."""
+    words = _SEARCH_WORDS.get(name) or (
+        _EVENT_WORDS if name.startswith("event:") and _PURCHASE_EVENT.search(name) else ""
+    )
+    return (name, label, f"{name.partition(':')[2] or name} {gettext(words)}") if words else (name, label)
+
+
+def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tuple[str, ...]]]]:
     """Return the fields of an event's data as a list with a single group."""
-    options = [(f"event.{key.path}", key.path) for key in suggestions.suggest_event_keys(account_id, event)]
+    options: list[tuple[str, ...]] = [
+        (f"event.{key.path}", key.path) for key in suggestions.suggest_event_keys(account_id, event)
+    ]
     return [(gettext("Event data"), [*options, (ANY_EVENT_DATA, gettext("Another field of the event…"))])]
 
 
@@ -282,10 +309,10 @@ def _field_group(field: Field) -> str:
 
 
 def _with_current_field(
-    groups: list[tuple[str, list[tuple[str, str]]]], row: FilterRow
-) -> list[tuple[str, list[tuple[str, str]]]]:
+    groups: list[tuple[str, list[tuple[str, ...]]]], row: FilterRow
+) -> list[tuple[str, list[tuple[str, ...]]]]:
     """Return the groups of fields, with the field of the row added unless a group offers it."""
-    if not row.name or row.name == "group" or any(row.name == name for _, fields in groups for name, _ in fields):
+    if not row.name or row.name == "group" or any(row.name == option[0] for _, fields in groups for option in fields):
         return groups
     label = row.field.title() if row.field else row.name
     if row.type == "history":
@@ -310,7 +337,12 @@ def _predicates(row: FilterRow) -> list[tuple[str, str]]:
     )
     if row.field is not None and row.field.id_kind == "segment":
         hidden = ("present", "blank")
-    return [(key, _predicate_label(row.type, key)) for key in PREDICATES_BY_TYPE.get(row.type, {}) if key not in hidden]
+    own = _ID_PREDICATE_LABELS.get(row.field.id_kind, {}) if row.field is not None else {}
+    return [
+        (key, gettext(own[key]) if key in own else _predicate_label(row.type, key))
+        for key in PREDICATES_BY_TYPE.get(row.type, {})
+        if key not in hidden
+    ]
 
 
 def _predicate_label(type_: str, key: str) -> str:

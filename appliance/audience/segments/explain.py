@@ -16,7 +16,16 @@ from appliance.audience.filters.predicates import Span
 from appliance.audience.segments import members, store
 from appliance.core import clock
 from appliance.core.errors import Invalid
-from appliance.core.i18n import format_clock, format_date, format_list, format_number, gettext, gettext_noop, ngettext
+from appliance.core.i18n import (
+    format_clock,
+    format_date,
+    format_list,
+    format_number,
+    gettext,
+    gettext_noop,
+    ngettext,
+    uncapitalize,
+)
 from appliance.events import log
 from appliance.storage.database import rows, scalar
 
@@ -27,8 +36,8 @@ _NUMBER = re.compile(r"[+-]?\d[\d.,\s]*")
 # The phrases of each field of ids: is, is not, has any, has none.
 _IDS = {
     "contact_list": (
-        gettext_noop("List is {}"), gettext_noop("List is not {}"),
-        gettext_noop("In any list"), gettext_noop("In no list"),
+        gettext_noop("On the list {}"), gettext_noop("Not on the list {}"),
+        gettext_noop("On any list"), gettext_noop("On no list"),
     ),
     "contact_segment": (gettext_noop("In the segment {}"), gettext_noop("Not in the segment {}"), "", ""),
     "contact_flow": (
@@ -52,24 +61,32 @@ MAX_SHOWN_VALUES = 6
 
 
 def describe(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
-    """Return filters as one text without a full stop, such as "List is Newsletter and First name contains “An”".
+    """Return filters as one text without a full stop, such as "On the list Newsletter and first name contains “An”".
 
     `names(kind, id)` returns the name of a list, segment, flow or campaign.
     """
     if not nodes:
         return gettext("All contacts")
-    return _join([describe_node(node, scope, names) for node in nodes])
+    first, *others = nodes
+    return _join([describe_node(first, scope, names), *(_describe_inside(node, scope, names) for node in others)])
+
+
+def _describe_inside(node: Node, scope: Scope, names: Names) -> str:
+    """Return one filter in words for the middle of a sentence; names of custom fields keep their capitals."""
+    text = describe_node(node, scope, names)
+    is_custom = isinstance(node, FieldCondition) and node.field.type == "json"
+    return text if is_custom else uncapitalize(text)
 
 
 def describe_node(node: Node, scope: Scope, names: Names) -> str:
     """Return one filter in words."""
     if isinstance(node, ConditionGroup):
-        phrases = [describe_node(child, scope, names) for child in node.parts]
+        phrases = [_describe_inside(child, scope, names) for child in node.parts]
         if node.mode == "none":
             return gettext("none of these: %(conditions)s", conditions=_join(phrases, "or"))
         return f"({_join(phrases, 'or' if node.mode == 'any' else 'standard')})"
     if isinstance(node, EventCondition):
-        return _describe_event(node, scope)
+        return _describe_event(node, scope, names)
     if node.field.type == "id":
         return _describe_ids(node, names)
     label = node.field.title()
@@ -108,13 +125,16 @@ def _describe_ids(node: FieldCondition, names: Names) -> str:
     return gettext(shape[1 if node.is_negative else 0]).replace("{}", objects)
 
 
-def _describe_event(node: EventCondition, scope: Scope) -> str:
+def _describe_event(node: EventCondition, scope: Scope, names: Names) -> str:
     query = node.query
     event = log.find_label(query.event) or f"“{query.event.replace('_', ' ')}”"
-    parts = [_describe_frequency(query, node.is_negative), *_describe_period(query, scope)]
+    details = _describe_frequency(query, node.is_negative)
+    for period in _describe_period(query, scope):
+        details = gettext("%(frequency)s %(period)s", frequency=details, period=period)
     if query.nodes:
-        parts.append(gettext("with matching data"))
-    return gettext("%(event)s: %(details)s", event=event, details=", ".join(parts))
+        conditions = _join([describe_node(child, scope, names) for child in query.nodes])
+        details = gettext("%(frequency)s where %(conditions)s", frequency=details, conditions=conditions)
+    return gettext("%(event)s: %(details)s", event=event, details=details)
 
 
 def _describe_frequency(query: EventQuery, is_negative: bool) -> str:
