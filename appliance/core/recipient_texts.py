@@ -26,34 +26,34 @@ _TEXTS = {
     "left_heading": pgettext_noop("recipient", "You are unsubscribed"),
     "left_lead": pgettext_noop(
         "recipient",
-        "<b>{address}</b> gets no more newsletters from {company}. Messages you ask for yourself, such as "
-        "receipts, still reach you.",
+        "<b>{address}</b> will no longer receive newsletters from {company}. You will still receive messages about "
+        "your orders and requests, such as receipts.",
     ),
-    "left_nobody": pgettext_noop("recipient", "You get no more newsletters from {company}."),
+    "left_nobody": pgettext_noop("recipient", "You will no longer receive newsletters from {company}."),
     "left_undo": pgettext_noop("recipient", "Was that a mistake?"),
     "left_undo_button": pgettext_noop("recipient", "Subscribe again"),
     "back_heading": pgettext_noop("recipient", "You are subscribed again"),
-    "back_lead": pgettext_noop("recipient", "<b>{address}</b> gets newsletters from {company} again."),
+    "back_lead": pgettext_noop("recipient", "<b>{address}</b> will receive newsletters from {company} again."),
     "close": pgettext_noop("recipient", "You can close this page."),
-    "choose": pgettext_noop("recipient", "Choose what you get"),
+    "choose": pgettext_noop("recipient", "Manage your preferences"),
     # The unsubscribe page for SMS.
     "leave_heading_sms": pgettext_noop("recipient", "Stop these text messages?"),
     "leave_lead_sms": pgettext_noop(
         "recipient",
-        "<b>{address}</b> will get no more offers and news by SMS from {company}.",
+        "<b>{address}</b> will no longer receive offers and news by SMS from {company}.",
     ),
     "left_lead_sms": pgettext_noop(
         "recipient",
-        "<b>{address}</b> gets no more offers and news by SMS from {company}. Messages you ask for yourself "
-        "still reach you.",
+        "<b>{address}</b> will no longer receive offers and news by SMS from {company}. You will still receive "
+        "messages about your orders and requests.",
     ),
-    "left_nobody_sms": pgettext_noop("recipient", "You get no more offers and news by SMS from {company}."),
-    "back_lead_sms": pgettext_noop("recipient", "<b>{address}</b> gets SMS from {company} again."),
+    "left_nobody_sms": pgettext_noop("recipient", "You will no longer receive offers and news by SMS from {company}."),
+    "back_lead_sms": pgettext_noop("recipient", "<b>{address}</b> will receive SMS from {company} again."),
     # The preferences page.
     "prefs_title": pgettext_noop("recipient", "Your preferences"),
-    "prefs_heading": pgettext_noop("recipient", "What do you want to get?"),
-    "prefs_lead": pgettext_noop("recipient", "For <b>{address}</b>, from {company}."),
-    "prefs_channels": pgettext_noop("recipient", "Where we may write to you"),
+    "prefs_heading": pgettext_noop("recipient", "What would you like to receive?"),
+    "prefs_lead": pgettext_noop("recipient", "Messages from {company} to <b>{address}</b>."),
+    "prefs_channels": pgettext_noop("recipient", "How we may contact you"),
     "prefs_email": pgettext_noop("recipient", "Email to {address}"),
     "prefs_phone": pgettext_noop("recipient", "Text messages to {address}"),
     "prefs_blocked": pgettext_noop(
@@ -63,17 +63,19 @@ _TEXTS = {
     "prefs_lists": pgettext_noop("recipient", "Topics"),
     "prefs_tracking": pgettext_noop("recipient", "Tracking"),
     "prefs_full": pgettext_noop("recipient", "Opens and clicks, to personalise my emails"),
-    "prefs_aggregate": pgettext_noop("recipient", "Only totals, never with my name"),
+    "prefs_aggregate": pgettext_noop("recipient", "Anonymous totals only"),
     "prefs_none": pgettext_noop("recipient", "No tracking"),
     "prefs_language": pgettext_noop("recipient", "Language"),
     "prefs_language_now": pgettext_noop("recipient", "Language: {what}"),
     "prefs_save": pgettext_noop("recipient", "Save"),
     "prefs_saved": pgettext_noop("recipient", "Saved"),
-    "prefs_same": pgettext_noop("recipient", "Everything is as it was."),
-    "prefs_on": pgettext_noop("recipient", "{what}: on"),
-    "prefs_off": pgettext_noop("recipient", "{what}: off"),
+    "prefs_same": pgettext_noop("recipient", "You made no changes."),
+    "prefs_on": pgettext_noop("recipient", "Subscribed: {what}"),
+    "prefs_off": pgettext_noop("recipient", "Unsubscribed: {what}"),
     "prefs_noticed": pgettext_noop("recipient", "Tracking: {what}"),
-    "prefs_gone": pgettext_noop("recipient", "We keep nothing about you, and you get no newsletters from {company}."),
+    "prefs_gone": pgettext_noop(
+        "recipient", "We hold no data about you, and you will not receive newsletters from {company}."
+    ),
     "erase_heading": pgettext_noop("recipient", "Your data"),
     "erase_lead": pgettext_noop(
         "recipient",
@@ -95,15 +97,15 @@ _TEXTS = {
     "confirm_title": pgettext_noop("recipient", "Please confirm"),
     "confirm_heading": pgettext_noop("recipient", "One last step"),
     "confirm_lead": pgettext_noop("recipient", "Confirm that <b>{address}</b> should receive emails from {company}."),
-    "confirm_lists": pgettext_noop("recipient", "It is about: {lists}."),
+    "confirm_lists": pgettext_noop("recipient", "You will be subscribed to: {lists}."),
     "confirm_button": pgettext_noop("recipient", "Yes, subscribe me"),
-    "confirm_quiet": pgettext_noop("recipient", "If this was not you, close this page. Nothing happens then."),
+    "confirm_quiet": pgettext_noop("recipient", "If this was not you, close this page, and nothing will happen."),
     "confirmed_heading": pgettext_noop("recipient", "Thank you, you are subscribed"),
-    "confirmed_lead": pgettext_noop("recipient", "<b>{address}</b> gets email from {company} from now on."),
+    "confirmed_lead": pgettext_noop("recipient", "<b>{address}</b> will now receive emails from {company}."),
     "erasing_heading": pgettext_noop("recipient", "Delete everything about you?"),
     "erasing_lead": pgettext_noop(
         "recipient",
-        "{company} deletes your profile, your history and your messages, and never writes to <b>{address}</b> "
+        "{company} will delete your profile, your history and your messages, and will not contact <b>{address}</b> "
         "again. This cannot be undone.",
     ),
     "erasing_button": pgettext_noop("recipient", "Delete everything"),
@@ -112,7 +114,7 @@ _TEXTS = {
     "expired_heading": pgettext_noop("recipient", "This link has expired"),
     "expired_lead": pgettext_noop(
         "recipient",
-        "It worked for seven days. Please ask once more, and we send you a new one.",
+        "Links work for seven days. Please ask again, and we’ll send you a new one.",
     ),
     # Sign-up forms.
     "form_button": pgettext_noop("recipient", "Sign up"),
@@ -159,22 +161,22 @@ _TEXTS = {
         "recipient",
         "You (or someone using this address) asked to receive emails from {{ brand.company_name }}.",
     ),
-    "mail_confirm_lists": pgettext_noop("recipient", "It is about: {{ data.lists }}."),
+    "mail_confirm_lists": pgettext_noop("recipient", "You will be subscribed to: {{ data.lists }}."),
     "mail_confirm_button": pgettext_noop("recipient", "Confirm"),
     "mail_confirm_note": pgettext_noop(
         "recipient",
-        "If it was not you, do nothing, and nothing happens. The link works for seven days.",
+        "If it was not you, ignore this email, and nothing will happen. The link works for seven days.",
     ),
     "mail_erase_subject": pgettext_noop("recipient", "Please confirm: delete your data at {{ brand.company_name }}"),
     "mail_erase_heading": pgettext_noop("recipient", "Delete everything about you?"),
     "mail_erase_text": pgettext_noop(
         "recipient",
-        "You asked {{ brand.company_name }} to delete everything it keeps about you.",
+        "You asked {{ brand.company_name }} to delete all data about you.",
     ),
-    "mail_erase_button": pgettext_noop("recipient", "Go on to delete it"),
+    "mail_erase_button": pgettext_noop("recipient", "Continue"),
     "mail_erase_note": pgettext_noop(
         "recipient",
-        "If it was not you, do nothing, and nothing is deleted. The link works for seven days.",
+        "If it was not you, ignore this email, and nothing will be deleted. The link works for seven days.",
     ),
     # The links in the footer of emails; `leave_title` is the link to unsubscribe.
     "mail_preferences": pgettext_noop("recipient", "Preferences"),

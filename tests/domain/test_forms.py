@@ -251,7 +251,7 @@ def test_a_confirmation_names_no_internal_list(home: Home) -> None:
         submit(home, form, email=f"p{number}@example.org")
         message = Message.select().order_by(Message.id.desc()).get()
         text = prepare.get_html(home.account_id, message.id)
-        assert f"It is about: {named}." in text
+        assert f"You will be subscribed to: {named}." in text
         assert "Stammkunden" not in text
 
 

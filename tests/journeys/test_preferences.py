@@ -82,14 +82,14 @@ def test_saving_preferences(server: Server) -> None:
     }  # fmt: skip
     page = save(server, path, **form)
     after = get_contact(server, contact_row)
-    assert page.status == 200 and "Text messages to +44…19: off" in page.text and "Other: on" in page.text
-    assert "Chooser: off" in page.text and "Tracking: No tracking" in page.text
+    assert page.status == 200 and "Unsubscribed: Text messages to +44…19" in page.text and "Subscribed: Other" in page.text
+    assert "Unsubscribed: Chooser" in page.text and "Tracking: No tracking" in page.text
     assert (after["subscribed_email"], after["subscribed_phone"], after["list_ids"], after["tracking"]) == (
         True, False, [other], "none",
     )  # fmt: skip
     assert after["last_interacted_at"] is not None and after["verification_status"] == "verified"
     repeated = save(server, path, **form)
-    assert "Everything is as it was." in repeated.text
+    assert "You made no changes." in repeated.text
 
     rows = server.client().get(f"/contacts/{contact_row['id']}/consents").expect(200)
     evidence = {row["act"]: row for row in rows if row["source"] == "preferences"}
@@ -97,7 +97,7 @@ def test_saving_preferences(server: Server) -> None:
     assert len([row for row in rows if row["source"] == "preferences"]) == 4
     for row in evidence.values():
         assert (row["by"], row["actor"], row["ip"]) == ("recipient", "recipient", "127.0.0.0")
-        assert row["text"].startswith("What do you want to get?") and row["data"]["message_id"]
+        assert row["text"].startswith("What would you like to receive?") and row["data"]["message_id"]
     assert (evidence["list_left"]["list_id"], evidence["list_joined"]["list_id"]) == (list_id, other)
     assert evidence["tracking"]["data"]["tracking"] == "none"
 
@@ -118,7 +118,7 @@ def test_an_outdated_page_changes_nothing_back(server: Server) -> None:
 
     assert form["channel"] == [str(email)] and form["list"] == [str(list_id)] and form["tracking"] == ["full"]
     assert (after["subscribed_email"], after["list_ids"], after["tracking"]) == (False, [], "none")
-    assert "Everything is as it was." in late.text
+    assert "You made no changes." in late.text
 
 
 def test_a_left_list_is_rejoined_only_by_the_recipient(server: Server) -> None:
@@ -141,7 +141,7 @@ def test_values_that_the_page_did_not_show_are_ignored(server: Server) -> None:
     hidden = server.client().post("/lists", {"name": "Secret"}).expect(201)["id"]
     number = other_contact["channels"][0]["id"]
     page = save(server, path, list_shown=[hidden, 987654], list=[hidden], channel_shown=[number, "x", "9" * 30])
-    assert page.status == 200 and "Everything is as it was." in page.text
+    assert page.status == 200 and "You made no changes." in page.text
     assert (
         get_contact(server, contact_row)["list_ids"] == [list_id]
         and get_contact(server, other_contact)["subscribed_email"]
@@ -211,7 +211,7 @@ def test_an_erasure_request_without_email_waits_for_the_team(server: Server) -> 
 @pytest.mark.parametrize(
     ("locale", "heading"),
     [("de-AT", "Was möchten Sie erhalten?"), ("fr", "Que souhaitez-vous recevoir ?"), ("es", "¿Qué quiere recibir?"),
-     ("fi", "What do you want to get?")],
+     ("fi", "What would you like to receive?")],
 )  # fmt: skip
 def test_the_language_of_the_preferences_page(locale: str, heading: str, server: Server) -> None:
     """The page is in the account's language where translated, else in English; the evidence has that text."""

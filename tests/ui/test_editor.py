@@ -230,3 +230,23 @@ def test_the_editor_on_a_phone(width: int, browser: Browser, server: Server, api
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
     assert not problems.found
+
+
+def test_platforms_of_social_links_are_chosen(editor_page: Page, api: Client) -> None:
+    """A platform is chosen with the keyboard, and its icon shown; names of other sites in a design are kept."""
+    links = [{"platform": "Our archive", "url": "https://a.example"}, {"platform": "Twitter", "url": "https://x.com/a"}]
+    design = {"sections": [{"id": "s", "type": "social", "props": {"links": links}}]}
+    template_id = create_template(api, design=design)
+    editor_page.goto(f"/templates/{template_id}/edit?s=s")
+    platforms = editor_page.get_by_label("Platform")
+    expect(platforms.nth(0)).to_have_value("Our archive")
+    expect(platforms.nth(1)).to_have_value("x")
+    names = platforms.nth(1).locator("option").all_inner_texts()
+    assert len(names) == 23 and {"Bluesky", "Website", "Detect from the link"} < set(names) and "Our archive" not in names
+    platforms.nth(0).press_sequentially("Blues")
+    wait_until_saved(editor_page)
+    expect(editor_page.locator("#f-props-links-0-platform")).to_have_value("bluesky")
+    links[0]["platform"] = "bluesky"
+    assert get_design(api, template_id)["sections"][0]["props"]["links"] == links
+    expect(editor_page.locator("#inspector .entry summary").nth(0)).to_have_text("Link 1 Bluesky")
+    expect(editor_page.frame_locator("#canvas").get_by_role("link", name="Bluesky")).to_be_visible()

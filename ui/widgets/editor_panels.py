@@ -10,7 +10,7 @@ from appliance.content.designs import document, markup
 from appliance.content.designs.document import Entry
 from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, Prop
 from appliance.content.designs.merge import make_readable
-from appliance.content.designs.sections import BY_NAME
+from appliance.content.designs.sections import BY_NAME, social
 from appliance.content.designs.theme import Theme, contrast_ratio
 from appliance.content.templates import editing, starters
 from appliance.content.templates.editing import DETAIL_FIELDS
@@ -441,6 +441,11 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
         field.is_segmented = (
             sum(len(option_label) + 2 for _, option_label in field.options) <= _MAX_SEGMENTED_CHARACTERS
         )
+    elif prop.options:
+        # The text names a platform, so far: `social` is the only section with such a text.
+        field.kind, field.is_plain = "choice", True
+        field.value = social.find_platform(field.value) or field.value
+        field.options = [("", gettext("Detect from the link")), *_platform_options(field.value)]
     elif prop.kind == "colour":
         field.options = [
             ("", gettext("Theme default")), ("theme:brand", gettext("Brand")), ("theme:text", gettext("Text")),
@@ -451,6 +456,13 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
                  "text_color": light.on_brand}  # fmt: skip
         field.displayed_color = theme.colour(field.value, usual.get(prop.name, light.text))
     return field
+
+
+def _platform_options(value: str) -> list[tuple[str, str]]:
+    """Return the platforms with an icon, sorted by name, and the value of a design that is none of them."""
+    names = {key: gettext(platform.name) for key, platform in social.PLATFORMS.items()}
+    options = sorted(((key, names[key]) for key in social.OFFERED), key=lambda option: option[1].casefold())
+    return [*options, (value, value)] if value and value not in names else options
 
 
 def _format_value(prop: Prop, value: Any) -> str:

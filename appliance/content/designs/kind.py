@@ -68,7 +68,8 @@ class Prop(Struct, frozen=True, kw_only=True):
     """The declaration of one property of a section.
 
     `minimum` and `maximum` are the limits of a number, or of the number of entries in a list. `fields` are the
-    properties of a group or list entry.
+    properties of a group or list entry. `options` are the values of a choice; a text may have them, too, as the values
+    that the editor offers, besides any other text.
     """
 
     name: str

@@ -35,8 +35,12 @@ PLATFORMS = {name: Platform(*values) for name, values in {
     "github": ("gh", "#24292f", "GitHub"), "xing": ("xi", "#006567", "XING"), "vimeo": ("v", "#11708f", "Vimeo"),
     "medium": ("M", "#14171a", "Medium"), "discord": ("d", "#5865f2", "Discord"), "reddit": ("r", "#c93a00", "Reddit"),
     "snapchat": ("sc", "#14171a", "Snapchat"), "spotify": ("sp", "#127a3b", "Spotify"),
-    "email": ("@", "#4a5058", "Email"), "website": ("www", "#4a5058", "Website"),
+    "email": ("@", "#4a5058", gettext_noop("Email")), "website": ("www", "#4a5058", gettext_noop("Website")),
 }.items()}  # fmt: skip
+# The former name of a platform, whose icon is that of its new name
+_RENAMED = {"twitter": "x"}
+# The platforms with an icon of their own, as the editor offers them
+OFFERED = tuple(sorted(PLATFORMS.keys() - _RENAMED.keys()))
 _HOST = re.compile(r"https?://(?:www\.|m\.)?([a-z0-9-]+)\.", re.IGNORECASE)
 _SHORT = {"t": "telegram", "wa": "whatsapp", "youtu": "youtube", "fb": "facebook", "bsky": "bluesky"}
 
@@ -60,8 +64,18 @@ def badges(view: View) -> list[Badge]:
     return [_badge(name, href) for name, href in links or view.look.links if href][:12]
 
 
+def find_platform(name: str) -> str | None:
+    """Return the key in `PLATFORMS` of a platform with an icon, however its name is written; None for other names."""
+    key = _simplify(name)
+    return _RENAMED.get(key, key) if key in PLATFORMS else None
+
+
+def _simplify(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
 def _badge(name: str, href: str) -> Badge:
-    key = re.sub(r"[^a-z]", "", name.lower())
+    key = _simplify(name)
     platform = PLATFORMS.get(key)
     if platform is None:
         host = _HOST.match(href)
@@ -71,7 +85,7 @@ def _badge(name: str, href: str) -> Badge:
         name = name or word.capitalize() or "Link"
     if platform is None:
         return Badge(None, name[:40], href, "#4a5058")
-    return Badge(platform.letters, platform.name, href, platform.colour, "x" if key == "twitter" else key)
+    return Badge(platform.letters, platform.name, href, platform.colour, _RENAMED.get(key, key))
 
 
 def icon_urls(view: View, badge: Badge) -> tuple[str, str]:
@@ -115,7 +129,11 @@ KIND = Kind(
     "social", gettext_noop("Social"), "share-2",
     (
         items("links", gettext_noop("Links"), (
-            line("platform", gettext_noop("Platform"), aliases=("name", "title", "icon"), is_translatable=False),
+            # A text, because a link to any other site has a name of its own; the editor offers the platforms.
+            line(
+                "platform", gettext_noop("Platform"), aliases=("name", "title", "icon"), is_translatable=False,
+                options=OFFERED,
+            ),
             url("url", gettext_noop("Link"), aliases=("href",)),
         ), maximum=12, help=gettext_noop("Leave empty to use the links of your brand.")),
         choice("style", gettext_noop("Style"), "colour", "ink", "outline"),
