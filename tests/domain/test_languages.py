@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.content.templates.validation import validate_design
-from appliance.core import i18n
+from appliance.core import addresses, i18n
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext, gettext_stored, translate_stored
 from appliance.storage import transactions
@@ -75,6 +75,17 @@ def test_names_among_labels_stay_as_they_are() -> None:
         assert formats.translated("First name") == transform("First name")
         for name in ("100% sure", "%s", "%(name)s", "{0.__class__}", "50 %"):
             assert formats.translated(name) == name
+
+
+def test_a_reason_that_names_a_country() -> None:
+    """A reason is stored with the English name of the country, and shown with its name in the language of the page."""
+    with pytest.raises(addresses.InvalidNationalNumber) as error:
+        addresses.parse_written_phone("07700 900003", "GB")  # the range that Ofcom keeps for fiction
+    assert str(error.value) == "is not a number in use in the United Kingdom"
+    with i18n.use_language("de"):
+        assert "Vereinigtes Königreich" in i18n.translate_stored(str(error.value))
+        assert i18n.place_country("CH") == "Schweiz"
+    assert (i18n.place_country("US"), i18n.place_country("DE")) == ("the United States", "Germany")
 
 
 @pytest.mark.parametrize(
