@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -266,7 +266,7 @@ class CountedLines(NamedTuple):
     """A number of lines, and the first ones as (line number, address or text, remark)."""
 
     number: int
-    first: list[tuple[int, str, Remark]]
+    first: Sequence[tuple[int, str, Remark]]
 
 
 class FileReview(NamedTuple):

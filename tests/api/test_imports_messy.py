@@ -87,7 +87,8 @@ def test_unreadable_values_are_left_out(api: Client) -> None:
     """An invalid country, name, tag, JSON or status is left out with a warning, and the contact is imported."""
     rows = {
         "country": "country_code\nAtlantis", "code": "country_code\nQQ", "tongue": "language\nKlingon",
-        "tag": "language\ntlh", "none": "language\nUnknown language", "uk": "country_code\nUK", "name": f"first_name\n{'x' * 300}",
+        "tag": "language\ntlh", "none": "language\nUnknown language", "uk": "country_code\nUK",
+        "name": f"first_name\n{'x' * 300}",
         "lines": 'last_name\n"van\nDam"', "tags": f"tags\ngood,{'y' * 70}", "json": "data\n{broken",
         "status": "status\nGold member", "yesno": "subscribed\nperhaps", "tracking": "tracking\nmaybe",
     }  # fmt: skip
