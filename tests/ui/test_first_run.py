@@ -19,6 +19,12 @@ def check_screen(page: Page, name: str) -> None:
     save_screenshot(page, f"first-{name}")
 
 
+def check_no_empty_column(page: Page) -> None:
+    """Check that the first steps on Home are as wide as the page."""
+    widths = page.locator(".home, .home > :nth-child(2)").evaluate_all("all => all.map(one => one.offsetWidth)")
+    assert widths[0] == widths[1]
+
+
 def test_the_set_up_screens(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
 ) -> None:
@@ -43,9 +49,7 @@ def test_the_set_up_screens(
     expect(page.get_by_role("heading", level=1)).to_have_text("Sender details")
     expect(page.get_by_role("button", name="Time zone: (UTC+0")).to_contain_text("Berlin, Vienna, Zurich")
     check_screen(page, "sender")
-    # It can wait, but is not optional
-    expect(page.get_by_text("it is required before you send marketing email outside test mode")).to_be_visible()
-    expect(page.locator("label[for=f-physical-address]")).to_have_text("Postal address")
+    expect(page.locator("label[for=f-physical-address]")).to_have_text("Postal address")  # not optional
     page.get_by_label("Postal address").fill("4 Mill Lane, Leeds")
     page.get_by_role("button", name="Save and continue").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Set up email sending")
@@ -74,9 +78,7 @@ def test_the_set_up_screens(
     page.get_by_role("button", name="Finish set-up").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
     expect(page.get_by_text("Set-up is complete. Send yourself a first email.")).to_be_visible()
-    # No column is left empty beside the first steps
-    widths = page.locator(".home, .home > :nth-child(2)").evaluate_all("all => all.map(one => one.offsetWidth)")
-    assert widths[0] == widths[1]
+    check_no_empty_column(page)
     kept = server.client(server.new_key()).get("/brand").expect(200)
     assert (kept["brand_color"], kept["bg_color"], kept["physical_address"]) == (
         colour,
