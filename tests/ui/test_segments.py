@@ -379,6 +379,8 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
         choose_field(page, rule, typed)
         expect(rule.locator(".find").first).to_have_text(chosen)
     assert page.locator("#f-n0-name option[value^='event:import_']").count() == 0
+    # The row is drawn for the new event, whose comparison would else be chosen anew
+    expect(rule.locator("[name='f.n0.was']")).to_have_value("event:order_placed")
     expect(rule.get_by_label("How often")).to_be_visible()
     rule.get_by_label("Comparison").select_option("not_performed")
     expect(rule.get_by_label("How often")).to_be_hidden()
