@@ -78,8 +78,8 @@ def test_translate_a_template(api: Client) -> None:
 
 def test_a_language_is_checked_the_same_everywhere(api: Client) -> None:
     """Translations, previews, test sends and contacts reject what is not a language with one text."""
-    made = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
-    path, error = f"/templates/{made['id']}", {"language": ["must be a language code such as de or pt-BR"]}
+    template = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
+    path, error = f"/templates/{template['id']}", {"language": ["must be a language code such as de or pt-BR"]}
     for language in ("xx", "de-Abcd", "de-XX", "de-Zzzz", "de-ZZ", "de-Latn-QQ", "de-999"):
         for response in (
             api.put(f"{path}/translations/{language}", {"texts": {}}),
@@ -95,11 +95,11 @@ def test_a_language_is_checked_the_same_everywhere(api: Client) -> None:
 
 def test_a_translation_does_not_overwrite_a_newer_template(api: Client) -> None:
     """`updated_at` as last read is compared with the template; the response has the one for the next request."""
-    made = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
-    path = f"/templates/{made['id']}/translations/de"
-    first = api.put(path, {"texts": {"subject": "Hallo"}, "updated_at": made["updated_at"]}).expect(200)
-    assert first["updated_at"] > made["updated_at"] and api.get(path).expect(200)["updated_at"] == first["updated_at"]
-    refused = api.put(path, {"texts": {"subject": "Moin"}, "updated_at": made["updated_at"]}).expect(409)
+    template = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
+    path = f"/templates/{template['id']}/translations/de"
+    first = api.put(path, {"texts": {"subject": "Hallo"}, "updated_at": template["updated_at"]}).expect(200)
+    assert first["updated_at"] > template["updated_at"] and api.get(path).expect(200)["updated_at"] == first["updated_at"]
+    refused = api.put(path, {"texts": {"subject": "Moin"}, "updated_at": template["updated_at"]}).expect(409)
     assert refused["code"] == "conflict" and refused["updated_at"] == first["updated_at"]
     assert api.get(path).expect(200)["texts"][0]["text"] == "Hallo"
     second = api.put(path, {"texts": {"subject": "Moin"}, "updated_at": first["updated_at"]}).expect(200)

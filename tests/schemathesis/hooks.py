@@ -26,9 +26,10 @@ UNSAYABLE = (
     "has no phone number", "does not happen to an email", "does not happen to an SMS",
     "only a manual suppression may expire", "only a START from the number lifts this",
     "cannot be changed: make another template", "must match the Idempotency-Key header",
+    "must be public lists, because visitors see their names",
 )  # fmt: skip
-# Fields with names from a registry: of time zones, of flow starters
-REGISTERED = ("time_zone", "starter")
+# Fields with names from a registry: of time zones, of flow starters, of languages
+REGISTERED = ("time_zone", "starter", "language")
 # Fields that contain a document with its own validation: filters, steps, designs, files
 INSIDE = re.compile(r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data)\b")
 PAGE_SIZES = ("limit", "per_page", "per")

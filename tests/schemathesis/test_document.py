@@ -64,10 +64,10 @@ include-name = "POST /v1/my/templates/preview"
 expected-statuses = ["200", "400", "401", "404", "405", "413", "415", "422"]
 
 [[operations]]
-# Always 202, which does not reveal known addresses
+# Always 202, which does not reveal known addresses, or 429 after 50 submissions of one client in a minute
 include-name = "POST /v1/public/forms/{{public_key}}"
 [operations.checks.negative_data_rejection]
-expected-statuses = ["202", "400", "401", "404", "405", "413", "415", "422"]
+expected-statuses = ["202", "400", "401", "404", "405", "413", "415", "422", "429"]
 """
 # These end a session, so each uses its own user
 ENDING = """
