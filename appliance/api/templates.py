@@ -184,7 +184,7 @@ class TranslatedText(Struct):
 class TemplateTranslation(TranslationCounts):
     """The translation of a template into a language, with its texts in reading order."""
 
-    updated_at: Annotated[str, Meta(description="last change of the template, for `updated_at` of a PUT")]
+    updated_at: Annotated[schemas.Moment, Meta(description="last change of the template, for `updated_at` of a PUT")]
 
     texts: Annotated[list[TranslatedText], Meta(description="texts of the template in reading order")]
 

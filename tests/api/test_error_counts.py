@@ -36,6 +36,7 @@ _FILTERS, _STEPS = [_FILTER] * 3, [{"duration": 5}] * 5
 RIGHT: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "ann@example.org", "subject": "x", "body": "x"},
     "POST /campaigns": {"name": "x"},
+    "PUT /templates/{id}/translations/{language}": {"texts": {}},
     "POST /contacts": {"email": "alpha@example.org", "channels_attributes": [{"value": "more@example.org"}]},
     "PATCH /contacts/{id}": {"channels_attributes": [{"value": "more@example.org"}]},
     "POST /suppressions": {"address": "no@example.org"},

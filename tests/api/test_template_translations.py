@@ -98,7 +98,9 @@ def test_a_translation_does_not_overwrite_a_newer_template(api: Client) -> None:
     template = api.post("/templates", {"subject": "Hello", "design": DESIGN}).expect(201)
     path = f"/templates/{template['id']}/translations/de"
     first = api.put(path, {"texts": {"subject": "Hallo"}, "updated_at": template["updated_at"]}).expect(200)
-    assert first["updated_at"] > template["updated_at"] and api.get(path).expect(200)["updated_at"] == first["updated_at"]
+    assert (
+        first["updated_at"] > template["updated_at"] and api.get(path).expect(200)["updated_at"] == first["updated_at"]
+    )
     refused = api.put(path, {"texts": {"subject": "Moin"}, "updated_at": template["updated_at"]}).expect(409)
     assert refused["code"] == "conflict" and refused["updated_at"] == first["updated_at"]
     assert api.get(path).expect(200)["texts"][0]["text"] == "Hallo"

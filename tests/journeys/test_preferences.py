@@ -211,7 +211,8 @@ def test_an_erasure_request_without_email_waits_for_the_team(server: Server) -> 
 
 @pytest.mark.parametrize(
     ("locale", "heading"),
-    [("de-AT", "Was möchten Sie erhalten?"), ("fr", "Que souhaitez-vous recevoir ?"), ("es", "¿Qué quiere recibir?"),
+    [("de-AT", "Was möchten Sie erhalten?"), ("fr", "Que souhaitez-vous recevoir\u202f?"),
+     ("es", "¿Qué le gustaría recibir?"),
      ("fi", "What would you like to receive?")],
 )  # fmt: skip
 def test_the_language_of_the_preferences_page(locale: str, heading: str, server: Server) -> None:

@@ -218,7 +218,7 @@ def test_the_unsubscribe_link_of_an_sms(server: Server, api: Client, sms: FakeSm
     preferences_page = browser.request("GET", preferences).text
     assert "Email to a" in preferences_page and "Text messages to +14" in preferences_page
     back = browser.request("POST", preferences, b"act=undo", form).text
-    assert "gets SMS from" in back and phone_state(api, contact_id) == (True, None)
+    assert "will receive SMS from" in back and phone_state(api, contact_id) == (True, None)
     sms.send_incoming(server.url, number, "STOP")
     assert (
         'type="checkbox"' in (preferences_page := browser.request("GET", preferences).text)

@@ -248,7 +248,7 @@ def test_page_api_and_split_agree(page: Page, api: Client) -> None:
         expect(page.locator("#check [role=status]")).to_have_text(f"{contact['first_name']} {sentence}")
         assert page.locator("#check > div > .answers > li").count() == 2
         simulation: Any = api.post(f"/flows/{flow['id']}/simulate", {"contact_id": contact_id}).expect(200)
-        assert ("said_yes" in str(simulation)) is expected, simulation
+        assert ("“Said yes”" in str(simulation)) is expected, simulation
 
 
 def test_moving_and_grouping_rules(page: Page, api: Client) -> None:
@@ -390,8 +390,8 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     choose_field(page, condition, "total")
     condition.get_by_label("Comparison").select_option("gt")
     condition.get_by_label("Value").fill("20")
-    said = "“order placed”: never in the last 30 days where total is over 20."
-    expect(page.locator(".said")).to_have_text(said)
+    sentence = "“order placed”: never in the last 30 days where total is over 20."
+    expect(page.locator(".said")).to_have_text(sentence)
     choose_field(page, rule, "campaign opened")
     expect(condition).to_have_count(0)
     rule.get_by_label("Comparison").select_option("no campaign")

@@ -66,7 +66,7 @@ def test_country_and_language(server: Server) -> None:
     assert owner.send("POST", "/contacts/suppressions", blocked).status == 303
     assert api.get("/suppressions").json[0]["address"] == "+442079460124"
     too_short = owner.send("POST", "/contacts", {"first_name": "Bea", "phone": "0790 1234"})
-    assert too_short.status == 422 and "This number is not valid in United Kingdom." in too_short.text
+    assert too_short.status == 422 and "This number is not valid in the United Kingdom." in too_short.text
     form = api.post("/forms", {"name": "Lettre", "list_ids": []}).expect(201)
     assert "Adresse e-mail" in owner.send("GET", f"/f/{form['public_key']}").text
     api.patch("/account", {"locale": "de-AT"}).expect(200)

@@ -297,7 +297,8 @@ async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     by = None if request.args.get("slim") else "day" if request.args.get("by") == "day" else "hour"
     base = await fetch(_load_cached_status, visit.account_id, campaign_id, by)
     base = {**base, "tab": "", "wide": by is not None, **_permissions(visit)}
-    if not view.is_partial(request) or base["campaign"].phase in ("draft", "scheduled"):
+    is_poll = view.is_partial(request) and view.target_id(request) == "live"
+    if not is_poll or base["campaign"].phase in ("draft", "scheduled"):
         # The send was undone meanwhile; a draft has another page.
         return view.redirect(request, f"/campaigns/{campaign_id}")
     # Only these blocks are rendered: the rest of the page needs values that were not loaded here.
