@@ -39,13 +39,13 @@ _ACCEPTED_LANGUAGE = re.compile(r"([A-Za-z0-9*-]{1,35})\s*(?:;\s*q=([01](?:\.[0-
 # A language with an optional script and region (RFC 5646, section 2.1).
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?")
 # The same for the OpenAPI document, or an empty text, which clears a language.
-# Tags with a name in CLDR that are no language, were invented for fiction, or have been read by nobody for centuries
-_UNWRITTEN_LANGUAGES = frozenset(
+LANGUAGE_TAG_SCHEMA = f"^({_LANGUAGE_TAG.pattern.replace('(?:', '(')})?$"
+# Tags with a name in CLDR that are not a living language: special codes, invented languages, ancient languages
+_DEAD_OR_INVENTED_LANGUAGES = frozenset(
     ("mis", "mul", "und", "zxx", "afh", "avk", "jbo", "lfn", "nov", "tlh", "zbl", "akk", "ang", "chg", "dum", "egy",
      "elx", "enm", "frm", "fro", "gmh", "goh", "got", "grc", "hit", "kho", "mga", "non", "ota", "pal", "peo", "phn",
      "pro", "sga", "sog", "sux", "uga")
 )  # fmt: skip
-LANGUAGE_TAG_SCHEMA = f"^({_LANGUAGE_TAG.pattern.replace('(?:', '(')})?$"
 
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
 
@@ -176,7 +176,7 @@ def normalize_language_tag(text: str) -> str | None:
     """Return the tag of a language in its usual form (RFC 5646, section 2.1.1), or None.
 
     CLDR must have a name for its language, its script and its region. `DE`, `pt_br` and `zh-hant-tw` become `de`,
-    `pt-BR` and `zh-Hant-TW`. Languages in which nobody is written to, such as Klingon, are None, too.
+    `pt-BR` and `zh-Hant-TW`. Invented and ancient languages, such as Klingon, are None, too.
     """
     from babel import Locale  # 30 ms, see `_load_locale`
 
@@ -186,7 +186,7 @@ def normalize_language_tag(text: str) -> str | None:
     language, script, region = match[1].lower(), (match[2] or "").capitalize(), (match[3] or "").upper()
     names = Locale("en")
     if (
-        language not in names.languages.keys() - _UNWRITTEN_LANGUAGES
+        language not in names.languages.keys() - _DEAD_OR_INVENTED_LANGUAGES
         or (script and (script in _UNKNOWN_SUBTAGS or script not in names.scripts))
         or (region and (region in _UNKNOWN_SUBTAGS or region not in names.territories))
     ):
