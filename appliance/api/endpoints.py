@@ -102,6 +102,7 @@ class Route(NamedTuple):
     # True if the endpoint starts or stops sending although its scope is a write scope: roles that may not send, such as
     # authors, get 403.
     changes_sending: bool = False
+    has_conflicts: bool = False  # True if the state of the object may forbid the request for now (409)
 
     @property
     def has_id(self) -> bool:
@@ -143,6 +144,7 @@ class Routes(list[Route]):
         alternative_media: str | None = None,
         rate: RequestClass = "requests",
         changes_sending: bool = False,
+        has_conflicts: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
@@ -173,6 +175,7 @@ class Routes(list[Route]):
                     alternative_media,
                     rate,
                     changes_sending,
+                    has_conflicts,
                 )
             )
             return handler

@@ -253,9 +253,12 @@ async def get_import(request: ApiRequest) -> ApiResponse:
     return ApiResponse(serialize_import(await fetch(store.get, request.account_id, request.id)))
 
 
-@ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv")
+@ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv", has_conflicts=True)
 async def export_results(request: ApiRequest) -> ApiResponse:
-    """Get the result of each line of the file with its reason. Results are kept for 7 days."""
+    """Get the result of each line of the file with its reason.
+
+    Results are kept for 7 days. While the file is still being read, the response is 409.
+    """
     row = await fetch(store.get, request.account_id, request.id)
     await audit.record_export(request.caller, request.account_id, f"import-{request.id}-results.csv", (), row.total)
     name = f'attachment; filename="import-{request.id}-results.csv"'

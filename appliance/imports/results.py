@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.core import clock
-from appliance.core.errors import NotFound
+from appliance.core.errors import Conflict, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store
 from appliance.imports.chunk import CONTACT_STATES
@@ -168,12 +168,14 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
     """Yield the results of an import as pieces of CSV, in the order of lines.
 
     `only` is the name of one of LINE_FILTERS, or None for all lines. Empty pieces are yielded while outcomes are
-    loaded. Raises NotFound if there is no such import, or, with the reason, if its file is not staged yet or was
-    deleted.
+    loaded. Raises NotFound if there is no such import, or, with the reason, if its lines were deleted; raises Conflict
+    while its file is being read.
     """
     job = store.get(account_id, import_id)
+    if job.phase == "staging":
+        raise Conflict(gettext("the file is still being read; its rows appear when that is done"))
     path = store.import_directory(import_id) / "staging.db"
-    if job.phase == "staging" or not path.exists():
+    if not path.exists():
         raise NotFound(_explain_missing_lines(job))
     plain_state = "subscribed" if store.get_options(job).opt_in else "unsubscribed:not_opted_in"
     outcomes, is_selected = _OutcomesByLine(import_id, path, plain_state), LINE_FILTERS.get(only or "")
@@ -196,8 +198,6 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
 
 def _explain_missing_lines(job: Import) -> str:
     """Return the reason why an import has no staging file."""
-    if job.phase == "staging":
-        return gettext("the file is still being read; its rows appear when that is done")
     if (job.completed_at or job.created_at) < clock.now_ms() - store.RETENTION_MS:
         return gettext("the lines of an import are kept for 7 days")
     return gettext("the lines of this import are not stored: it was never read, or a contact in it was erased")

@@ -151,9 +151,8 @@
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail;
     const target = ctx.target instanceof Element ? ctx.target : document.body;
-    const dialog = target.closest?.("dialog");
-    // Results that come late do not open the jump box again.
-    if (dialog && !dialog.open && dialog.id !== "jump" && dialog.children.length) dialog.showModal();
+    // What comes late for a part of a closed dialog does not open it again.
+    if (target.matches("dialog:not([open])") && target.children.length) target.showModal();
     if (ctx.response?.status === 422 && !event.target.closest?.("[data-autosave]")) firstProblem(target.isConnected ? target : document.body);
     watchToast($(".toast"));
     if (target.id === "mail") showBubble();

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ from tests.kit.fork_server import Child, fork_server
 ROOT = Path(__file__).resolve().parents[2]
 READY = re.compile(r"is ready on (https?://\S+)")
 SETUP = re.compile(r"(https?://\S+/setup/\S+)")
+_PORTS = range(12_000, 32_000)
 RATES = ("REQUESTS", "MESSAGES", "SENDS", "RENDERS")
 EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
 _prepared_directories: dict[
@@ -31,10 +33,15 @@ _prepared_directories: dict[
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of 127.0.0.1 that is free now.
+
+    It is below the ports from which the kernel takes those of connections, so that none takes it before it is used.
+    """
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def relay_settings(port: int) -> dict[str, str]:

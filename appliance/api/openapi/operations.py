@@ -214,7 +214,7 @@ def _error_statuses(route: Route) -> list[int]:
         statuses |= {400, 413, 415}
     # A body with `updated_at` as last read conflicts with a newer object.
     is_checked = route.body_type is not None and "updated_at" in route.body_type.__struct_fields__
-    if route.method == "PATCH" or route.idempotent or (route.method == "PUT" and is_checked):
+    if route.method == "PATCH" or route.idempotent or (route.method == "PUT" and is_checked) or route.has_conflicts:
         statuses.add(409)
     return sorted(statuses)
 

@@ -232,7 +232,7 @@ STATUSES: dict[int, Status] = {
         {
             **_refusal(
                 "conflict",
-                "the object was changed after the `updated_at` in the request",
+                "the object was changed after the `updated_at` in the request, or an import is still being read",
                 "The campaign was changed by another user since it was read.",
                 updated_at="2026-11-20T09:30:00.000Z",
             ),
