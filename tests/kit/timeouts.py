@@ -40,13 +40,13 @@ def becomes_idle(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
     return False
 
 
-def wait_until_idle(pid: int) -> None:
+def wait_until_idle(pid: int, timeout: float = 60) -> None:
     """Wait until a service has finished the deferred work of its start, so that it is not measured.
 
-    Raises AssertionError if the service does not become idle.
+    Raises AssertionError if the service does not become idle within `timeout` seconds.
     """
     time.sleep(_START_UP_SECONDS)
-    assert becomes_idle(pid, share=0.05), (
+    assert becomes_idle(pid, timeout, share=0.05), (
         "it works though nobody asks for anything: nothing can be measured beside that"
     )
 
