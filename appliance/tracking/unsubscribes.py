@@ -181,6 +181,19 @@ def find_preferences_message(token: str) -> Message | None:
     return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
+def _find_preferences_channel(token: str, evidence: Evidence) -> Channel | None:
+    """Return the channel of a preferences link, or None if the token is invalid or the contact no longer exists.
+
+    Sets `message_id` and `test` of the evidence to those of the message.
+    """
+    message = find_preferences_message(token)
+    channel = find_channel(message) if message is not None else None
+    if message is None or channel is None:
+        return None
+    evidence.message_id, evidence.test = message.id, message.test
+    return channel
+
+
 def get_preferences_page(token: str) -> PreferencesPage | None:
     """Return the data of the preferences page for a token, or None if it is invalid. Changes nothing."""
     message = find_preferences_message(token)
@@ -228,11 +241,9 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
     Returns None if the token is invalid or the contact no longer exists. Sets `message_id` and `test` of the evidence.
     """
     require_write_transaction()
-    message = find_preferences_message(token)
-    channel = find_channel(message) if message is not None else None
-    if message is None or channel is None:
+    channel = _find_preferences_channel(token, evidence)
+    if channel is None:
         return None
-    evidence.message_id, evidence.test = message.id, message.test
     changes = [
         change
         for contact_channel in _fetch_channels(channel.contact_id)
@@ -285,11 +296,9 @@ def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
     invalid or the contact no longer exists.
     """
     require_write_transaction()
-    message = find_preferences_message(token)
-    channel = find_channel(message) if message is not None else None
-    if message is None or channel is None:
+    channel = _find_preferences_channel(token, evidence)
+    if channel is None:
         return None
-    evidence.message_id, evidence.test = message.id, message.test
     if not consent.opt_in_by_recipient(channel, evidence):
         return False
     _mark_verified(channel)
@@ -318,11 +327,9 @@ def request_erasure(token: str, evidence: Evidence) -> RequestState | None:
     day returns what the first one returned. Returns None if the token is invalid or the contact no longer exists.
     """
     require_write_transaction()
-    message = find_preferences_message(token)
-    channel = find_channel(message) if message is not None else None
-    if message is None or channel is None:
+    channel = _find_preferences_channel(token, evidence)
+    if channel is None:
         return None
-    evidence.message_id, evidence.test = message.id, message.test
     account = Account.get_by_id(channel.account_id)
     previous = _find_recent_request(channel)
     if previous is not None:
