@@ -271,6 +271,17 @@ def test_domains_of_mailbox_providers_cannot_be_used(home: Home) -> None:
     )
 
 
+def test_an_account_without_a_domain_is_told_to_add_one(home: Home) -> None:
+    """The made-up domain that stands in for one is never named, in no blocker and in no advice."""
+    account = Account.get_by_id(home.account_id)
+    address = senders.resolve_email(account, None)
+    needed = "add a sending domain, or enter a From address of a verified domain"
+    assert senders.find_email_advice(account.id, address, False) == [("domain_unverified", needed)]
+    home.configure(email__transport="relay", email__relay__host="mail.us.example")
+    assert senders.find_email_problems(account, address, "relay", marketing=False) == [("from_email", needed)]
+    assert senders.list_from_addresses(account) == []
+
+
 def test_a_dns_error_keeps_the_return_path(home: Home) -> None:
     """While the state of the MX record is only unknown the return path stays; a wrong record ends it."""
     home.configure(base_url="https://us.example")

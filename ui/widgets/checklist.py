@@ -81,8 +81,6 @@ def build_checklist(flight: Preflight, campaign_id: int, visit: Visit) -> Checkl
 
 def finding_sentence(finding: Any) -> str:
     """Return a preflight finding as a sentence."""
-    if "campanero.invalid" in finding.message:
-        return gettext("Add a sending domain, or enter a From address of a verified domain.")
     if finding.code in _FINDING_SENTENCES:
         return gettext(_FINDING_SENTENCES[finding.code])
     return formats.sentence(finding.message)

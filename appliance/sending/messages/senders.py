@@ -20,11 +20,14 @@ from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.models import Account
 from appliance.storage.transactions import require_write_transaction
 
+# The domain of the From address of an account that has no sending domain (RFC 2606, section 2: it never resolves).
+PLACEHOLDER_DOMAIN = "campanero.invalid"
+
 
 def resolve_email(account: Account, chosen: str | None) -> str:
     """Return the From address: the chosen one, else the account's, else `hello@` at the account's default domain.
 
-    Without a sending domain it is `hello@campanero.invalid`.
+    Without a sending domain it is `hello@` at `PLACEHOLDER_DOMAIN`.
     """
     return chosen or account.email_from_email or _get_default_address(account.id)
 
@@ -50,7 +53,9 @@ def list_from_addresses(account: Account) -> list[FromAddress]:
         )
     ]
     candidates = dict.fromkeys(
-        address for address in (resolve_email(account, None), *used) if not address.endswith("@campanero.invalid")
+        address
+        for address in (resolve_email(account, None), *used)
+        if records.domain_of_address(address) != PLACEHOLDER_DOMAIN
     )
     choices = [
         FromAddress(address, domains.is_verified(account.id, records.domain_of_address(address)))
@@ -69,9 +74,8 @@ def find_email_problems(account: Account, address: str, transport: str, marketin
     problems = []
     domain = records.domain_of_address(address)
     if not config.current().email.allow_unverified_domains and not domains.is_verified(account.id, domain):
-        problems.append(
-            ("from_email", gettext("%(domain)s is not verified as yours", domain=records.display_domain(domain)))
-        )
+        text = gettext("%(domain)s is not verified as yours", domain=records.display_domain(domain))
+        problems.append(("from_email", _describe_missing_domain() if domain == PLACEHOLDER_DOMAIN else text))
     if marketing and not (brands.get(account.id).physical_address or "").strip():
         problems.append(("base", gettext("a postal address is required by law: add it to the brand")))
     return problems
@@ -86,7 +90,9 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
     if not domains.is_verified(account_id, name):
         if real and not config.current().email.allow_unverified_domains:
             return []  # `find_email_problems` reports it
-        if real and mx_routes.is_mailbox_provider(name):
+        if name == PLACEHOLDER_DOMAIN:
+            text = _describe_missing_domain()
+        elif real and mx_routes.is_mailbox_provider(name):
             text = gettext(
                 "%(domain)s belongs to a mailbox provider: email sent from it through other servers "
                 "is rejected or treated as spam",
@@ -113,6 +119,10 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
     return [("domain_attention", text)]
 
 
+def _describe_missing_domain() -> str:
+    return gettext("add a sending domain, or enter a From address of a verified domain")
+
+
 def has_domain_failed(account_id: int, address: str) -> bool:
     """Return whether email from an address must stop because the DNS records of its domain are missing.
 
@@ -136,7 +146,7 @@ def is_domain_unverified(account_id: int, address: str) -> bool:
 
 
 def _get_default_address(account_id: int) -> str:
-    return f"hello@{domains.find_default_domain(account_id) or 'campanero.invalid'}"
+    return f"hello@{domains.find_default_domain(account_id) or PLACEHOLDER_DOMAIN}"
 
 
 # The sender of an SMS depends on the country of the recipient.
