@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from appliance.campaigns import store
 from appliance.core.errors import NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Campaign
 
@@ -36,28 +37,49 @@ _DUPLICATE_ADDRESSES = (
     "SELECT count(*), min(id) FROM (SELECT recipient_key, min(id) AS id FROM message WHERE campaign_id = ? "
     "AND recipient_key IS NOT NULL GROUP BY recipient_key HAVING count(*) > 1)"
 )
+_NEVER_DUE = (
+    "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status IN ('queued', 'held') AND due_at IS NULL"
+)
+_CLAIMED_BY_ENDED_PROCESS = (
+    "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status = 'sending' "
+    "AND claimed_by IS DISTINCT FROM ?"
+)
+_SENT_WITHOUT_EVENT = gettext_noop("%(count)s sent messages have no event; the first is %(first)s")
+_SENT_TWICE = gettext_noop("%(count)s addresses have more than one message; the first is %(first)s")
+_OPEN_AND_NEVER_DUE = gettext_noop("%(count)s open messages are never due; the first is %(first)s")
+_ABANDONED = gettext_noop("%(count)s messages were being sent by a process that has ended; the first is %(first)s")
 
 
 def check_quickly(campaign: Campaign) -> list[str]:
     """Return the differences between a campaign's counters and its messages as texts; `campaign.stats` must be set."""
     stats, differences = campaign.stats, []
     if stats["audience"] != campaign.audience_count:
-        differences.append(f"{campaign.audience_count} people were written down, {stats['audience']} have a row")
+        differences.append(
+            gettext(
+                "the counter of recipients is %(counter)s, but %(actual)s have a message",
+                counter=campaign.audience_count, actual=stats["audience"],
+            )
+        )  # fmt: skip
     accepted = 0 if campaign.test else stats["accepted"]
     if campaign.sent_count != accepted:
-        differences.append(f"{campaign.sent_count} messages were counted as sent, {accepted} rows say so")
+        differences.append(
+            gettext(
+                "the counter of sent messages is %(counter)s, but %(actual)s were sent",
+                counter=campaign.sent_count, actual=accepted,
+            )
+        )  # fmt: skip
     if campaign.phase == "completed" and stats["pending"]:
-        differences.append(f"it is completed, and {stats['pending']} rows are open")
+        differences.append(gettext("it is completed, but %(count)s messages are open", count=stats["pending"]))
     return differences
 
 
 def check_thoroughly(
-    campaign: Campaign, process: str | None = None, most_sorted: int | None = None
+    campaign: Campaign, process: str | None = None, max_sorted: int | None = None
 ) -> Iterator[list[str]]:
     """Check every row of a campaign; after each query, yield the differences it found as texts (usually none).
 
     `process` is the id of the only process that may be sending; with None, rows of ended processes are not looked for.
-    Duplicate addresses are not looked for in an audience of more than `most_sorted` contacts (None: no limit).
+    Duplicate addresses are not looked for in an audience of more than `max_sorted` contacts (None: no limit).
     """
     first_id, last_id = fetch_one("SELECT min(id) - 1, max(id) FROM message WHERE campaign_id = ?", (campaign.id,)) or (
         None,
@@ -66,25 +88,19 @@ def check_thoroughly(
     if first_id is None:
         return
     for start in range(first_id, last_id, _BATCH_ROWS):
-        yield _describe_differences(
-            "rows are sent and have no event", _MISSING_EVENTS, (start, min(start + _BATCH_ROWS, last_id), campaign.id)
-        )  # fmt: skip
-    if most_sorted is None or campaign.audience_count <= most_sorted:
-        yield _describe_differences("addresses have more than one row", _DUPLICATE_ADDRESSES, (campaign.id,))
-    yield _describe_differences(
-        "rows are open and never due", "SELECT count(*), min(id) FROM message WHERE campaign_id = ? "
-        "AND status IN ('queued', 'held') AND due_at IS NULL", (campaign.id,),
-    )  # fmt: skip
+        batch = (start, min(start + _BATCH_ROWS, last_id), campaign.id)
+        yield _describe_rows(_MISSING_EVENTS, batch, _SENT_WITHOUT_EVENT)
+    if max_sorted is None or campaign.audience_count <= max_sorted:
+        yield _describe_rows(_DUPLICATE_ADDRESSES, (campaign.id,), _SENT_TWICE)
+    yield _describe_rows(_NEVER_DUE, (campaign.id,), _OPEN_AND_NEVER_DUE)
     if process is not None:
-        yield _describe_differences(
-            "rows are in the hands of a process that is gone", "SELECT count(*), min(id) FROM message "
-            "WHERE campaign_id = ? AND status = 'sending' AND claimed_by IS DISTINCT FROM ?", (campaign.id, process),
-        )  # fmt: skip
+        yield _describe_rows(_CLAIMED_BY_ENDED_PROCESS, (campaign.id, process), _ABANDONED)
 
 
-def _describe_differences(label: str, sql: str, values: tuple[Any, ...]) -> list[str]:
+def _describe_rows(sql: str, values: tuple[Any, ...], text: str) -> list[str]:
+    """Return `text` with the number of rows and the first id that a query finds, or nothing if it finds none."""
     count, first = rows(sql, values)[0]
-    return [f"{count} {label}, the first is {first}"] if count else []
+    return [gettext(text, count=count, first=first)] if count else []
 
 
 def check_contacts(account_id: int) -> list[str]:
@@ -99,7 +115,7 @@ def check_contacts(account_id: int) -> list[str]:
         "WHERE c.account_id = ?1 AND c.email_sent_count < m.accepted",
         (account_id,),
     )
-    return [f"{count} people have more messages than are counted with them"] if count else []
+    return [gettext("%(count)s contacts have more sent emails than their counter says", count=count)] if count else []
 
 
 class _CheckedCampaign(NamedTuple):
@@ -165,5 +181,7 @@ class LedgerChecker:
 
     def _report(self, campaign_id: int, differences: list[str]) -> None:
         if differences and differences != self._reported.get(campaign_id):
-            log.error("campaigns: books of campaign %s do not balance: %s", campaign_id, "; ".join(differences))
+            log.error(
+                "campaigns: counters of campaign %s differ from its messages: %s", campaign_id, "; ".join(differences)
+            )
         self._reported[campaign_id] = differences

@@ -65,17 +65,17 @@ def test_expired_events_are_not_reported_missing(home: Home, campaign: Campaign)
 
 SENT = "(SELECT id FROM message WHERE status = 'sent' LIMIT 1)"
 INCONSISTENCIES: dict[str, tuple[str, str]] = {
-    "a row is gone": (f"DELETE FROM message WHERE id = {SENT}", "have a row"),
-    "a count fell": ("UPDATE campaign SET sent_count = sent_count - 1", "were counted as sent"),
-    "a row is open": (f"UPDATE message SET status = 'queued' WHERE id = {SENT}", "rows are open"),
+    "a row is gone": (f"DELETE FROM message WHERE id = {SENT}", "have a message"),
+    "a count fell": ("UPDATE campaign SET sent_count = sent_count - 1", "the counter of sent messages is"),
+    "a row is open": (f"UPDATE message SET status = 'queued' WHERE id = {SENT}", "messages are open"),
     "never due": (f"UPDATE message SET status = 'queued', due_at = NULL WHERE id = {SENT}", "never due"),
     "no event": ("DELETE FROM event WHERE event = 'email_sent'", "have no event"),
     "twice": (
         f"UPDATE message SET recipient_key = (SELECT recipient_key FROM message WHERE id <> {SENT}) WHERE id = {SENT}",
-        "addresses have more than one row",
+        "addresses have more than one message",
     ),
     "in dead hands": (
-        f"UPDATE message SET status = 'sending', claimed_by = 'gone' WHERE id = {SENT}", "process that is gone",
+        f"UPDATE message SET status = 'sending', claimed_by = 'gone' WHERE id = {SENT}", "process that has ended",
     ),
 }  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_too_low_contact_counters_are_found(home: Home, campaign: Campaign) -> N
     """The sent counters of contacts are checked against the ledger."""
     transactions.write(run, "UPDATE contact SET email_sent_count = 0")
 
-    assert "more messages than are counted" in ledger_check.check_contacts(home.account_id)[0]
+    assert "more sent emails than their counter says" in ledger_check.check_contacts(home.account_id)[0]
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -111,16 +111,16 @@ def test_an_inconsistency_is_logged_once(
         finish(claim_next(), "accepted")
         transactions.write(states.complete_finished)
         transactions.write(run, "DELETE FROM event WHERE event = 'email_sent'")
-        expected = "2 rows are sent and have no event"
+        expected = "2 sent messages have no event"
     else:
         transactions.write(run, "UPDATE campaign SET audience_count = 3")
         checker._last_checks.clear()
-        expected = "3 people were written down, 2 have a row"
+        expected = "the counter of recipients is 3, but 2 have a message"
     for _ in range(2):
         checker.check_changed()
 
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert f"campaigns: books of campaign {sent.id} do not balance: {expected}" in caplog.text
+    assert f"campaigns: counters of campaign {sent.id} differ from its messages: {expected}" in caplog.text
 
 
 def overlapping_lists(home: Home) -> list[int]:

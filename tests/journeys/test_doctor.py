@@ -106,7 +106,7 @@ def _set_invalid_setting(server: Server) -> None:
     [
         (_make_key_readable, "data directory", "secret.key"), (_delete_key, "key file", "put back"),
         (_damage_pages, "database", "malformed|damaged|disk image"), (_set_newer_schema, "schema", "newer"),
-        (_change_audience_count, "ledger", "2 people were written down, 1 have a row"),
+        (_change_audience_count, "ledger", "the counter of recipients is 2, but 1 have a message"),
         (_set_closed_port, "email transport", "relay"),
         (_set_invalid_setting, "configuration", "email.connections"),
     ],
@@ -157,8 +157,8 @@ def test_the_campaign_page_shows_wrong_counts(fresh_server: FreshServer) -> None
     after = client.request("GET", path, headers=FORM | {"Cookie": cookie})
 
     assert before.status == after.status == 200
-    assert "do not balance" not in before.text
-    assert "2 people were written down, 1 have a row" in after.text
+    assert "differ from its messages" not in before.text
+    assert "the counter of recipients is 2, but 1 have a message" in after.text
 
 
 def test_the_sms_transport_check(fresh_server: FreshServer, fake_sms: FakeSms) -> None:

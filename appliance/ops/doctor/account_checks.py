@@ -5,6 +5,7 @@ The argument `account_id` limits a check to one account; None checks all account
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from appliance.campaigns import ledger_check, store
 from appliance.core import clock, data_dir
@@ -42,20 +43,20 @@ def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[F
         yield Finding("ok", "sending", gettext("not stopped"))
 
 
-def _show_first(problems: list[Finding]) -> Iterator[Finding]:
-    """Yield the first `MAX_SHOWN` findings of a check, and how many more there are."""
+def _report(problems: list[Finding], if_none: Finding | None) -> Iterator[Finding]:
+    """Yield the first `MAX_SHOWN` problems of a check and how many more there are, or `if_none` if it found none."""
     yield from problems[:MAX_SHOWN]
     if len(problems) > MAX_SHOWN:
-        yield Finding(
-            problems[0].level,
-            problems[0].check,
-            gettext("%(count)s more like these", count=len(problems) - MAX_SHOWN),
-        )
+        yield problems[0]._replace(
+            words=gettext("%(count)s more like these", count=len(problems) - MAX_SHOWN), fix=""
+        )  # fmt: skip
+    if not problems and if_none is not None:
+        yield if_none
 
 
 def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
     """Compare the counters of every started campaign and of contacts with the messages in the ledger."""
-    problems: list[str] = []
+    problems: list[Finding] = []
     query = Campaign.select().where(Campaign.started_at.is_null(False)).order_by(Campaign.id)
     campaigns = list(query if account_id is None else query.where(Campaign.account == account_id))
     for campaign in campaigns:
@@ -65,18 +66,14 @@ def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
         campaign_problems = ledger_check.check_quickly(fresh_campaign) + [
             message for part in ledger_check.check_thoroughly(fresh_campaign) for message in part
         ]
-        problems += [f"campaign {campaign.id}: {message}" for message in campaign_problems]
-    yield from _show_first([Finding("fail", "ledger", message) for message in problems])
-    if not problems:
-        yield Finding(
-            "ok",
-            "ledger",
-            ngettext(
-                "recipient totals add up for %(num)s campaign",
-                "recipient totals add up for %(num)s campaigns",
-                len(campaigns),
-            ),
-        )
+        problems += [
+            Finding("fail", "ledger", gettext("campaign %(id)s: %(problem)s", id=campaign.id, problem=message))
+            for message in campaign_problems
+        ]
+    text = ngettext(
+        "recipient totals add up for %(num)s campaign", "recipient totals add up for %(num)s campaigns", len(campaigns)
+    )
+    yield from _report(problems, Finding("ok", "ledger", text))
     for (row_account_id,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):
         for message in ledger_check.check_contacts(row_account_id):
             yield Finding("warn", "ledger", message)
@@ -144,15 +141,8 @@ def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
         )
         for flow_id, count in rows(_OPEN_VISITS_SQL, parameters)
     ]
-    yield from _show_first([Finding("fail", "flows", message) for message in problems])
-    if not problems:
-        yield Finding(
-            "ok",
-            "flows",
-            ngettext(
-                "the counters of %(num)s flow are correct", "the counters of %(num)s flows are correct", len(flows)
-            ),
-        )
+    text = ngettext("the counters of %(num)s flow are correct", "the counters of %(num)s flows are correct", len(flows))
+    yield from _report([Finding("fail", "flows", message) for message in problems], Finding("ok", "flows", text))
 
 
 def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding]:
@@ -179,17 +169,14 @@ _WEBHOOKS_SQL = (
 
 def check_webhooks(directory: Path, account_id: int | None) -> Iterator[Finding]:
     """Find webhooks that keep failing, were disabled, or whose secret cannot be read. No request is sent."""
-    problems = list(_find_webhook_faults(account_id))
-    yield from _show_first(problems)
-    count = len(rows(_WEBHOOKS_SQL, (account_id,)))
-    if count and not problems:
-        yield Finding("ok", "webhooks", ngettext("%(num)s webhook", "%(num)s webhooks", count))
+    webhooks = rows(_WEBHOOKS_SQL, (account_id,))
+    text = ngettext("%(num)s webhook", "%(num)s webhooks", len(webhooks))
+    yield from _report(list(_find_webhook_faults(webhooks)), Finding("ok", "webhooks", text) if webhooks else None)
 
 
-def _find_webhook_faults(account_id: int | None) -> Iterator[Finding]:
-    for webhook_id, account, url, encrypted_secret, enabled, failing_since, disabled_at, reason, pending in rows(
-        _WEBHOOKS_SQL, (account_id,)
-    ):
+def _find_webhook_faults(webhooks: list[Any]) -> Iterator[Finding]:
+    """Yield the problems of webhooks; `webhooks` are rows of `_WEBHOOKS_SQL`."""
+    for webhook_id, account, url, encrypted_secret, enabled, failing_since, disabled_at, reason, pending in webhooks:
         values = {"id": webhook_id, "host": subscriptions.url_host(url), "pending": pending}
         if not subscriptions.decrypt_secrets(EncryptedSecrets(account, encrypted_secret)):
             yield Finding(
@@ -265,4 +252,4 @@ def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Findin
             problems.append(
                 Finding("warn", "SMS", message, "check who requests these messages: this may be SMS pumping fraud")
             )
-    yield from _show_first(problems)
+    yield from _report(problems, None)
