@@ -67,7 +67,7 @@ def event(name: str) -> tuple[str, str, str]:
     return icon, colour, name.replace("_", " ").capitalize() if label is None else label
 
 
-def is_ours(name: str) -> bool:
+def is_built_in_event(name: str) -> bool:
     """Return whether events of this name are recorded by the service itself."""
     return name in log.RESERVED_NAMES
 

@@ -158,7 +158,7 @@ def _check_recipients(counts: list[LanguageCount], locale: str) -> Iterator[Find
 def count_languages(campaign: Campaign, account: Account) -> list[LanguageCount]:
     """Return the number of recipients by language, the largest first, with the translation that each gets."""
     document = to_document(campaign.template)
-    available = translations.get_chosen_languages(document)
+    available = translations.get_available_languages(document)
     counts = audience.count_languages(campaign)
     return [
         LanguageCount(tag, number, languages.choose(available, tag, account.locale).translation)

@@ -2,13 +2,12 @@
 
 A Struct lists such keys in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed key
 or a field of the Struct is rejected too. `core/validation.py` rejects them; the OpenAPI document names the listed ones.
+Their errors are in English like all texts of the API, because no page sends such a key.
 """
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
-
-from appliance.core.i18n import gettext
 
 # These limits bound the work for a request body with very many or very long keys.
 MAX_GUESSED_KEYS = 100
@@ -22,10 +21,7 @@ SEND_TIMES = (
 
 
 class RefusedKey(NamedTuple):
-    """The field error of a rejected key; a key whose value is null or `neutral` is ignored instead.
-
-    The error stays English, because no page sends such a key.
-    """
+    """The field error of a rejected key; a key whose value is null or `neutral` is ignored instead."""
 
     message: str
     neutral: Any = None
@@ -89,7 +85,7 @@ def find_key_error(
     name = names[match[0]]
     if name in refused:
         return find_key_error((), refused, name, value)
-    return gettext("is not a known field: use %(name)s", name=name)
+    return f"is not a known field: use {name}"
 
 
 def describe_refused_keys(refused: RefusedKeys) -> str:

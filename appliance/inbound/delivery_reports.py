@@ -21,7 +21,7 @@ from appliance.core.errors import Unavailable, Uncertain
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 from appliance.sending.messages import ledger, outcomes, retries, send_log, senders
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.error_codes import STATUSES, Receipt
 from appliance.storage.database import fetch_one, rows, run, scalar
@@ -340,7 +340,7 @@ def apply_early_receipts(outcomes: list[Outcome]) -> None:
             )
 
 
-def recover_with_receipts(interrupted: list[tuple[Claim, PreparedMessage | None]]) -> int:
+def recover_with_receipts(interrupted: list[tuple[Claim, OutgoingMessage | None]]) -> int:
     """Decide about interrupted messages as `retries.recover_interrupted` does, and return their number.
 
     Then apply the stored receipts of the SMS among them.

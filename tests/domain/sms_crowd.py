@@ -9,7 +9,7 @@ from appliance.campaigns.store import CampaignCreate
 from appliance.core import clock, validation
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.settings import config
 from appliance.storage import transactions
@@ -56,7 +56,7 @@ def claim_all(reader: QueueReader | None = None) -> list[Claim]:
 
 def record_accepted(claims: list[Claim], parts: int = 1) -> None:
     """Record these claims as accepted by the provider."""
-    prepared = PreparedMessage(Envelope("", "", b""), "", "+15550001111", "", parts)
+    prepared = OutgoingMessage(Envelope("", "", b""), "", "+15550001111", "", parts)
     outcomes = [Outcome(row, sender="+15550001111", prepared=prepared, provider_id=f"SM{row.id}") for row in claims]
     transactions.write(queue.record_and_claim, outcomes, [], "process")
 

@@ -8,7 +8,7 @@ from appliance.campaigns import states
 from appliance.core.errors import Deferred, Uncertain
 from appliance.jobs import housekeeping
 from appliance.sending.messages import queue, retries
-from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.workers import ready_queue
@@ -18,7 +18,7 @@ from appliance.storage.models import Message
 from tests.domain.home import BY_API, Home, record_and_claim, recover_after_crash
 
 
-def _claim_message(home: Home, name: str = "Ann") -> tuple[Claim, PreparedMessage]:
+def _claim_message(home: Home, name: str = "Ann") -> tuple[Claim, OutgoingMessage]:
     """Send a campaign to a new contact, and return its claim and prepared message."""
     contact = home.contact(f"{name.lower()}@example.org", first_name=name)
     home.send(home.campaign(home.list_of(contact.id, name=name).id, name, subject="For {{ first_name }}"))

@@ -8,7 +8,7 @@ from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, Deferred, LookupUnsupported, Postponed, Uncertain
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import capture_inbox, queue, retries
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.storage import transactions
@@ -17,7 +17,7 @@ from appliance.storage.models import Message
 from tests.domain.home import Home, recover_after_crash
 
 NUMBER = "+12125550100"
-BODY = PreparedMessage(
+BODY = OutgoingMessage(
     Envelope("+12125550199", NUMBER, "Grüße".encode(), is_stuffed=True), "", "+12125550199", "", 2, True
 )
 

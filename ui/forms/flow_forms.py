@@ -289,7 +289,7 @@ def list_client_events(account_id: int) -> list[str]:
 
 def _own_events(account_id: int) -> list[str]:
     """Return the names of an account's recorded events that have no label."""
-    return [name for name in suggestions.list_event_names(account_id) if not labels.is_ours(name)]
+    return [name for name in suggestions.list_event_names(account_id) if not labels.is_built_in_event(name)]
 
 
 def list_trigger_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -459,7 +459,7 @@ def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
         "by": by, "usual": usual, "after": conversions, "reached": _count_reached(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),
         "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
-        "columns": charts.build_columns(figures.over_time, by), "is_long": charts.exceeds_two_days(figures.over_time),
+        "columns": charts.build_columns(figures.over_time, by), "is_long": charts.has_daily_buckets(figures.over_time),
         "summary": summarize_timeline(campaign, figures.over_time),
         "top_links": list_top_links(campaign.id, figures), "places": list_top_providers(campaign.id, figures),
     }  # fmt: skip

@@ -360,7 +360,7 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
             "flow": draft.flow, "draft": draft, "lookback": recent, "inside_segment": inside,
             "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
             "start_event": flow_forms.describe_event(draft.trigger.event),
-            "is_unknown_event": not labels.is_ours(draft.trigger.event)
+            "is_unknown_event": not labels.is_built_in_event(draft.trigger.event)
             and not log.is_recorded(visit.account_id, draft.trigger.event),
             "contacts_by_id": lookups.contacts_by_id({match.contact_id for match in recent.contacts}),
         }  # fmt: skip

@@ -123,7 +123,6 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
     text_id, typed = form["id"], form["text"].replace("\r\n", "\n")
     error = ""
     try:
-        await render_for(visit.account_id, translation_edits.get_summary, visit.account_id, template_id, language)
         await _save_text(visit, template_id, language, text_id, typed, form)
     except Invalid as refused:
         path, messages = next(iter(refused.fields.items()))
@@ -143,7 +142,7 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
 
 async def _save_text(visit: Visit, template_id: int, language: str, text_id: str, typed: str, form: Form) -> None:
     """Save one text; raises Invalid if another user has changed its translation since the page was shown."""
-    summary = await fetch(translation_edits.get_summary, visit.account_id, template_id, language)
+    summary = await render_for(visit.account_id, translation_edits.get_summary, visit.account_id, template_id, language)
     state = next((state for state in summary.texts if state.text.id == text_id), None)
     if state is None:
         raise Invalid({"base": [gettext("The original of this text was removed. Reload the page.")]})

@@ -41,7 +41,7 @@ class FunnelStep(NamedTuple):
     description: str = ""
 
 
-def exceeds_two_days(buckets: Sequence[Any]) -> bool:
+def has_daily_buckets(buckets: Sequence[Any]) -> bool:
     """Return whether a timeline has buckets after its 48 hourly buckets."""
     return len(buckets) > _HOURS
 

@@ -204,7 +204,7 @@ def get_languages(document: Document) -> list[str]:
     return sorted(document.get("translations") or {})
 
 
-def get_chosen_languages(document: Document) -> list[str]:
+def get_available_languages(document: Document) -> list[str]:
     """Return the languages that contacts can get, sorted: those with at least one translated text."""
     return sorted(language for language, texts in (document.get("translations") or {}).items() if texts)
 
@@ -213,16 +213,17 @@ def choose_translation(
     document: Document, contact_language: str | None, original_language: str | None = None
 ) -> str | None:
     """Return the language of the translation for a contact, or None for the original; see `match_translation`."""
-    return match_translation(get_chosen_languages(document), contact_language, original_language)
+    return match_translation(get_available_languages(document), contact_language, original_language)
 
 
 def match_translation(
     languages: Collection[str], contact_language: str | None, original_language: str | None = None
 ) -> str | None:
-    """Return which of a template's languages a contact gets, or None for the original.
+    """Return the best of `languages` for a contact, or None for the original.
 
-    A contact with `de-AT` gets `de-AT`, else `de`, else the original if it is in German (`original_language`), else
-    another German translation such as `de-CH`, else the original.
+    `languages` are those of the translations, `original_language` that of the original. A contact with `de-AT` gets the
+    first of these that exists: the translation `de-AT`, the translation `de`, the original if it is in German, another
+    German translation such as `de-CH`, the original.
     """
     if not contact_language or not languages:
         return None
@@ -455,5 +456,5 @@ def prune(translations: Translations, document: Document, channel: str = "email"
 
 def list_messages(document: Document, channel: str = "email") -> list[tuple[str | None, dict[str, Any]]]:
     """Return (language, document in this language) of the original, whose language is None, and of each translation."""
-    languages: list[str | None] = [None, *get_chosen_languages(document)]
+    languages: list[str | None] = [None, *get_available_languages(document)]
     return [(language, translate_document(document, language, channel)) for language in languages]

@@ -41,7 +41,7 @@ def choose_for_document(
 
     An SMS has no texts of the product.
     """
-    language = choose(translations.get_chosen_languages(document), contact_language, locale)
+    language = choose(translations.get_available_languages(document), contact_language, locale)
     return language if channel == "email" else language._replace(texts=recipient_texts.language_of_locale(locale))
 
 
@@ -79,6 +79,6 @@ def build_sources(
     """Return the source of an email in each of its languages; the original comes first, under None."""
     choices = {
         language: MessageLanguage(language, recipient_texts.choose_language(language, locale))
-        for language in (None, *translations.get_chosen_languages(document))
+        for language in (None, *translations.get_available_languages(document))
     }
     return {language: build_source(document, look, locale, choice, marketing) for language, choice in choices.items()}

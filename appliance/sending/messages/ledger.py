@@ -82,7 +82,7 @@ def has_secret_link(row: Claim | Message) -> bool:
     return row.source_type == "system" and fetch_one(_HAS_SECRET_LINK, (row.id,)) is not None
 
 
-class PreparedMessage(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A rendered message with its envelope, and the values that its ledger row stores.
 
     The envelope of an SMS contains the sender, the number and the text in UTF-8; its subject and Message-ID are empty.
@@ -107,7 +107,7 @@ class Outcome(msgspec.Struct):
     sender: str | None = None
     internet_message_id: str | None = None
     reply: str | None = None
-    prepared: PreparedMessage | None = None  # the message as it was sent, for a retry with the same bytes
+    prepared: OutgoingMessage | None = None  # the message as it was sent, for a retry with the same bytes
     delivered_via: dict[str, str] | None = None  # in direct delivery: `mx` (host that accepted) and `tls` (encryption)
     provider_id: str | None = None  # the provider's id of an SMS
     first_status: str = "sent"  # the provider's first status of an SMS (`error_codes.STATUSES`)

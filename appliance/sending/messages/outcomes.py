@@ -33,7 +33,7 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.messages import ledger, senders, sms_rules
-from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
@@ -372,7 +372,7 @@ def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_cou
     return None
 
 
-def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: PreparedMessage | None) -> None:
+def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
     An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that every retry, also one
@@ -417,7 +417,7 @@ def _start_lookup(row: Claim) -> bool:
     return updated.fetchone() is not None
 
 
-def _store_payload(row: Claim, prepared: PreparedMessage | None) -> None:
+def _store_payload(row: Claim, prepared: OutgoingMessage | None) -> None:
     """Store the bytes of a message for its retry, unless it contains a secret link or its recipient was erased."""
     if prepared is None or ledger.has_secret_link(row):
         return

@@ -30,7 +30,7 @@ from appliance.sending.messages import (
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
-from appliance.sending.messages.ledger import COLUMNS, Claim, PreparedMessage
+from appliance.sending.messages.ledger import COLUMNS, Claim, OutgoingMessage
 from appliance.sending.messages.links import LINK_NAMES
 from appliance.sending.messages.shared_content import (
     ConditionCache,
@@ -100,11 +100,11 @@ class UnsignedMessage(NamedTuple):
     `is_single_spaced`, the body is in relaxed form already (`mime.is_single_spaced`), which makes signing faster.
     """
 
-    prepared: PreparedMessage
+    prepared: OutgoingMessage
     signers: tuple[Signer, ...] = ()
     is_single_spaced: bool = False
 
-    def sign(self) -> PreparedMessage:
+    def sign(self) -> OutgoingMessage:
         """Return the signed message; it may be called from any thread."""
         if not self.signers:
             return self.prepared
@@ -182,7 +182,7 @@ class MessagePreparer:
             for contact_id, values in merge_tags.fetch_contact_values(contact_ids, shared.address_kinds).items():
                 self._contact_values[source, contact_id] = values
 
-    def prepare(self, claim: Claim) -> PreparedMessage:
+    def prepare(self, claim: Claim) -> OutgoingMessage:
         """Return the rendered and signed message of a claim. Raises the errors of `build`."""
         return self.build(claim).sign()
 
@@ -226,7 +226,7 @@ class MessagePreparer:
             raise ValueError(_TOO_MANY_LINES % {"limit": MAX_MAIL_LINES})
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
         envelope = Envelope(_get_return_path(claim, sender, sender_domain), recipient, content, is_stuffed=True)
-        prepared = PreparedMessage(envelope, mail.subject, sender, mail.message_id)
+        prepared = OutgoingMessage(envelope, mail.subject, sender, mail.message_id)
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
     def fill_again(self, message: Message) -> FilledMessage:
@@ -247,7 +247,7 @@ class MessagePreparer:
         values = self._get_values(shared, claim)
         return compose.fill(shared.content, values, merge_limits.render_deadline(merge_limits.MAX_VIEW_SECONDS))
 
-    def _build_sms(self, claim: Claim) -> PreparedMessage:
+    def _build_sms(self, claim: Claim) -> OutgoingMessage:
         """Render the SMS of a claim.
 
         Raises MergeError or ValueError if its text cannot be sent, SenderRejected if a required sender is missing.
@@ -260,7 +260,7 @@ class MessagePreparer:
         if not sender and not senders.allows_no_sender(claim.provider):
             raise SenderRejected(gettext_noop("no sender number or name is set"))
         envelope = Envelope(sender, claim.recipient, sms.body.encode())
-        return PreparedMessage(envelope, "", sender, "", sms.size.parts, sms.has_opt_out_hint)
+        return OutgoingMessage(envelope, "", sender, "", sms.size.parts, sms.has_opt_out_hint)
 
     def _get_sms_sender(self, claim: Claim) -> str:
         """Return the sender of an SMS, or an empty string if there is none.
@@ -422,7 +422,7 @@ class MessagePreparer:
         if available is None:
             if len(self._source_languages) >= _MAX_CACHED_SOURCES:
                 self._source_languages.clear()
-            available = self._source_languages[source] = shared_content.fetch_languages(source)
+            available = self._source_languages[source] = shared_content.fetch_source_languages(source)
         return available.choose(contact_language)
 
     def _compile_single(

@@ -26,7 +26,7 @@ from appliance.core.errors import (
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import ledger, outcomes, queue
-from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms.segments import AcceptedSms
 from appliance.settings.config import parse_seconds
@@ -61,7 +61,7 @@ _STOPPED = gettext_noop("the service stopped while this message was being sent")
 _CRC_BYTES = 5_000
 
 
-def hash_body(prepared: PreparedMessage) -> int:
+def hash_body(prepared: OutgoingMessage) -> int:
     """Return a CRC-32 of a message, which is stored with its claim before the message is sent.
 
     For an SMS, the CRC includes the sender, which is not part of the text and which a lookup at the provider needs.
@@ -73,7 +73,7 @@ def hash_body(prepared: PreparedMessage) -> int:
     return checksum
 
 
-def load_payload(message_id: int) -> PreparedMessage | None:
+def load_payload(message_id: int) -> OutgoingMessage | None:
     """Return an uncertain message with the bytes that were sent, or None if they are not stored."""
     row = fetch_one(
         "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_opt_out_hint, "
@@ -84,10 +84,10 @@ def load_payload(message_id: int) -> PreparedMessage | None:
         return None
     mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_hint, lookup_count = row
     envelope = Envelope(mail_from, rcpt_to, content, is_stuffed=True)
-    return PreparedMessage(envelope, subject, sender, internet_message_id, parts, bool(has_hint), lookup_count)
+    return OutgoingMessage(envelope, subject, sender, internet_message_id, parts, bool(has_hint), lookup_count)
 
 
-def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
+def find_interrupted() -> list[tuple[Claim, OutgoingMessage | None]]:
     """Return (claim, bytes or None) for each message that an earlier process was sending when it died.
 
     The bytes are those stored, or are rendered again. They are None if rendering fails, or if they do not match the
@@ -97,7 +97,7 @@ def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
     interrupted = []
     for row in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({_INTERRUPTED})"):
         claim = Claim._make(row)
-        prepared: PreparedMessage | None = None
+        prepared: OutgoingMessage | None = None
         try:
             prepared = load_payload(claim.id) or preparer.prepare(claim)
         except Exception as error:
@@ -109,7 +109,7 @@ def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
     return interrupted
 
 
-def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]]) -> int:
+def recover_interrupted(interrupted: list[tuple[Claim, OutgoingMessage | None]]) -> int:
     """Requeue each message of `find_interrupted` or set it to `uncertain`, and return their number.
 
     Call it once at the start of the service.
@@ -161,7 +161,7 @@ _BELONGS_TO_OTHER = "SELECT 1 FROM message WHERE provider_id = ? AND provider = 
 _NOT_FOUND = gettext_noop("unconfirmed: its provider has no record of it after three checks")
 
 
-def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[AcceptedSms]) -> None:
+def settle_lookup(row: Claim, prepared: OutgoingMessage, accepted: Sequence[AcceptedSms]) -> None:
     """Record an uncertain SMS as sent if the provider has it, else schedule the next lookup or end the lookups.
 
     `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt. An
@@ -242,7 +242,7 @@ def _get_lookup_count(row: Claim) -> int | None:
     return result[0] if result is not None else None
 
 
-def _record_found(row: Claim, prepared: PreparedMessage, accepted: AcceptedSms) -> None:
+def _record_found(row: Claim, prepared: OutgoingMessage, accepted: AcceptedSms) -> None:
     # `record_and_claim` expects a row that is being sent, and counts an attempt. The uncertain attempt was counted
     # before.
     connection().execute(

@@ -15,6 +15,7 @@ from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions, translations
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import addresses, clock, recipient_texts
+from appliance.core.i18n import gettext_noop
 from appliance.sending.delivery import mime
 from appliance.sending.messages import compose, languages, merge_tags, senders
 from appliance.sending.messages.compose import CompiledMessage, MessageSource, Sender
@@ -189,22 +190,23 @@ _STEP_LANGUAGES = (
     "SELECT s.pinned ->> '$.locale', s.kind, r.document -> '$.translations' FROM step s "
     "JOIN template_revision r ON r.id = s.content_id WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
 )
+_NO_CONTENT = gettext_noop("it has no content")
 
 
-def fetch_languages(source: SourceId) -> SourceLanguages:
-    """Return the languages of a campaign or a flow step; raises ValueError if the step has no content."""
+def fetch_source_languages(source: SourceId) -> SourceLanguages:
+    """Return the languages of a campaign or a flow step; raises ValueError if it has no content."""
     is_step = isinstance(source, StepSource)
     row = fetch_one(_STEP_LANGUAGES, source) if is_step else fetch_one(_CAMPAIGN_LANGUAGES, (source,))
     if row is None:
-        raise ValueError("its step says nothing")
-    chosen = translations.get_chosen_languages({"translations": msgspec.json.decode(row[2] or "{}")})
+        raise ValueError(_NO_CONTENT)
+    chosen = translations.get_available_languages({"translations": msgspec.json.decode(row[2] or "{}")})
     return SourceLanguages(tuple(chosen), row[0], row[1])
 
 
 def compile_shared(source: SourceId, language: MessageLanguage | None = None) -> SharedContent:
     """Compile the shared content of a campaign or a flow step in a language, by default the original.
 
-    Raises MergeError if a template cannot be compiled, ValueError if the step has no content.
+    Raises MergeError if a template cannot be compiled, ValueError if a step has no content.
     """
     if isinstance(source, StepSource):
         return _compile_step(source, language)
@@ -250,7 +252,7 @@ def _get_campaign_links(campaign: Campaign) -> list[str] | None:
 def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedContent:
     row = fetch_one(_STEP_CONTENT, step)
     if row is None or row[0] is None:
-        raise ValueError("its step says nothing")
+        raise ValueError(_NO_CONTENT)
     snapshot = msgspec.json.decode(row[1])
     links = [url for url, _ in snapshot["links"]] if snapshot["tracking"] else None
     account_id, is_marketing = int(row[2]), not snapshot["transactional"]

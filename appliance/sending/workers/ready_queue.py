@@ -23,7 +23,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
 from appliance.core.errors import Postponed, RecipientRejected, SenderRejected
 from appliance.sending.messages import retries, senders
-from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer, UnsignedMessage
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
@@ -88,7 +88,7 @@ class RenderedMessage(NamedTuple):
     """
 
     claim: Claim
-    prepared: PreparedMessage | None
+    prepared: OutgoingMessage | None
     failure: Outcome | None
     rendered_at: float
 

@@ -27,7 +27,7 @@ from appliance.core.i18n import gettext_noop
 from appliance.core.send_status import SendStatus
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue, queue_reader, retries
-from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes, numbers
 from appliance.sending.sms.providers import PROVIDERS
@@ -149,7 +149,7 @@ class SmsWorker:
         if not isinstance(outcome.error, Uncertain):
             self._shared.breaker.record_answer(ready.claim, outcome.error)
 
-    async def _transmit(self, prepared: PreparedMessage, outcome: Outcome) -> None:
+    async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome) -> None:
         """Send a claimed message to its provider, and write the reply or error into the outcome."""
         claim = outcome.claim
         provider = PROVIDERS.get(claim.provider)
@@ -227,7 +227,7 @@ class SmsWorker:
         finally:
             shared.ready_queue.finish_claim(claim, is_claimed=True)
 
-    async def _find_accepted(self, claim: Claim, prepared: PreparedMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
+    async def _find_accepted(self, claim: Claim, prepared: OutgoingMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
         try:
             _require_settings(PROVIDERS[claim.provider])
             return await PROVIDERS[claim.provider].find_accepted(
@@ -252,7 +252,7 @@ def _require_settings(provider: Provider) -> None:
         raise ClientRejected(f"{provider.name} is no longer configured: {'; '.join(faults)}")
 
 
-def build_sms(claim: Claim, prepared: PreparedMessage) -> OutgoingSms:
+def build_sms(claim: Claim, prepared: OutgoingMessage) -> OutgoingSms:
     """Return a prepared message as the SMS to pass to its provider, with the URL for receipts."""
     envelope = prepared.envelope
     url = PROVIDERS[claim.provider].build_callback_url(claim.id)

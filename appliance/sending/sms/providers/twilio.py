@@ -238,8 +238,8 @@ def _is_same_message(message: Mapping[str, Any], text: OutgoingSms) -> bool:
     sender = (
         message.get("messaging_service_sid") if addresses.is_messaging_service(text.sender) else message.get("from")
     )
-    is_ours = not str(message.get("direction", "outbound")).startswith("inbound")
-    return is_ours and body.split() == text.body.split() and message.get("to") == text.to and sender == text.sender
+    is_outbound = not str(message.get("direction", "outbound")).startswith("inbound")
+    return is_outbound and body.split() == text.body.split() and message.get("to") == text.to and sender == text.sender
 
 
 def _next_page_url(listing: Mapping[str, Any]) -> str | None:
