@@ -17,12 +17,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from babel.core import Locale  # noqa: E402 - found by the line above
-from babel.messages.catalog import Catalog, Message  # noqa: E402
-from babel.messages.extract import extract_from_dir  # noqa: E402
-from babel.messages.pofile import read_po, write_po  # noqa: E402
+from babel.core import Locale
+from babel.messages.catalog import Catalog, Message
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po, write_po
 
-from appliance.core import i18n  # noqa: E402
+from appliance.core import i18n
 
 _PYTHON_KEYWORDS: dict[str, Any] = {
     "gettext": None, "gettext_noop": None, "ngettext": (1, 2), "pgettext": ((1, "c"), 2), "t": None, "_": None,

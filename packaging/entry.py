@@ -6,7 +6,7 @@ from appliance.core import executable
 
 executable.prepare(sys.argv[1:])
 
-from appliance.__main__ import main  # noqa: E402 - the executable is made ready first
+from appliance.__main__ import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -105,7 +105,7 @@ def test_a_disabled_user_ends_downloads(server: Server, owner: Client) -> None:
             server,
             path,
             headers,
-            lambda: owner.patch(f"/users/{number_of_user}", {"disabled": True}).expect(200),  # noqa: B023
+            lambda: owner.patch(f"/users/{number_of_user}", {"disabled": True}).expect(200),  # noqa: B023 - called before the next turn
         )
         assert count < CONTACTS * 3 / 4 and not is_whole, path
 

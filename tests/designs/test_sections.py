@@ -179,7 +179,7 @@ def test_the_links_of_a_footer_are_in_the_language_of_the_message(locale: str, w
     rendered = render_design(document, LOOK, locale)
     for word in words:
         assert f">{word}</a>" in rendered.html and f"\n{word}: {{{{" in rendered.text
-    document["sections"][0]["props"]["unsubscribe_text"] = "Stop"  # type: ignore[index]
+    document["sections"][0]["props"]["unsubscribe_text"] = "Stop"  # type: ignore[index]  # the list is above
     assert ">Stop</a>" in render_design(document, LOOK, locale).html
     look = Look(company_name="Bell", footer={"unsubscribe_text": "No more"})
     assert ">No more</a>" in render_design({"sections": [{"type": "footer"}]}, look, locale).html

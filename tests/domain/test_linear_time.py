@@ -32,7 +32,7 @@ def join(*pieces: str) -> st.SearchStrategy[str]:
 def test_normalize_unicode_equals_the_standard_library(text: str, form: str) -> None:
     """A text beyond the length at which marks are sorted differently has the normal form of the standard library."""
     text = "x" * addresses._MAX_INSERTION_SORTED + text
-    assert addresses.normalize_unicode(form, text) == unicodedata.normalize(form, text)  # type: ignore[arg-type]
+    assert addresses.normalize_unicode(form, text) == unicodedata.normalize(form, text)  # type: ignore[arg-type]  # one of the four forms
 
 
 def test_normalize_unicode_is_linear() -> None:

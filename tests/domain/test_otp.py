@@ -41,7 +41,10 @@ def test_codes_are_accepted_once_and_near_their_time(home: Home, user: User) -> 
     transactions.write(login.store_second_factor, user, key, current_step() - 1)
     home.advance(30 - clock.now_ms() / 1000 % 30)
     now = current_step()
-    use_code_of = lambda step: transactions.write(login.use_code, user.id, login.otp_code(key, step))  # noqa: E731
+
+    def use_code_of(step: int) -> bool:
+        return transactions.write(login.use_code, user.id, login.otp_code(key, step))
+
     assert [use_code_of(now + offset) for offset in (-2, 2)] == [False, False]
     assert use_code_of(now) and not use_code_of(now) and not use_code_of(now - 1)
     assert use_code_of(now + 1) and not use_code_of(now + 1)

@@ -92,8 +92,8 @@ def _more_than_the_disk(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     add_file(tar, MANIFEST, files[MANIFEST])
     info = tarfile.TarInfo("imports/1/upload")
     info.size = 1 << 50
-    tar.fileobj.write(info.tobuf())  # type: ignore[union-attr]
-    tar.fileobj.write(bytes(1 << 20))  # type: ignore[union-attr]
+    tar.fileobj.write(info.tobuf())  # type: ignore[union-attr]  # it was opened for writing
+    tar.fileobj.write(bytes(1 << 20))  # type: ignore[union-attr]  # it was opened for writing
 
 
 def _sparse_header(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
@@ -178,7 +178,7 @@ def test_restoring_a_hostile_archive_is_bounded(
     with tarfile.open(bad, "w:gz", compresslevel=1) as tar:
         ARCHIVES[case](tar, backup[1])
         if case == "more than the disk":
-            tar.fileobj.flush()  # type: ignore[union-attr]
+            tar.fileobj.flush()  # type: ignore[union-attr]  # it was opened for writing
     other = fresh_server(start=False, set_up=False)
     other.data.mkdir()
     shutil.copyfile(backup[0].data / "secret.key", other.data / "secret.key")

@@ -70,7 +70,7 @@ def collect_sites() -> list[Site]:
         path = ROOT / name.replace(".", "/")
         source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
         for node, function in _calls(ast.parse(source.read_text()), None):
-            method, owner = node.func.attr, node.func.value  # type: ignore[attr-defined]
+            method, owner = node.func.attr, node.func.value  # type: ignore[attr-defined]  # `_calls` yields calls of attributes
             if isinstance(owner, ast.Name) and owner.id == "re":
                 literal = _literal(node.args[0]) if function and node.args else None
                 if literal is not None and method in (*METHODS, "compile"):
@@ -296,7 +296,7 @@ class _TextBuilder:
 def _compile_tree(tree: Any, flags: int) -> Any:
     import re._compiler as compiler
 
-    code = compiler._code(tree, flags)  # type: ignore[attr-defined]
+    code = compiler._code(tree, flags)  # type: ignore[attr-defined]  # private in the library
     import _sre
 
     return _sre.compile("x", flags, code, 0, {}, (None,)).fullmatch

@@ -1,7 +1,11 @@
-"""Style and types, as pyproject.toml configures them."""
+"""Style and types, as pyproject.toml configures them; each exception from them gives its reason."""
 
+import re
 import subprocess
 import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +32,22 @@ def test_mypy() -> None:
     """The types of appliance and ui pass strict mypy."""
     done = run("mypy")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# An exception from a rule or a type error, by its codes: `noqa: S105`, `type: ignore[misc]`
+_EXCEPTION = re.compile(r"#\s*(?:noqa(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore(?:\[[a-z,\s-]+\])?)")
+
+
+def list_unexplained_exceptions(path: Path) -> Iterator[str]:
+    """Yield the place of each `noqa` and `type: ignore` of a file that is not followed by a reason."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            is_exception = token.type == tokenize.COMMENT and _EXCEPTION.search(token.string)
+            if is_exception and not re.search(r"\w+ \w+|\w{4}", _EXCEPTION.sub("", token.string)):
+                yield f"{path.relative_to(ROOT)}:{token.start[0]} {token.string}"
+
+
+def test_every_exception_from_a_rule_has_a_reason() -> None:
+    """A reason stands beside every `noqa` and every `type: ignore`."""
+    paths = [path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py"))]
+    assert [place for path in paths for place in list_unexplained_exceptions(path)] == []

@@ -110,7 +110,7 @@ def test_a_double_click_submits_once(api: Client) -> None:
     }  # fmt: skip
     for path, body in forms.items():
         with ThreadPoolExecutor(2) as pool:
-            first, second = pool.map(lambda _: _post(api, path, body, request_headers), range(2))  # noqa: B023
+            first, second = pool.map(lambda _: _post(api, path, body, request_headers), range(2))  # noqa: B023 - called before the next turn
         assert first.status == second.status == 303, path
         assert first.headers["location"] == second.headers["location"], path
     for noun in ("campaigns", "lists", "segments"):

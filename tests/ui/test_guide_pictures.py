@@ -73,7 +73,7 @@ class Camera:
         bottom = max(box["y"] + box["height"] for box in boxes) + scrolled + margin
         left, top, right = max(left, 0), max(top, 0), min(right, _WIDTH)
         clip = {"x": left, "y": top, "width": right - left, "height": min(bottom - top, max_height)}
-        return self.page.screenshot(clip=clip, full_page=True, animations="disabled", caret="hide")  # type: ignore[arg-type]
+        return self.page.screenshot(clip=clip, full_page=True, animations="disabled", caret="hide")  # type: ignore[arg-type]  # a dict is a FloatRect
 
 
 def _mask_values(snapshot: str) -> str:
