@@ -21,7 +21,7 @@ from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
 from ui import documentation, formats, labels, session, static_files
-from ui.forms.time_zones import describe_time_zone
+from ui.forms.lookups import describe_time_zone
 from ui.widgets import charts
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.

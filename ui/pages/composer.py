@@ -19,7 +19,7 @@ from appliance.storage.transactions import commit, fetch, render, render_for, re
 from ui import formats, labels, view
 from ui.forms import Form, audience_form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
-from ui.forms.time_zones import describe_time_zone
+from ui.forms.lookups import describe_time_zone
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit

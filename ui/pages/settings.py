@@ -23,7 +23,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import guard, session, view
 from ui.forms import Form, edit_conflicts, lookups, safe_path
 from ui.forms.edit_conflicts import FormPart, FormParts
-from ui.forms.time_zones import time_zone_groups
+from ui.forms.lookups import time_zone_groups
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 

@@ -17,7 +17,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import session, view
 from ui.forms import Form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
-from ui.forms.time_zones import time_zone_groups
+from ui.forms.lookups import time_zone_groups
 from ui.guard import public_page, render_problem, signed_in
 from ui.pages import brand as brand_page
 from ui.pages import sending
