@@ -1,20 +1,25 @@
 """Automatic backups, backups before an upgrade, and what the doctor reports about them."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import apsw
 import pytest
 
 from benchmarks.bench_backup import grow
+from tests.api.test_threats_pages import Visitor, invite
 from tests.conftest import FreshServer
+from tests.kit.api_users import user_client
 from tests.kit.clock import TestClock
 from tests.kit.recipients import create_list
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 
 DAILY = {"CAMPANERO_BACKUP__EVERY": "24h", "CAMPANERO_BACKUP__KEEP": "2"}
@@ -126,3 +131,68 @@ def test_the_doctor_reports_missing_backups(fresh_server: FreshServer, clock: Te
     wait_for_backups(server, 1)
     assert "the last is 0 hours old" in server.cli("doctor", expect=None).stdout
     server.stop()
+
+
+def test_ids_after_a_restore_are_new(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """No link in an email that was sent after the backup leads to a message that is sent after the restore (T06).
+
+    The restore replaces the current data, or begins in an empty directory without it, and can be repeated.
+    """
+    copy, server, other = tmp_path / "copy.tar.gz", fresh_server(), fresh_server(start=False, set_up=False)
+    _send_letters(server, "before")
+    leaked_key, owner = server.new_key("old program"), Visitor(server, EMAIL)
+    invitation = invite(owner, "guest@example.org")
+    server.cli("backup", str(copy), "--with-key")
+    lost, key_id = _send_letters(server, "lost"), _find_key(server, "old program")
+    assert owner.send("POST", f"/settings/keys/{key_id}/revoke").status == 303
+    other.key = server.key
+    server.stop()
+    seen = {name: set(ids) for name, ids in lost.items()}
+    for target, options in ((server, ["--force"]), (other, []), (server, ["--force"])):
+        target.cli("restore", str(copy), *options)
+        target.start()
+        target.client().patch("/account", {"sending_stopped": False}).expect(200)
+        fresh = _send_letters(target, "fresh")
+        for name, ids in fresh.items():
+            # Without the current data, ids that do not leave the installation may be given again.
+            assert not seen[name] & ids or (name == "contacts" and not options), name
+        api = target.client()
+        for path in _links(lost["bodies"]):
+            assert api.request("GET", path, validate=False).status == 404, path
+        assert all(api.request("GET", path, validate=False).status == 200 for path in _links(fresh["bodies"]))
+        assert api.request("GET", invitation, validate=False).status == 410
+        # Only the current data knows that the key was revoked.
+        assert target.client(leaked_key).get("/account").status == (401 if options else 200)
+        target.stop()
+        for name, ids in fresh.items():
+            seen[name] |= ids
+
+
+def _find_key(server: Server, name: str) -> int:
+    keys = user_client(server).get("/api_keys").expect(200)
+    return next(int(key["id"]) for key in keys if key["name"] == name)
+
+
+def _letter(name: str) -> dict[str, str]:
+    body = "<p>x</p><a href='{{ view_url }}'>view</a> <a href='{{ unsubscribe_url }}'>leave</a>"
+    return {"to": f"{name}@example.org", "subject": name, "body": body}
+
+
+def _send_letters(server: Server, name: str) -> dict[str, set[Any]]:
+    """Send a message to a new contact; return the ids of both, of its events and the text of the captured email."""
+    api = server.client()
+    contact = api.post("/contacts", {"email": f"{name}@example.org"}).expect(201)
+    message = api.post("/messages", _letter(name)).expect(201)
+    api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "sent")
+    [captured] = api.get("/capture", message_id=message["id"]).expect(200)
+    text = api.get(f"/capture/{captured['id']}").expect(200)["html"]
+    events = {event["id"] for event in api.get("/events", contact_id=contact["id"]).expect(200)}
+    return {"messages": {message["id"]}, "bodies": {text}, "contacts": {contact["id"]}, "events": events}
+
+
+def _links(bodies: set[str]) -> list[str]:
+    """Return the paths of the links to pages for recipients in HTML bodies."""
+    paths = [urlsplit(url).path for body in bodies for url in re.findall(r'href="([^"]+)"', body)]
+    found = [path for path in paths if path[:3] in ("/v/", "/u/", "/p/")]
+    assert found, bodies
+    return found

@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import peewee
@@ -23,7 +23,7 @@ from appliance.ops.backups import archive, create
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
 from appliance.sending.messages import send_log
 from appliance.storage import database as sql
-from appliance.storage import disk_guard, journal, migrations, models, transactions
+from appliance.storage import disk_guard, journal, migrations, models, sandbox, transactions
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
 from appliance.storage.journal import JournalLine
 from appliance.storage.migrations import MIGRATIONS, migrate
@@ -384,6 +384,9 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest, report
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
     lines = _read_journal(journal_path, manifest, report)
     transactions.write(send_log.settle)
+    current = _read_current_data(directory / DATABASE)
+    transactions.write(_skip_used_ids, current.last_ids)
+    transactions.write(_end_access, current.revoked_keys)
     paused = transactions.write(_hold_sending)
     replayed = replay_journal(lines)
     transactions.write(_record_restoration, manifest, replayed, paused)
@@ -448,16 +451,67 @@ def _require_usable_database(path: Path, manifest: Manifest) -> None:
 
 
 def _hold_sending() -> list[int]:
-    """Stop the sending of all accounts, end all sessions, pause all active flows, and return the ids of those flows."""
+    """Stop the sending of all accounts, pause all active flows, and return the ids of those flows."""
     require_write_transaction()
     run("UPDATE account SET sending_stopped = 1, stop_reason = ?", (HELD_REASON,))
-    # Sessions that ended after the backup must not become valid again.
-    run("DELETE FROM session WHERE 1")
     active_flows = list(Flow.select().where(Flow.status == "active"))
     for flow in active_flows:
         lifecycle.pause(flow)
         flow.save()
     return [flow.id for flow in active_flows]
+
+
+# The ids of these tables leave the installation: in links, Message-IDs and return paths, and in webhooks.
+_PUBLISHED_TABLES = ("message", "confirmation", "event", "webhook_delivery")
+
+
+class _CurrentData(NamedTuple):
+    """What a restore takes over from the current database: nothing, if there is none or it cannot be read."""
+
+    last_ids: dict[str, int] = {}  # the highest id that each table has given to a row
+    revoked_keys: list[str] = []  # the hashes of revoked API keys
+
+
+def _read_current_data(path: Path) -> _CurrentData:
+    if not path.exists():
+        return _CurrentData()
+    try:
+        database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            last_ids: Any = database.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
+            revoked_keys: Any = database.execute("SELECT key_hash FROM api_key WHERE revoked_at NOT NULL").fetchall()
+            return _CurrentData(dict(last_ids), [key_hash for (key_hash,) in revoked_keys])
+        finally:
+            database.close()
+    except apsw.Error:
+        return _CurrentData()  # The database is unreadable, and `_preserve_current_data` has copied its files.
+
+
+def _skip_used_ids(last_ids: dict[str, int]) -> None:
+    """Leave out the ids that were given to rows after the backup: `last_ids` of the current database, if it was read.
+
+    A link in an email that was sent after the backup would otherwise belong to the next message with its id: to another
+    recipient. The ids of `_PUBLISHED_TABLES` therefore continue at the time of the restore in milliseconds, which they
+    have not reached, because no installation creates a thousand rows a second all the time. This holds also without the
+    current database, and for a backup that is restored twice.
+    """
+    require_write_transaction()
+    moment = min(clock.now_ms(), sandbox.FIRST_SANDBOX_ID // 2)
+    for table in (model._meta.table_name for model in models.ALL):
+        last_id = max(last_ids.get(table, 0), moment if table in _PUBLISHED_TABLES else 0)
+        sql.reserve_ids(table, max(0, last_id - sql.last_id(table)))
+
+
+def _end_access(revoked_keys: list[str]) -> None:
+    """End all sessions and invitations, and the API keys that were revoked in the current data.
+
+    What was ended after the backup must not become valid again.
+    """
+    require_write_transaction()
+    run("DELETE FROM session WHERE 1")
+    run("DELETE FROM invitation WHERE 1")
+    for key_hash in revoked_keys:
+        run("UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE key_hash = ?", (clock.now_ms(), key_hash))
 
 
 def _record_restoration(manifest: Manifest, replayed: Replayed, paused: list[int]) -> None:
