@@ -27,7 +27,7 @@ State = Literal["open", "done", "expired"]
 class ConfirmationPage(NamedTuple):
     """The content of the confirmation page.
 
-    `masked_address` is None after the address was deleted. `lists` are the names of the lists that the contact joins.
+    `masked_address` is None after the address was deleted. `lists` are names for the lists that the contact joins.
     """
 
     purpose: Literal["opt_in", "erase"]
@@ -49,17 +49,29 @@ def load_page(token: str) -> ConfirmationPage | None:
     confirmation = find_confirmation(token)
     if confirmation is None:
         return None
-    list_ids = {number for pending in _list_pending(confirmation) for number in pending.list_ids} | set(
-        confirmation.list_ids
-    )
-    names = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key", (confirmation.account_id,))
     purpose: Any = confirmation.purpose
     return ConfirmationPage(
         purpose, _get_state(confirmation),
         brands.get_page_style(confirmation.account_id, _find_language(confirmation)),
         addresses.mask_address(confirmation.value) if confirmation.value else None,
-        [row[1] for row in names if row[0] in list_ids], confirmation.message_id,
+        _name_lists(confirmation), confirmation.message_id,
     )  # fmt: skip
+
+
+def _name_lists(confirmation: Confirmation) -> list[str]:
+    """Return names for the lists that the contact joins: those of public lists, and of forms without a public list.
+
+    Names of lists that are not public are for the team, as in the email with the link.
+    """
+    pending = {row.id: row for row in (*_list_pending(confirmation), confirmation)}.values()
+    names = rows(
+        "SELECT id, name FROM contact_list WHERE account_id = ? AND public ORDER BY name_key",
+        (confirmation.account_id,),
+    )
+    public_ids, list_ids = {row[0] for row in names}, {number for row in pending for number in row.list_ids}
+    form_ids = {row.form_id for row in pending if row.list_ids and public_ids.isdisjoint(row.list_ids)}
+    forms = Form.select(Form.name).where(Form.id.in_(form_ids)).order_by(Form.id)
+    return [name for number, name in names if number in list_ids] + [form.name for form in forms]
 
 
 def _find_language(confirmation: Confirmation) -> str | None:
@@ -114,14 +126,21 @@ def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None
     if confirmation.purpose == "erase":
         unsubscribes.confirm_erasure(confirmation, evidence)
     else:
-        _opt_in(_list_pending(confirmation), evidence)
+        _opt_in(confirmation, evidence)
     return "done"
 
 
-def _opt_in(confirmations: list[Confirmation], evidence: Evidence) -> None:
+def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
+    """Opt the address in for all that the link of `mailed` confirms.
+
+    The values of others only fill empty fields: anybody can submit the address of somebody else.
+    """
+    pending = _list_pending(mailed)
+    own_ids = _find_own(mailed, pending, evidence)
+    confirmations = sorted(pending, key=lambda confirmation: confirmation.id not in own_ids)
     for confirmation in confirmations:
         channel = submissions.save_contact(
-            confirmation.account_id, _load_submission(confirmation), evidence, is_theirs=True
+            confirmation.account_id, _load_submission(confirmation), evidence, is_theirs=confirmation.id in own_ids
         )
     # The opt-in is recorded once for all confirmations; the last channel has the final state.
     consent.confirm_opt_in(channel, evidence)
@@ -135,6 +154,21 @@ def _opt_in(confirmations: list[Confirmation], evidence: Evidence) -> None:
             (now, confirmation.id),
         )
         run("UPDATE form SET confirmed_count = confirmed_count + 1 WHERE id = ?", (confirmation.form_id,))
+
+
+def _find_own(mailed: Confirmation, pending: list[Confirmation], evidence: Evidence) -> set[int]:
+    """Return the ids of those submissions that the person who confirms has made.
+
+    These are the ones of the client that confirms now. If it made none, because the email is read on another device,
+    they are the one whose link is confirmed, and those of the same client.
+    """
+    ip = addresses.anonymize_ip(evidence.ip, mailed.account.privacy_ip)
+    clients = [(ip, (evidence.user_agent or "")[:400] or None), (mailed.ip, mailed.user_agent)]
+    for client in clients:
+        own_ids = {row.id for row in pending if row.ip is not None and (row.ip, row.user_agent) == client}
+        if own_ids:
+            return own_ids
+    return {mailed.id}
 
 
 def _load_submission(confirmation: Confirmation) -> Submission:

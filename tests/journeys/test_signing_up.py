@@ -47,7 +47,7 @@ def test_double_opt_in(server: Server) -> None:
     (email,) = wait_for_system_emails(server, "new@example.org")
     assert find_contact(server, "new@example.org") is None
     page = request_as_visitor(server, "GET", get_link(email))
-    assert "n…w@e…e.org" in page.text and "Letter list" in page.text and "new@example.org" not in page.text
+    assert "n…w@e…e.org" in page.text and "subscribed to: Letter." in page.text and "new@example.org" not in page.text
 
     assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
     created = find_contact(server, "new@example.org")
@@ -169,6 +169,7 @@ def test_the_confirmation_email_contains_no_submitted_text(server: Server) -> No
 def test_one_confirmation_email_a_day(server: Server, clock: TestClock) -> None:
     """However often an address is submitted, it gets one email in 24 hours; its link confirms all forms."""
     first, second = create_form(server, "One"), create_form(server, "Two")
+    server.client().patch(f"/lists/{first['list_ids'][0]}", {"public": True}).expect(200)
     statuses = []
     for number in range(30):
         client = {"X-Forwarded-For": f"203.0.113.{number}"}
@@ -178,13 +179,42 @@ def test_one_confirmation_email_a_day(server: Server, clock: TestClock) -> None:
     submit_form(server, second, {"X-Forwarded-For": "198.51.100.1"}, email="Flood@Example.org").expect(202)
     (email,) = wait_for_system_emails(server, "flood@example.org")
     page = request_as_visitor(server, "GET", get_link(email))
-    assert "One list" in page.text and "Two list" in page.text
+    # The name of a list that is not public is for the team.
+    assert "subscribed to: One list, Two." in page.text
     assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
     created = find_contact(server, "flood@example.org")
     assert created is not None and created["list_ids"] == sorted(first["list_ids"] + second["list_ids"])
     clock.advance(24 * 3600)
     submit_form(server, first, email="flood@example.org").expect(202)
     assert len(wait_for_system_emails(server, "flood@example.org", 2)) == 2
+
+
+def test_a_stranger_changes_nothing_by_another_confirmation(server: Server) -> None:
+    """Values that others submit for an address do not replace those of its owner, who confirms; own later ones do."""
+    form = create_form(server, "Strangers", fields=["email", "first_name", "phone", "data.city"])
+    ann = {"X-Forwarded-For": "192.0.2.1", "User-Agent": "Ann's browser"}
+    eve = {"X-Forwarded-For": "203.0.113.66", "User-Agent": "Eve's browser"}
+    fake = {"first_name": "You won https://evil.example", "phone": "+14155550199", "data": {"city": "Hull"}}
+    other = create_form(server, "Other", fields=["email"])
+    for address, first, confirming in (
+        ("ann@example.org", ann, ann), ("by-phone@example.org", ann, {}), ("late@ann.example.org", eve, ann)
+    ):  # fmt: skip
+        own = {"email": address, "first_name": "Ann", "data": {"city": "Bath"}, "phone": f"+1415555{len(address):04}"}
+        if first is eve:
+            submit_form(server, form, eve, email=address, **fake).expect(202)
+        submit_form(server, form, ann, **own | {"first_name": "An"}).expect(202)
+        submit_form(server, other, ann, **own).expect(202)
+        submit_form(server, form, eve, email=address, **fake).expect(202)
+        (email,) = wait_for_system_emails(server, address)
+        assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}, **confirming).status == 200
+        created = find_contact(server, address)
+        assert created is not None, address
+        # Submissions that were not mailed are replaced by later ones of the same form, so Ann's of `form` may be lost.
+        assert created["first_name"] == "Ann", address
+        assert first is eve or created["data"] == {"city": "Bath"}, address
+        phones = [channel["value"] for channel in created["channels"] if channel["kind"] == "phone"]
+        assert first is eve or phones == [own["phone"]], address
+        assert created["list_ids"] == sorted(form["list_ids"] + other["list_ids"])
 
 
 def test_three_confirmation_emails_an_hour_for_a_client(server: Server, clock: TestClock) -> None:
