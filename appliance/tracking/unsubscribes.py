@@ -212,7 +212,7 @@ def get_preferences_page(token: str) -> PreferencesPage | None:
         style,
         contact.id,
         addresses.mask_address(channel.value),
-        [_channel_choice(contact_channel) for contact_channel in _fetch_channels(contact.id)],
+        [_channel_choice(row) for row in _fetch_channels(contact.id) if row.subscribed or _may_opt_in(row, channel)],
         consent.fetch_list_offers(message.account_id, contact.id),
         _tracking_of(contact),
     )
@@ -225,6 +225,14 @@ def _tracking_of(contact: Contact) -> Tracking:
 
 def _fetch_channels(contact_id: int) -> list[Channel]:
     return CHANNELS.find("contact_id = ? ORDER BY kind, id", (contact_id,))
+
+
+def _may_opt_in(channel: Channel, own: Channel) -> bool:
+    """Return whether the recipient of a message to `own` may opt in another channel of the contact on the page.
+
+    An address that was never opted in nor verified may belong to somebody else: a sign-up form takes any phone number.
+    """
+    return channel.id == own.id or channel.opt_in_at is not None or channel.verified_at is not None
 
 
 def _channel_choice(channel: Channel) -> ChannelChoice:
@@ -247,7 +255,7 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
     changes = [
         change
         for contact_channel in _fetch_channels(channel.contact_id)
-        if (change := _apply_channel_choice(contact_channel, choices, evidence)) is not None
+        if (change := _apply_channel_choice(contact_channel, channel, choices, evidence)) is not None
     ]
     # Fetch the channel again, because the choices applied above may have changed its row.
     channel = CHANNELS.find("id = ?", (channel.id,))[0]
@@ -275,12 +283,14 @@ def _set_language(channel: Channel, language: str, evidence: Evidence) -> bool:
     return True
 
 
-def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence: Evidence) -> PreferenceChange | None:
+def _apply_channel_choice(
+    channel: Channel, own: Channel, choices: PreferenceChoices, evidence: Evidence
+) -> PreferenceChange | None:
     current = _channel_choice(channel)
     is_wanted = choices.channels.get(channel.id, current.subscribed)
     if choices.channels.get(channel.id) is False and not current.subscribed:
         consent.repeat_opt_out(channel, "recipient", evidence)
-    if is_wanted == current.subscribed or current.blocked:
+    if is_wanted == current.subscribed or current.blocked or (is_wanted and not _may_opt_in(channel, own)):
         return None
     if is_wanted:
         consent.opt_in_by_recipient(channel, evidence)

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Response
-from tests.kit.forms import find_contact, get_events, get_link, request_as_visitor, wait_for_system_emails
+from tests.kit.forms import (
+    create_form,
+    find_contact,
+    get_events,
+    get_link,
+    request_as_visitor,
+    submit_form,
+    wait_for_system_emails,
+)
 from tests.kit.server import Server
 
 
@@ -69,6 +77,28 @@ def test_the_preferences_page(server: Server) -> None:
         for body in ({}, {"act": "x"}, {"List-Unsubscribe": "One-Click"})
     ]
     assert wrong == [400] * 3 and get_contact(server, contact_row) == before
+
+
+def test_a_number_of_somebody_else_is_not_opted_in(server: Server) -> None:
+    """A number that only a sign-up form has named is not on the page of the email address, and keeps its STOP."""
+    api, stopped = server.client(), "+442079460077"
+    sms = api.post("/messages", {"channel": "sms", "to": stopped, "body": "Hello"}).expect(201)
+    api.wait(f"/messages/{sms['id']}", lambda row: row["status"] == "sent")
+    [captured] = api.get("/capture", message_id=sms["id"]).expect(200)
+    api.post(f"/capture/{captured['id']}/simulate", {"action": "reply", "text": "STOP"}).expect(200)
+    form = create_form(server, "Any number", fields=["email", "phone"])
+    for address, number in (("mallory@example.org", "+442079460078"), ("mallet@example.org", stopped)):
+        submit_form(server, form, email=address, phone=number).expect(202)
+        done = request_as_visitor(server, "POST", get_link(wait_for_system_emails(server, address)[0]), {"confirm": 1})
+        path = str(re.search(r"/p/[\w-]+", done.text)[0])  # type: ignore[index]  # the page has the link
+        contact_row = find_contact(server, address)
+        assert contact_row is not None
+        (phone,) = [row["id"] for row in contact_row["channels"] if row["kind"] == "phone"]
+        assert "Text messages to" not in request_as_visitor(server, "GET", path).text
+        page = save(server, path, channel_shown=f"{phone}-off", channel=phone)
+        assert page.status == 200 and "You made no changes." in page.text
+        assert get_contact(server, contact_row)["subscribed_phone"] is False
+    assert [row["reason"] for row in api.get("/suppressions", search=stopped).expect(200)] == ["stop_keyword"]
 
 
 def test_saving_preferences(server: Server) -> None:
