@@ -17,7 +17,7 @@ from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, pgettext
 from appliance.events import log
 from appliance.flows import document, lifecycle, report, store, triggers, versions
 from appliance.flows.document import BRANCHES, Position, Step
@@ -358,7 +358,7 @@ def _find_changes(draft: FlowDraft) -> Iterator[Change]:
     if draft.trigger != live_trigger:
         yield Change("changed", None, gettext("Trigger"), "", _describe_trigger_change(live_trigger, draft.trigger))
     if draft.goal != flow.goal:
-        yield Change("changed", None, gettext("Goal"), draft.goal or gettext("removed"))
+        yield Change("changed", None, gettext("Goal"), draft.goal or pgettext("goal", "removed"))
     old_steps = {step["id"]: step for _, step in document.walk(add_contents(flow.steps))}
     new_steps = {step["id"]: step for _, step in document.walk(add_contents(draft.steps))}
     changed_templates = lifecycle.find_changed_templates(flow)

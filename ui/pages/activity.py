@@ -12,7 +12,7 @@ from appliance.audience.contacts import store
 from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, Review
@@ -103,7 +103,7 @@ async def list_events(request: Request, visit: Visit) -> HTTPResponse:
         request, "activity/index.html", also=("export",), page=page, filters=query, person=person,
         candidates=candidates, groups=_group_kinds(counts, query.event), spans=_list_spans(query), waiting=waiting,
         is_filtered=any(query.address().values()),
-        batch_label=gettext("Import") if query.batch.startswith("import") else gettext("Bulk action"),
+        batch_label=pgettext("noun", "Import") if query.batch.startswith("import") else gettext("Bulk action"),
     )  # fmt: skip
 
 

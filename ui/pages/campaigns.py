@@ -10,7 +10,7 @@ from appliance.campaigns import audience, content, results, send, states, store
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import clock, errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, view
@@ -24,14 +24,14 @@ pages = Pages("ui_campaigns")
 
 # The label and the phases of each chip.
 CHIPS = {
-    "": (gettext_noop("All"), ()),
-    "draft": (gettext_noop("Drafts"), ("draft",)),
-    "asked": (gettext_noop("Awaiting approval"), ()),
-    "scheduled": (gettext_noop("Scheduled"), ("scheduled",)),
-    "sending": (gettext_noop("Sending"), ("sending", "holding")),
-    "paused": (gettext_noop("Paused"), ("paused",)),
-    "completed": (gettext_noop("Sent"), ("completed",)),
-    "cancelled": (gettext_noop("Cancelled"), ("cancelled",)),
+    "": (pgettext_noop("campaigns", "All"), ()),
+    "draft": (pgettext_noop("campaigns", "Drafts"), ("draft",)),
+    "asked": (pgettext_noop("campaigns", "Awaiting approval"), ()),
+    "scheduled": (pgettext_noop("campaigns", "Scheduled"), ("scheduled",)),
+    "sending": (pgettext_noop("campaigns", "Sending"), ("sending", "holding")),
+    "paused": (pgettext_noop("campaigns", "Paused"), ("paused",)),
+    "completed": (pgettext_noop("campaigns", "Sent"), ("completed",)),
+    "cancelled": (pgettext_noop("campaigns", "Cancelled"), ("cancelled",)),
 }
 _COLUMNS = (
     Column(gettext_noop("Campaign"), "name", ""), Column(gettext_noop("Status")), Column(gettext_noop("Audience")),
@@ -64,7 +64,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
             count = sum(counts.get(phase_name, 0) for phase_name in phases) if phases else sum(counts.values())
             count = waiting if key == "asked" else count
             if count or key in ("", "draft", phase):
-                table.chips = [*table.chips, Chip(key, gettext(label), count)]
+                table.chips = [*table.chips, Chip(key, pgettext("campaigns", label), count)]
         table.results = store.list_campaigns(
             visit.account_id, _build_query(table.list_params, phase), table.sort, sums=False
         )

@@ -10,7 +10,7 @@ from appliance.accounts import audit
 from appliance.audience.contacts import removal, store, timeline, write
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import log
 from appliance.imports import store as imports
 from appliance.inbound import sms_conversations
@@ -173,9 +173,9 @@ async def _render_conversation(
 
 
 _EVENTS_PER_PAGE, _MAX_MESSAGES, _MAX_CONSENTS = 40, 8, 100
-# The groups by which the events of a contact can be filtered.
+# The groups by which the events of a contact can be filtered, beside all of them.
 _EVENT_GROUPS = (
-    ("", gettext_noop("All")), ("messages", gettext_noop("Messages")), ("consent", gettext_noop("Consent")),
+    ("messages", gettext_noop("Messages")), ("consent", gettext_noop("Consent")),
     ("person", gettext_noop("Lists and data")), ("flows", gettext_noop("Flows")),
     ("own", gettext_noop("Custom events")),
 )  # fmt: skip
@@ -200,7 +200,8 @@ async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPR
     kind = kind if kind in dict(_EVENT_GROUPS) else ""
     row = await render(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
     return view.render(
-        request, "contacts/show.html", kind=kind, kinds=_EVENT_GROUPS, **row,
+        request, "contacts/show.html", kind=kind, **row,
+        kinds=[("", pgettext("activity", "All")), *((key, gettext(label)) for key, label in _EVENT_GROUPS)],
         may_write=visit.can("contacts:write"), source_label=_source_label,
     )  # fmt: skip
 

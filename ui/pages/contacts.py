@@ -17,7 +17,7 @@ from appliance.audience.segments import members as segment_people
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
 from ui.forms import IS_INVALID, IS_TAKEN, Form, edit_conflicts, has_message, is_message, lookups, typed_values
@@ -114,7 +114,7 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
 def _uncounted_chips() -> tuple[Chip, ...]:
     """Return the chips of the table on a list's page, which have no counts."""
     return (
-        Chip("", gettext("All")),
+        Chip("", pgettext("contacts", "All")),
         Chip("subscribed", gettext("Subscribed")),
         Chip("not", gettext("Not subscribed")),
     )
@@ -124,7 +124,7 @@ def count_chips(account_id: int) -> tuple[Chip, ...]:
     """Return the chips of the table of contacts with the number of matching contacts."""
     counts = store.count_contacts(account_id)
     return (
-        Chip("", gettext("All"), counts.total),
+        Chip("", pgettext("contacts", "All"), counts.total),
         Chip("subscribed", gettext("Subscribed"), counts.subscribed),
         Chip("not", gettext("Not subscribed"), counts.total - counts.subscribed),
         Chip("blocked", gettext("Suppressed"), counts.suppressed),

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import access, audit
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.flows import document, drafts, lifecycle, report, runs, store
 from appliance.flows.runs import RunAction, RunSelection
 from appliance.storage.models import Flow
@@ -25,11 +25,11 @@ from ui.widgets.tables import Chip, Column, Selection
 pages = Pages("ui_flows", url_prefix="/flows")
 
 CHIPS = {
-    "": gettext_noop("All"),
-    "active": gettext_noop("Live"),
-    "paused": gettext_noop("Paused"),
-    "draft": gettext_noop("Drafts"),
-    "archived": gettext_noop("Archived"),
+    "": pgettext_noop("flows", "All"),
+    "active": pgettext_noop("flows", "Live"),
+    "paused": pgettext_noop("flows", "Paused"),
+    "draft": pgettext_noop("flows", "Drafts"),
+    "archived": pgettext_noop("flows", "Archived"),
 }
 _COLUMNS = (
     Column(gettext_noop("Flow"), "name", ""),
@@ -62,7 +62,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         for key, label in CHIPS.items():
             many = counted.get(key, 0) if key else sum(counted.values())
             if many or key in ("", status):
-                table.chips = [*table.chips, Chip(key, gettext(label), many)]
+                table.chips = [*table.chips, Chip(key, pgettext("flows", label), many)]
         table.results = store.list_flows(visit.account_id, validation.read(store.FlowQuery, raw), table.sort)
         rows = list(table.results.rows)
         draft = {row.id: drafts.build_draft(row) for row in rows}

@@ -21,7 +21,7 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import i18n, validation
 from appliance.core.cache import CostAwareCache
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.flows import store as flows
@@ -221,7 +221,8 @@ def _contacts_step(contact_count: int, list_count: int) -> SetupStep:
             gettext("Create list"), "/lists/new", "users", "contacts:write", False,
         )  # fmt: skip
     return SetupStep(
-        gettext("Import your contacts"), gettext("Upload a CSV file, or add one by hand."), gettext("Import"),
+        gettext("Import your contacts"), gettext("Upload a CSV file, or add one by hand."),
+        pgettext("verb", "Import"),
         "/contacts/imports/new", "users", "contacts:write", contact_count > 0 and list_count > 0,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import store as campaigns
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
@@ -30,21 +30,23 @@ pages = Pages("ui_messages")
 # The label of each state, its explanation, and the text shown if no message is in it.
 OUTBOX_STATES = {
     "waiting": (
-        gettext_noop("Queued"), gettext_noop("Not sent yet, in sending order."), gettext_noop("No queued messages"),
+        pgettext_noop("messages", "Queued"), gettext_noop("Not sent yet, in sending order."),
+        gettext_noop("No queued messages"),
     ),
     "retrying": (
-        gettext_noop("Retrying"), gettext_noop("Temporarily rejected; retried automatically."),
+        pgettext_noop("messages", "Retrying"), gettext_noop("Temporarily rejected; retried automatically."),
         gettext_noop("No messages are being retried"),
     ),
     "sending": (
-        gettext_noop("Sending"), gettext_noop("Being sent right now."), gettext_noop("No messages are being sent"),
+        pgettext_noop("messages", "Sending"), gettext_noop("Being sent right now."),
+        gettext_noop("No messages are being sent"),
     ),
     "failed": (
-        gettext_noop("Failed"), gettext_noop("Rejected by the mail server or SMS provider."),
+        pgettext_noop("messages", "Failed"), gettext_noop("Rejected by the mail server or SMS provider."),
         gettext_noop("No failed messages"),
     ),
     "uncertain": (
-        gettext_noop("Unconfirmed"),
+        pgettext_noop("messages", "Unconfirmed"),
         gettext_noop("The connection closed before the messages were confirmed, so they may have been delivered."),
         gettext_noop("No unconfirmed messages"),
     ),
@@ -75,7 +77,9 @@ async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
     standing = await fetch(delivery_status.read_summary, visit.account_id)
     return view.render(
         request, "outbox/index.html", counts=counts, state=state, page=rows, contacts_by_id=contacts_by_id,
-        states={key: tuple(map(gettext, texts)) for key, texts in OUTBOX_STATES.items()},
+        states={
+            key: (pgettext("messages", label), *map(gettext, texts)) for key, (label, *texts) in OUTBOX_STATES.items()
+        },
         queue_summary=standing, may_send=_can_send(visit), moving=standing.state == "busy",
     )  # fmt: skip
 
@@ -186,7 +190,7 @@ MESSAGE_VIEWS = {
     ),
     "sms": (("phone", gettext_noop("Phone")), ("events", gettext_noop("Activity"))),
 }  # fmt: skip
-CHANNELS = (("", gettext_noop("All")), ("email", gettext_noop("Email")), ("sms", gettext_noop("SMS")))
+CHANNELS = (("email", gettext_noop("Email")), ("sms", gettext_noop("SMS")))
 # The events that can be simulated: icon, label and notice.
 EMAIL_SIMULATIONS = {
     "open": ("mail-open", gettext_noop("Open email"), gettext_noop("Open recorded.")),
@@ -302,7 +306,8 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
     views = MESSAGE_VIEWS[opened["row"].channel if opened is not None else "email"]
     tab = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
     return view.render(
-        request, "inbox/index.html", page=page, search=search, channel=channel, channels=CHANNELS, opened=opened,
+        request, "inbox/index.html", page=page, search=search, channel=channel, opened=opened,
+        channels=[("", pgettext("messages", "All")), *((key, gettext(label)) for key, label in CHANNELS)],
         version=inbox_version,
         views=views, view=tab if tab in dict(views) else views[0][0], status_text=text,
         campaign=campaign,

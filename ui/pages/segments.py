@@ -11,7 +11,7 @@ from appliance.audience.filters import parse as filter_parser
 from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.storage.models import Segment
 from appliance.storage.transactions import commit, fetch, scan, scan_for
 from ui import formats, view
@@ -114,7 +114,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         group = {"used": used, "unused": every - used}
         names = {"used": gettext("In use"), "unused": gettext("Not in use")}
         table.chips = [
-            Chip("", gettext("All"), len(every)),
+            Chip("", pgettext("segments", "All"), len(every)),
             *(Chip(key, names[key], len(ids)) for key, ids in group.items()),
         ]
         only = group.get(table.state["show"])

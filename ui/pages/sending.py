@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit, settings
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
@@ -491,7 +491,7 @@ def domain_badge(row: SendingDomain) -> tuple[str, str]:
     """Return the state of a sending domain as (colour class, label)."""
     if row.status == "verified":
         return ("paused", gettext("Needs attention")) if row.attention else ("done", gettext("Verified"))
-    return ("failed", gettext("Failed")) if row.status == "failed" else ("sched", gettext("Waiting for DNS"))
+    return ("failed", pgettext("domain", "Failed")) if row.status == "failed" else ("sched", gettext("Waiting for DNS"))
 
 
 def record_badge(record: Record) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from appliance.audience import suppressions
 from appliance.audience.contacts import timeline
 from appliance.audience.suppressions import SuppressionQuery, SuppressionWrite
 from appliance.core import clock, errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.storage.transactions import commit, fetch
 from ui import labels, view
 from ui.forms import Form, lookups
@@ -41,7 +41,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     counts = await fetch(suppressions.count_by_reason, visit.account_id)
     reasons = labels.list_suppressions()
     table.chips = [
-        Chip("", gettext("All"), sum(counts.values())),
+        Chip("", pgettext("addresses", "All"), sum(counts.values())),
         *(Chip(reason, label, counts[reason]) for reason, label in reasons.items() if reason in counts),
     ]
     reason = table.state["reason"]

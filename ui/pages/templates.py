@@ -14,7 +14,7 @@ from appliance.content import brand as brands
 from appliance.content.templates import revisions, starters, store
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateQuery, TemplateWrite
 from appliance.core import errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.sending.messages import preview
 from appliance.storage.models import Template
 from appliance.storage.transactions import commit, fetch, render, render_for
@@ -34,10 +34,10 @@ _COLUMNS = (
     Column(gettext_noop("Created"), "created"),
 )
 _CHIP_LABELS = {
-    "": gettext_noop("All"),
-    "email": gettext_noop("Email"),
-    "sms": gettext_noop("SMS"),
-    "away": gettext_noop("Archived"),
+    "": pgettext_noop("templates", "All"),
+    "email": pgettext_noop("templates", "Email"),
+    "sms": pgettext_noop("templates", "SMS"),
+    "away": pgettext_noop("templates", "Archived"),
 }
 _IMPORTED_FIELDS = ("name", "subject", "preheader", "body", "from_name", "from_email", "reply_to", "design")
 # The pages that a saved template returns to.
@@ -61,7 +61,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     def read() -> int:
         away, many = store.count_archived(visit.account_id), store.count_by_channel(visit.account_id)
         names = {"": sum(many.values()), "email": many.get("email", 0), "sms": many.get("sms", 0), "away": away}
-        table.chips = [Chip(key, gettext(_CHIP_LABELS[key]), number) for key, number in names.items()
+        table.chips = [Chip(key, pgettext("templates", _CHIP_LABELS[key]), number) for key, number in names.items()
                        if number or key != "away" or show == "away"]  # fmt: skip
         if show == "away":
             table.results = store.fetch_archived_page(visit.account_id, table.page, table.limit, search)

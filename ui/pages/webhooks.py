@@ -8,7 +8,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core import clock, errors, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
 from appliance.sending.delivery import safe_http
 from appliance.storage.transactions import commit, fetch
@@ -31,8 +31,10 @@ _GROUP_LABELS = {
     "flow": gettext_noop("Flows"), "campaign": gettext_noop("Campaigns and settings"),
 }  # fmt: skip
 STATUSES = {
-    "pending": ("sched", gettext_noop("Queued")), "delivered": ("done", gettext_noop("Delivered")),
-    "failed": ("failed", gettext_noop("Failed")), "cancelled": ("stopped", gettext_noop("Cancelled")),
+    "pending": ("sched", pgettext_noop("delivery", "Queued")),
+    "delivered": ("done", pgettext_noop("delivery", "Delivered")),
+    "failed": ("failed", pgettext_noop("delivery", "Failed")),
+    "cancelled": ("stopped", pgettext_noop("delivery", "Cancelled")),
 }  # fmt: skip
 _EVENT_NAME_ERROR = gettext_noop("Event names consist of lowercase letters, digits and _, such as order_paid.")
 _DISABLED_REASONS = {
@@ -217,8 +219,8 @@ def _url_formatter(visit: Visit) -> Any:
 
 def _webhook_badge(row: Any) -> tuple[str, str]:
     if not row.enabled:
-        return "stopped", gettext("Turned off automatically") if row.disabled_reason else gettext("Off")
-    return ("failed", gettext("Failing")) if row.failing_since else ("done", gettext("On"))
+        return "stopped", gettext("Turned off automatically") if row.disabled_reason else pgettext("webhook", "Off")
+    return ("failed", pgettext("webhook", "Failing")) if row.failing_since else ("done", pgettext("webhook", "On"))
 
 
 def _build_form(row: Any) -> Form:
@@ -287,8 +289,10 @@ async def _render_webhook(request: Request, visit: Visit, webhook_id: int, teste
 
     webhook, outcome = await fetch(read)
     return view.render(
-        request, "webhooks/show.html", webhook=webhook, deliveries=outcome, status=status if status in STATUSES else "",
-        statuses=STATUSES, secret=_pop_new_secret(visit, webhook_id), tested=tested, state=_webhook_badge(webhook),
+        request, "webhooks/show.html",
+        statuses={key: (tone, pgettext("delivery", label)) for key, (tone, label) in STATUSES.items()},
+        webhook=webhook, deliveries=outcome, status=status if status in STATUSES else "",
+        secret=_pop_new_secret(visit, webhook_id), tested=tested, state=_webhook_badge(webhook),
         why_off=gettext(_DISABLED_REASONS.get(webhook.disabled_reason or "", "")),
         display_url=_url_formatter(visit)(webhook), host=subscriptions.webhook_host(webhook), may_edit=_can_edit(visit),
     )  # fmt: skip

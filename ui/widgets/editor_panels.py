@@ -214,7 +214,7 @@ _OPTION_LABELS = {
     "centered": gettext_noop("Centred"), "filled": gettext_noop("Filled"), "outline": gettext_noop("Outline"),
     "link": gettext_noop("Link"), "fit": gettext_noop("Fit"), "full": gettext_noop("Full"),
     "dashed": gettext_noop("Dashed"), "solid": gettext_noop("Solid"), "bullet": gettext_noop("Bullet"),
-    "number": gettext_noop("Number"), "check": gettext_noop("Check mark"), "icon": gettext_noop("Symbol"),
+    "check": gettext_noop("Check mark"), "icon": gettext_noop("Symbol"),
     "colour": gettext_noop("Colour"), "ink": gettext_noop("Mono"), "rounded": gettext_noop("Rounded"),
     "square": gettext_noop("Square"), "pill": gettext_noop("Pill"),
     "1:1": "1 : 1", "1:2": "1 : 2", "2:1": "2 : 1", "1:1:1": "1 : 1 : 1", "1:1:1:1": "1 : 1 : 1 : 1",
@@ -431,10 +431,7 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
     elif prop.kind in ("url", "image"):
         field.hint = "https://"
     elif prop.kind == "choice":
-        labels = _LEVEL_LABELS if prop.name == "level" else _OPTION_LABELS
-        field.options = [(option, gettext(labels.get(option, option))) for option in prop.options]
-        if prop.name == "hide_on":
-            field.options[0] = ("none", pgettext("hide on no device", "None"))
+        field.options = [(option, _name_option(prop.name, option)) for option in prop.options]
         if prop.default is None:
             field.options.insert(0, ("", gettext("Default")))
         field.value = field.value or str(prop.default or "")
@@ -456,6 +453,16 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
                  "text_color": light.on_brand}  # fmt: skip
         field.displayed_color = theme.colour(field.value, usual.get(prop.name, light.text))
     return field
+
+
+def _name_option(name: str, option: str) -> str:
+    """Return the label of an option of a property."""
+    if name == "hide_on" and option == "none":
+        return pgettext("hide on no device", "None")
+    if option == "number":
+        return pgettext("in a sequence", "Number")
+    labels = _LEVEL_LABELS if name == "level" else _OPTION_LABELS
+    return gettext(labels.get(option, option))
 
 
 def _platform_options(value: str) -> list[tuple[str, str]]:

@@ -307,7 +307,7 @@ FIELDS: tuple[Field, ...] = (
             ("email_open_count", gettext_noop("Emails opened")),
             ("email_click_count", gettext_noop("Emails clicked")),
             ("email_soft_bounce_count", gettext_noop("Soft bounces")),
-            ("sms_sent_count", gettext_noop("SMS sent")),
+            ("sms_sent_count", gettext_noop("SMS messages sent")),
         )
     ),
     Field(
