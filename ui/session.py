@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, login, sessions
+from appliance.accounts import access, login, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.audience.consent import Evidence
 from appliance.core import clock, i18n
@@ -23,8 +23,6 @@ from ui import formats
 _YEAR_SECONDS = 365 * 86400
 _EMAIL_COOKIE = "email"
 THEMES = ("system", "light", "dark")
-# The preference of a user that holds the language of the interface; without it the browser decides.
-LANGUAGE_PREFERENCE = "language"
 
 
 class Visit:
@@ -92,7 +90,7 @@ async def load_visit(request: Request) -> Visit | None:
     visit.queue_summary = queue or visit.queue_summary
     # Texts are also made before the page is rendered, by the handler and its reading functions.
     formats.current_zone.set(visit.zone)
-    if chosen := (visit.user.preferences or {}).get(LANGUAGE_PREFERENCE):
+    if chosen := (visit.user.preferences or {}).get(users.LANGUAGE_PREFERENCE):
         i18n.set_language(chosen)
     return visit
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts import accounts, audit, passwords, sessions
 from appliance.accounts.access import ROLES
 from appliance.accounts.audit import Actor
-from appliance.core import addresses, clock, crypto, validation
+from appliance.core import addresses, clock, crypto, i18n, validation
 from appliance.core.errors import Faults, Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import EmailText, Name, PageQuery, sent_fields
@@ -94,6 +94,20 @@ def find_by_email(email: str) -> User | None:
         return None
     user: User | None = User.get_or_none(User.email == key)
     return user
+
+
+# The preference of a user that holds the language of the interface; without it the browser decides.
+LANGUAGE_PREFERENCE = "language"
+
+
+def choose_language(user: User | None, account: Account) -> str:
+    """Return the language of an email to a user, or to somebody who has no user yet.
+
+    It is that of the user's profile, else that of the account, else that of the request.
+    """
+    chosen = (user.preferences or {}).get(LANGUAGE_PREFERENCE) if user is not None else None
+    own_language = i18n.match_language(chosen) if chosen else None
+    return own_language or i18n.match_language(account.locale) or i18n.get_language()
 
 
 def set_preference(user_id: int, name: str, value: Any) -> None:

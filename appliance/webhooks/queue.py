@@ -1,12 +1,13 @@
 """The queue of deliveries: create, list, replay and prune deliveries, record outcomes, and disable failing webhooks."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, json
 
-from appliance.accounts import audit
-from appliance.core import addresses, clock, signals
+from appliance.accounts import audit, users
+from appliance.core import addresses, clock, i18n, signals
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import EventId, PageQuery, Short, When
@@ -23,9 +24,15 @@ from appliance.webhooks import subscriptions
 # A disabled webhook is announced by an event, an audit entry and an email to the owners.
 
 DISABLED_EVENT = "webhook_disabled"
-_DISABLED_REASONS = {
-    "failing": "Nothing that was sent there has been taken since {{ data.since }}.",
-    "gone": "It answered that it is gone for good (410).",
+_DISABLED_TEXTS = {
+    "failing": gettext_noop(
+        "The webhook to %(host)s was turned off because it has failed since %(date)s. Its events are kept. "
+        "Fix the endpoint, then turn the webhook on again."
+    ),
+    "gone": gettext_noop(
+        "The webhook to %(host)s was turned off because the server responded with 410 (permanently gone). "
+        "Its events are kept. Fix the endpoint, then turn the webhook on again."
+    ),
 }
 
 
@@ -45,22 +52,29 @@ def announce_disabled(webhook_id: int) -> None:
     for owner in User.select().where(
         User.account == webhook.account_id, User.role == "owner", User.disabled_at.is_null()
     ):
-        email = _disabled_email(str(webhook.disabled_reason))
+        with i18n.use_language(users.choose_language(owner, webhook.account)):
+            email, since_date = _build_disabled_email(webhook), _format_failing_since(webhook)
         system_emails.queue_system_email(
-            webhook.account, addresses.parse_email(owner.email), None, email, {"host": host, "since": since}
+            webhook.account, addresses.parse_email(owner.email), None, email, {"host": host, "since": since_date}
         )
 
 
-def _disabled_email(reason: str) -> SystemEmail:
+def _build_disabled_email(webhook: Webhook) -> SystemEmail:
     return SystemEmail(
-        subject="A webhook was switched off",
-        heading="A webhook was switched off",
-        text="The webhook to {{ data.host }} gets no more events. " + _DISABLED_REASONS[reason]
-        + " What waits for it is kept. Mend what listens there, then switch the webhook on again.",
-        button="Open the settings",
-        link=config.base_url(config.current()),
-        note="What was given up can be sent once more from the log of the webhook's deliveries.",
-    )  # fmt: skip
+        subject=gettext("A webhook was turned off"),
+        heading=gettext("A webhook was turned off"),
+        text=gettext(_DISABLED_TEXTS[str(webhook.disabled_reason)], host="{{ data.host }}", date="{{ data.since }}"),
+        button=gettext("Open webhook"),
+        link=f"{config.base_url(config.current())}/settings/webhooks/{webhook.id}",
+        note=gettext("Failed deliveries can be sent again from the page of the webhook."),
+        language=i18n.get_language_tag(),
+    )
+
+
+def _format_failing_since(webhook: Webhook) -> str:
+    """Return the date of the first failure in the current language and the account's time zone."""
+    zone = clock.find_time_zone(webhook.account.time_zone) or UTC
+    return i18n.format_full_date(datetime.fromtimestamp((webhook.failing_since or clock.now_ms()) / 1000, zone))
 
 
 # 30 s, 1, 2, 5, 15 and 30 min, 1, 2, 6 and 24 h (docs/decisions.md#13)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.accounts import accounts
+from appliance.accounts import accounts, users
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.core import clock, crypto, validation
@@ -15,7 +15,7 @@ from appliance.events.log import NewEvent
 from appliance.ops.doctor import account_checks
 from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows, run, scalar
-from appliance.storage.models import Event, Message, User, Webhook, WebhookDelivery
+from appliance.storage.models import Event, Message, MessageContent, User, Webhook, WebhookDelivery
 from appliance.webhooks import queue, subscriptions, worker
 from appliance.webhooks.queue import DueDelivery, Outcome
 from appliance.webhooks.subscriptions import EncryptedSecrets, WebhookPatch, WebhookWrite
@@ -244,19 +244,24 @@ def test_half_of_the_connections_are_for_healthy_webhooks(home: Home) -> None:
 
 
 def test_owners_are_notified_of_a_disabled_webhook(home: Home) -> None:
-    """Each owner who can sign in gets an email; the event of the log has only the URL's host."""
+    """Each owner who can sign in gets an email in the own language; the event has only the URL's host."""
     now = clock.now_ms()
     for name, role, disabled in (("a", "owner", None), ("b", "owner", now), ("c", "admin", None), ("d", "owner", None)):
         transactions.write(lambda name=name, role=role, disabled=disabled: User.create(
             account=home.account_id, email=f"{name}@example.org", name=name, role=role, password_hash="x",
             disabled_at=disabled, created_at=now, updated_at=now,
         ))  # fmt: skip
+    reader = User.get(User.email == "d@example.org")
+    transactions.write(users.set_preference, reader.id, users.LANGUAGE_PREFERENCE, "de")
     webhook = create_webhook(home)
     record_events(home, "order_paid")
     create_all_deliveries()
     record_outcome(Outcome(get_due_delivery(webhook), 410, "gone"))
     emails = list(Message.select().where(Message.source_type == "system"))
     assert [email.recipient for email in emails] == ["a@example.org", "d@example.org"]
+    assert [MessageContent.get(MessageContent.message == email).subject for email in emails] == [
+        "A webhook was turned off", "Ein Webhook wurde ausgeschaltet",
+    ]  # fmt: skip
     event = Event.get(Event.event == "webhook_disabled")
     assert (event.resource_uid, event.resource_name) == (f"webhook:{webhook.id}", "shop.example")
     assert "token" not in json.dumps(event.data)

@@ -19,8 +19,8 @@ _EVIL = {"X-Forwarded-Host": "evil.example", "Forwarded": "host=evil.example", "
 
 @pytest.fixture(scope="module")
 def server(sink: SmtpServer) -> Iterator[Server]:
-    """A server that sends through the sink, with a viewer beside the owner."""
-    with start_with_team(sink, {"eye": "viewer"}) as running:
+    """A server that sends through the sink, with an admin and two viewers beside the owner."""
+    with start_with_team(sink, {"eye": "viewer", "tongue": "admin", "plain": "viewer"}) as running:
         yield running
 
 
@@ -73,6 +73,31 @@ def test_a_reset_link(server: Server, sink: SmtpServer) -> None:
         assert sorted(pool.map(lambda _: set_password(server, link, _NEW), range(6))) == [303] + [410] * 5
     assert can_sign_in(server, _NEW) and not can_sign_in(server, PASSWORD) and owner.send("GET", "/lists").status == 303
     assert set_password(server, link, PASSWORD) == 410 and can_sign_in(server, _NEW)
+
+
+def test_language_of_system_emails(server: Server, sink: SmtpServer) -> None:
+    """A reset is in the language of the user's profile, else, like an invitation, in that of the account."""
+
+    def read_email(address: str) -> tuple[str, str]:
+        [mail] = sink.wait_for(before + 1).messages[before:]
+        assert mail.rcpt_to == [address]
+        return mail.subject, mail.text() or ""
+
+    before, english = len(sink.messages), {"Accept-Language": "en"}
+    admin = Visitor(server, "tongue@example.org")
+    assert admin.send("POST", "/settings/you/language", {"language": "de"}).status == 303
+    request_reset(server, "tongue@example.org", **english)
+    subject, text = read_email("tongue@example.org")
+    assert subject == "Neues Passwort wählen" and "30 Minuten" in text
+
+    before += 1
+    server.client().patch("/account", {"locale": "fr-CA"}).expect(200)
+    request_reset(server, "plain@example.org", **english)
+    assert read_email("plain@example.org")[0] == "Choisir un nouveau mot de passe"
+
+    before += 1
+    assert admin.send("POST", "/settings/team", {"email": "new@example.org", "role": "viewer"}).status == 303
+    assert "invite" in read_email("new@example.org")[0] and "équipe" in read_email("new@example.org")[1]
 
 
 def test_limits_of_reset_requests(server: Server, sink: SmtpServer) -> None:

@@ -290,7 +290,7 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
 def _accept_invitation(invitation_id: int, token: str, new: users.NewUser, language: str, ip: str | None) -> User:
     user = invitations.accept(invitation_id, token, new, ip)
     if language:
-        users.set_preference(user.id, session.LANGUAGE_PREFERENCE, language)
+        users.set_preference(user.id, users.LANGUAGE_PREFERENCE, language)
     return user
 
 

@@ -315,7 +315,7 @@ async def set_language(request: Request, visit: Visit) -> HTTPResponse:
         return await _render_profile(request, visit, form, 422)
 
     def write() -> None:
-        users.set_preference(visit.user.id, session.LANGUAGE_PREFERENCE, language or None)
+        users.set_preference(visit.user.id, users.LANGUAGE_PREFERENCE, language or None)
         audit.record(
             visit.actor, visit.account_id, "user_language", visit.actor_id, {"language": language or "browser"}
         )
@@ -462,7 +462,7 @@ def _describe_device(browser_session: Session) -> str:
 
 async def _render_profile(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     page = await fetch(sessions.list_by_user, visit.user.id)
-    form.values.setdefault("language", (visit.user.preferences or {}).get(session.LANGUAGE_PREFERENCE, ""))
+    form.values.setdefault("language", (visit.user.preferences or {}).get(users.LANGUAGE_PREFERENCE, ""))
     return view.render(
         request, "settings/you.html", status, form=form, sessions=page, has_otp=login.has_second_factor(visit.user),
         recovery_code_count=len(visit.user.otp_codes), codes=session.pop_secret(visit, "codes"),

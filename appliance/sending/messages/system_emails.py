@@ -10,7 +10,7 @@ from appliance.accounts import audit, invitations, passwords, users
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, signals
 from appliance.core.addresses import Address
-from appliance.core.i18n import get_language_tag, gettext, ngettext
+from appliance.core.i18n import get_language_tag, gettext, ngettext, use_language
 from appliance.sending.messages import ledger, senders
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.settings import config
@@ -82,15 +82,23 @@ def _build_design(content: SystemEmail) -> dict[str, Any]:
 
 # The link of a password reset works once, within half an hour. It is never stored: it is built when the email is sent
 # (`prepare.fill_secrets`) and verified by its signature.
-_RESET_EMAIL = SystemEmail(
-    subject="Choose a new password",
-    heading="Choose a new password",
-    text="Somebody, most likely you, asked for a new password for {{ data.email }}. Until another one is chosen the "
-    "old one stays.",
-    button="Choose a new password",
-    link="{{ data.link }}",
-    note="The link works once, for 30 minutes. If you did not ask for it, there is nothing to do.",
-)
+def _build_reset_email() -> SystemEmail:
+    return SystemEmail(
+        subject=gettext("Choose a new password"),
+        heading=gettext("Choose a new password"),
+        text=gettext(
+            "A new password was requested for %(email)s. Your current password works until you choose another one.",
+            email="{{ data.email }}",
+        ),
+        button=gettext("Choose a new password"),
+        link="{{ data.link }}",
+        note=ngettext(
+            "The link works once, for %(num)s minute. If you did not request it, ignore this email.",
+            "The link works once, for %(num)s minutes. If you did not request it, ignore this email.",
+            RESET_LINK_MS // 60_000,
+        ),
+        language=get_language_tag(),
+    )
 
 
 def can_reset_password() -> bool:
@@ -104,7 +112,7 @@ def can_reset_password() -> bool:
 def request_password_reset(email: str, ip: str | None) -> None:
     """Queue the email for a password reset, if an enabled user has this address and `can_reset_password`.
 
-    `ip` is the client's address for the audit log.
+    It is in the user's language (`users.choose_language`). `ip` is the client's address for the audit log.
     """
     require_write_transaction()
     try:
@@ -116,8 +124,10 @@ def request_password_reset(email: str, ip: str | None) -> None:
         return
     # The stored email links to the page where a reset is requested; the link to reset is filled in when it is sent.
     forgot_url = f"{config.base_url(config.current())}/forgot"
-    queue_system_email(user.account, addresses.parse_email(user.email), None, _RESET_EMAIL,
-               {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url})  # fmt: skip
+    with use_language(users.choose_language(user, user.account)):
+        content = _build_reset_email()
+    data = {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url}
+    queue_system_email(user.account, addresses.parse_email(user.email), None, content, data)
     audit.insert_entry(user.account_id, audit.SYSTEM, "password_reset_asked", f"user:{user.id}", None, ip)
 
 
@@ -128,14 +138,8 @@ def can_email_invitation(account: Account) -> bool:
     return transport != "capture" and not senders.find_email_problems(account, sender, transport, marketing=False)
 
 
-def send_invitation(invitation: Invitation) -> bool:
-    """Queue the email of an invitation in the current language; return False if no email can be sent."""
-    require_write_transaction()
-    account = Account.get_by_id(invitation.account_id)
-    if not can_email_invitation(account):
-        return False
-    sender = User.get_by_id(invitation.invited_by_id)
-    content = SystemEmail(
+def _build_invitation_email() -> SystemEmail:
+    return SystemEmail(
         subject=gettext("%(name)s invites you to %(account)s", name="{{ data.sender }}", account="{{ data.account }}"),
         heading=gettext("Join %(account)s on Campanero", account="{{ data.account }}"),
         text=gettext(
@@ -153,6 +157,17 @@ def send_invitation(invitation: Invitation) -> bool:
         ),
         language=get_language_tag(),
     )
+
+
+def send_invitation(invitation: Invitation) -> bool:
+    """Queue the email of an invitation in the account's language; return False if no email can be sent."""
+    require_write_transaction()
+    account = Account.get_by_id(invitation.account_id)
+    if not can_email_invitation(account):
+        return False
+    sender = User.get_by_id(invitation.invited_by_id)
+    with use_language(users.choose_language(None, account)):
+        content = _build_invitation_email()
     # The stored email links to the sign-in page; the link to accept is filled in when it is sent.
     data = {
         ledger.INVITATION_KEY: invitation.id, "sender": sender.name, "sender_email": sender.email,
