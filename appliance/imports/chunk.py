@@ -20,8 +20,7 @@ from appliance.imports.contact_rows import (
     DryRunState,
     ExistingContacts,
 )
-from appliance.imports.removal import SnapshotBuilder
-from appliance.imports.row_writer import ImportPlan, InsertedRange, RowWriter, uuid7
+from appliance.imports.row_writer import CONTACT_FIELDS, ImportPlan, InsertedRange, RowWriter, SnapshotBuilder, uuid7
 from appliance.imports.staging import Person, decode_warnings
 from appliance.storage.database import normalize_name, rows
 
@@ -58,7 +57,6 @@ _EXISTS = gettext_noop("there is a contact with this address already")
 _SAME_ADDRESS = gettext_stored("the same address as line %(line)s")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
-_FIELDS = ("first_name", "last_name", "source", "country_code", "language", "tracking")
 
 
 class Outcome(NamedTuple):
@@ -268,7 +266,7 @@ class Chunk:
     def _merge(self, contact_id: int, person: Person) -> None:
         """Replace the fields and data keys of a contact for which the row has values."""
         old_fields = self.known.contacts[contact_id]
-        values = {name: value for name in _FIELDS if (value := getattr(person, name)) is not None}
+        values = {name: value for name in CONTACT_FIELDS if (value := getattr(person, name)) is not None}
         if old_fields.country_code is None and person.phone_country is not None:
             values.setdefault("country_code", person.phone_country)
         data = old_fields.data

@@ -22,7 +22,8 @@ from appliance.audience.contacts import removal
 from appliance.core import addresses
 from appliance.core.errors import NotFound
 from appliance.imports import store
-from appliance.imports.removal import decode_snapshot, prune_chunks
+from appliance.imports.removal import prune_chunks
+from appliance.imports.row_writer import decode_snapshot
 from appliance.storage import database, transactions
 from appliance.storage.database import connection, fetch_one, rows, run
 from appliance.storage.models import Erasure, Import

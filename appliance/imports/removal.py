@@ -15,7 +15,7 @@ the rows were cut into chunks.
 """
 
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -35,121 +35,21 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.flows import run_ends
 from appliance.imports import store
-from appliance.imports.contact_rows import ConsentState
-from appliance.imports.row_writer import InsertedRange
+from appliance.imports.row_writer import (
+    CONTACT_FIELDS,
+    ChunkSnapshot,
+    ContactChange,
+    decode_snapshot,
+    encode_snapshot,
+    from_ranges,
+    to_ranges,
+)
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.models import Import
 from appliance.storage.transactions import require_write_transaction
 
-_FIELDS = ("first_name", "last_name", "source", "country_code", "language", "tracking")
-_encode_snapshot = msgspec.msgpack.Encoder().encode
-
-
-class ContactChange(msgspec.Struct, array_like=True):
-    """The changes of an existing contact: (before, after) by field and by data key, and its `updated_at` before."""
-
-    contact_id: int
-    updated_at: int
-    fields: dict[str, tuple[Any, Any]]
-    # Before and after are lists of one value, or empty lists if the key did not exist.
-    data: dict[str, tuple[Any, Any]]
-
-
-class ChunkSnapshot(msgspec.Struct, array_like=True):
-    """The changes that a chunk made, for an undo.
-
-    `at` is the time of the chunk. `channels` has the state of changed addresses before: id, `ConsentState` as a list,
-    `verified_at` and `updated_at`. `added` are (kind, key) of addresses added to existing contacts. `opt_outs` are
-    (kind, hash, by, time) of remembered opt-outs that were lifted. `suppressions` are (kind, hash, reason) of new ones.
-    `joined` has the contact ids that joined a list, as ranges by list id.
-    """
-
-    at: int
-    # The ids of new contacts as ranges (first, count), because most chunks have only one range
-    created: list[tuple[int, int]] = []
-    changes: list[ContactChange] = []
-    channels: list[tuple[int, list[Any], int | None, int]] = []
-    added: list[tuple[str, str]] = []
-    opt_outs: list[tuple[str, bytes, str, int]] = []
-    suppressions: list[tuple[str, bytes, str]] = []
-    joined: dict[int, list[tuple[int, int]]] = {}
-    # The channel ids of opt-outs that were in force already
-    repeated: list[int] = []
-
-
-def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the ranges (first, count) of distinct ids."""
-    ranges: list[tuple[int, int]] = []
-    for contact_id in sorted(ids):
-        if ranges and contact_id == sum(ranges[-1]):
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
-        else:
-            ranges.append((contact_id, 1))
-    return ranges
-
-
-def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the ids in ranges (first, count)."""
-    return [contact_id for first, count in ranges for contact_id in range(first, first + count)]
-
-
-class SnapshotBuilder:
-    """A builder for the snapshot of a chunk, used while the chunk is applied; `inserted` are its plain people."""
-
-    def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:
-        self.notes = ChunkSnapshot(now)
-        self._created = list(range(inserted.first, inserted.first + inserted.number)) if inserted is not None else []
-        self._joined: dict[int, list[int]] = defaultdict(list)
-        self.created = self._created.append
-
-    def line(self, contact_id: int, old_fields: Any, new_fields: Any, updated_at: int) -> None:
-        """Record the changed fields and data keys of an existing contact, and its `updated_at` before."""
-        fields = {
-            name: (a, b) for name in _FIELDS if (a := getattr(old_fields, name)) != (b := getattr(new_fields, name))
-        }
-        data = {}
-        if old_fields.data != new_fields.data:
-            old_data, new_data = msgspec.json.decode(old_fields.data), msgspec.json.decode(new_fields.data)
-            for key in old_data.keys() | new_data.keys():
-                change = ([old_data[key]] if key in old_data else [], [new_data[key]] if key in new_data else [])
-                if change[0] != change[1]:
-                    data[key] = change
-        self.notes.changes.append(ContactChange(contact_id, updated_at, fields, data))
-
-    def channel(self, number: int, standing: ConsentState, verified_at: int | None, updated_at: int) -> None:
-        """Record the state of an existing address (its channel id is `number`) before the chunk."""
-        self.notes.channels.append((number, list(standing), verified_at, updated_at))
-
-    def channel_added(self, kind: str, key: str) -> None:
-        """Record an address that was added to an existing contact."""
-        self.notes.added.append((kind, key))
-
-    def forgot(self, kind: str, hashed: bytes, by: str, opted_out_at: int) -> None:
-        """Record a remembered opt-out that was lifted."""
-        self.notes.opt_outs.append((kind, hashed, by, opted_out_at))
-
-    def opt_out_repeated(self, number: int) -> None:
-        """Record that the opt-out of an address (its channel id is `number`) was in force already."""
-        self.notes.repeated.append(number)
-
-    def suppressed(self, kind: str, hashed: bytes, reason: str) -> None:
-        """Record a new suppression."""
-        self.notes.suppressions.append((kind, hashed, reason))
-
-    def joined(self, list_id: int, contact_ids: Iterable[int]) -> None:
-        """Record contacts that joined a list, in addition to those recorded before."""
-        self._joined[list_id] += contact_ids
-
-    def packed(self) -> bytes:
-        """Return the snapshot as MessagePack, for the column `before` of the chunk."""
-        self.notes.created = to_ranges(self._created)
-        self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
-        return _encode_snapshot(self.notes)
-
-
 _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
-decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
 # The number of contacts in one transaction of an undo, small because a deletion takes longer than an insertion
 _UNDO_BATCH = 50
 # Up to this number of contacts, the page of an import counts what an undo would do.
@@ -297,7 +197,7 @@ class _ImportUndo:
                 removed_count = chunk_undo.lifted_suppressions
                 stayed["changed"] += chunk_undo.kept_suppressions
         restored_count = _count_existing(self._account_id, self._contacts.updated[chunk[0]]) if is_done else 0
-        run("UPDATE import_chunk SET before = ? WHERE id = ?", (None if is_done else _encode_snapshot(notes), chunk[0]))
+        run("UPDATE import_chunk SET before = ? WHERE id = ?", (None if is_done else encode_snapshot(notes), chunk[0]))
         run(
             "UPDATE import SET restored = restored + ?, removed = removed + ?, left_in_place = ?, updated_at = ? "
             "WHERE id = ?",
@@ -610,7 +510,7 @@ class _ChunkUndo:
         )
         if not stored:
             return
-        values: dict[str, Any] = dict(zip(_FIELDS, stored[0], strict=False))
+        values: dict[str, Any] = dict(zip(CONTACT_FIELDS, stored[0], strict=False))
         for name, (old_field, new_field) in change.fields.items():
             is_chosen = name == "tracking" and find_last_tracking_choice(change.contact_id) == new_field
             if values[name] == new_field and not is_chosen:
