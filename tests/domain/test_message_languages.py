@@ -16,7 +16,7 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import recipient_texts, validation
 from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.sending.messages import preview, test_sends, transactional
+from appliance.sending.messages import canvas, preview, test_sends, transactional
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
@@ -236,8 +236,8 @@ def test_previews(home: Home) -> None:
     assert content.render_preview(home.account_id, campaign.id, ids["fr"], "de")["subject"] == "Hallo"
     fields = revisions.to_document(campaign.template)
     assert preview.build_inbox_line(home.account_id, fields, language="de").subject == "Hallo"
-    assert "Zum Laden" not in preview.render_canvas(home.account_id, campaign.template_id, ids["de"]).html
-    assert "Zum Laden" in preview.render_canvas(home.account_id, campaign.template_id, None, "de").html
+    assert "Zum Laden" not in canvas.render_canvas(home.account_id, campaign.template_id, ids["de"]).html
+    assert "Zum Laden" in canvas.render_canvas(home.account_id, campaign.template_id, None, "de").html
     request = validation.read(preview.PreviewRequest, {
         "document": DESIGN, "translations": {"de": fields["translations"]["de"]}, "language": "de",
     })  # fmt: skip

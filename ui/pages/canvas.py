@@ -13,7 +13,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import ContactQuery
 from appliance.content.templates import store as templates
 from appliance.core import errors
-from appliance.sending.messages import merge_tags, preview
+from appliance.sending.messages import canvas, merge_tags, preview
 from appliance.settings import config
 from appliance.storage.models import Contact
 from appliance.storage.transactions import fetch, render, scan
@@ -27,7 +27,7 @@ pages = Pages("ui_canvas", url_prefix="/templates")
 # The response of a save contains the changed rows, so that the canvas need not request them.
 
 
-def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
+def list_rows(draft: canvas.Canvas, present: set[str]) -> dict[str, Any]:
     """Return the `revision`, `rows` and `frame` of a rendered email as data for the canvas.
 
     The frame and each row are a pair (digest, HTML). The HTML is None if the digest is in `present`, because the canvas
@@ -37,7 +37,7 @@ def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
 
 
-def _serialize_row(row: preview.CanvasRow, present: set[str]) -> tuple[str, str | None]:
+def _serialize_row(row: canvas.CanvasRow, present: set[str]) -> tuple[str, str | None]:
     return row.digest, None if row.digest in present else row.html
 
 
@@ -52,7 +52,7 @@ async def render_update(request: Request, visit: Visit, template_id: int) -> str
         return ""
     try:
         draft = await render(
-            preview.render_canvas, visit.account_id, template_id, parse_int(contact_id, 0, 10**9) or None
+            canvas.render_canvas, visit.account_id, template_id, parse_int(contact_id, 0, 10**9) or None
         )
     except (errors.Invalid, errors.NotFound):
         return ""
@@ -71,7 +71,7 @@ _HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the email as the document of the editor's frame; `as` is the id of the contact whose values fill it in."""
     try:
-        draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
+        draft = await render(canvas.render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
         return view.render_email_error(_error_sentence(error))
     present = ",".join((draft.digest, *(row.digest for row in draft.rows or ())))
@@ -91,7 +91,7 @@ async def list_changed_rows(request: Request, visit: Visit, template_id: int) ->
     """Return the rows of the canvas as JSON, without the HTML of rows whose digest is in `have`."""
     present = set((request.args.get("have") or "").split(","))
     try:
-        draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
+        draft = await render(canvas.render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
         return _json_response({"error": _error_sentence(error)}, 422)
     return _json_response(list_rows(draft, present))
