@@ -1,4 +1,4 @@
-"""Read the cells of an imported file: clean them, parse addresses, and translate the status words of other products."""
+"""Read the cells of an imported file: clean them, and translate the words that files say yes, no and a status with."""
 
 import re
 import unicodedata
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = re.compile(r"[,;|]")
 # The maximum lengths of a cell with addresses and other words, and of a full name. Longer cells, of which a row of a
 # file may have one with 65,536 characters, are not parsed.
-_MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
+MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
 # These words are written as `normalize_word` returns them, without accents. Placeholders are no refusal.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
@@ -147,8 +147,8 @@ def is_blank(cell: str, target: str) -> bool:
 _TOO_LONG = gettext_stored("is too long (maximum is %(limit)s characters)")
 _TOO_MANY_TAGS = gettext_stored("is one too many (maximum is %(limit)s tags)")
 _TOO_MANY_LISTS = gettext_stored("is one too many (maximum is %(limit)s lists)")
-_INVALID_EMAIL = gettext_stored("email is invalid: %(value)s")
-_INVALID_PHONE = gettext_stored("phone %(reason)s: %(value)s")
+INVALID_EMAIL = gettext_stored("email is invalid: %(value)s")
+INVALID_PHONE = gettext_stored("phone %(reason)s: %(value)s")
 _NO_CHANNELS = gettext_stored("channels is not a list of addresses (maximum is %(limit)s)")
 
 
@@ -337,171 +337,6 @@ CELL_READERS: dict[str, CellReader] = {
 }  # fmt: skip
 
 
-# If the local part of an address matches, only its domain must be validated.
-_PLAIN_EMAIL = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
-
-# Matches each address in a cell with other words, such as `Ann <ann@example.org>; bob@example.org`. A match begins at
-# the start of a word, because trying each character of a long word would take quadratic time.
-_EMAIL_IN_WORDS = re.compile(r"""(?<![^\s<>,;:"()|\[\]])[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
-
-_QUOTED_NAME = re.compile(r"""["']?([^<>@"]{1,255}?)["']?""")
-_MAX_QUOTED_NAME_CHARACTERS = 257
-
-# Such a cell has no valid address: in `a b@example.org` the space may be a typing error within the address.
-_EMAIL_WITH_SPACE = re.compile(r"""\s*+[^\s<>,;:"()|\[\]@]++\s[^<>,;:"()|\[\]]*@[^\s@]++\s*+""")
-
-# Matches a separator between two phone numbers in one cell.
-_PHONE_SEPARATOR = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
-
-
-def _find_name_before_email(cell: str) -> str | None:
-    """Return the name in a cell like `"Ann" <ann@example.org>`, or None if the cell has another form."""
-    written, _, rest = cell.partition("<")
-    address, bracket, end = rest.partition(">")
-    if not address or "<" in address or not bracket or not all(part.isspace() or part in ",;." for part in end):
-        return None
-    written = written.strip()
-    match = _QUOTED_NAME.fullmatch(written) if len(written) <= _MAX_QUOTED_NAME_CHARACTERS else None
-    return match[1].strip() if match and match[1] != "'" else None
-
-
-class AddressReader:
-    """A reader for the email addresses and phone numbers of rows, with caches for domains and countries of numbers.
-
-    `country` is the default country of phone numbers. `is_own` says that the file is our own export, in which a quote
-    before an email address belongs to the address.
-    """
-
-    def __init__(self, country: str | None = None, is_own: bool = False) -> None:
-        self._domains: dict[str, tuple[str, str] | None] = {}
-        self._countries: dict[str, str | None] = {}
-        self._country_code, self._is_own = country, is_own
-
-    def email_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
-        """Return the first valid email address of a row, or None; store a further one as `other_email` in `data`."""
-        address: Address | None = None
-        for cell in row.get("email", ()):
-            parsed: Address | None
-            further: list[Address] = []
-            try:
-                parsed = self.email(cell if self._is_own else cell.lstrip("'"))
-            except InvalidRecord:
-                parsed, further = self._in_words(row, data, cell)
-            if parsed is None:
-                add_warning(row, "email", cell, gettext_noop("is not an email address"))
-            elif address is not None:
-                data.setdefault("other_email", cell)
-            else:
-                address = parsed
-            for other in further:
-                add_warning(row, "email", other.value, gettext_noop("is a further address; kept as other_email"))
-                data.setdefault("other_email", other.value)
-        return address
-
-    def _in_words(
-        self, row: dict[str, Any], data: dict[str, Any], cell: str
-    ) -> tuple[Address | None, list[Address]]:  # fmt: skip
-        """Return the first address, or None, and the other addresses of a cell that also contains other words.
-
-        A name before the first address is stored in the row if the row has no name.
-        """
-        found_addresses: list[Address] = []
-        if len(cell) > _MAX_ADDRESS_CELL_CHARACTERS:
-            return None, []
-        if _EMAIL_WITH_SPACE.fullmatch(cell):
-            return None, []
-        for text in _EMAIL_IN_WORDS.findall(cell):
-            try:
-                found_addresses.append(self.email(text.strip(".'`").removeprefix("mailto:")))
-            except InvalidRecord:
-                continue
-        if (
-            found_addresses
-            and "first_name" not in row
-            and "last_name" not in row
-            and (name := _find_name_before_email(cell))
-        ):
-            CELL_READERS["name"](row, data, name, "name")
-        return (found_addresses[0], list(dict.fromkeys(found_addresses[1:]))) if found_addresses else (None, [])
-
-    def phone_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
-        """Return the first valid phone number of a row, or None; store a further one as `other_phone` in `data`."""
-        address: Address | None = None
-        for cell in row.get("phone", ()):
-            try:
-                parsed, further = self.phone(cell)
-            except ValueError as fault:
-                add_warning(row, "phone", cell, str(fault))
-                continue
-            if address is not None:
-                data.setdefault("other_phone", cell)
-            else:
-                address = parsed
-            for other in further:
-                add_warning(row, "phone", other, gettext_noop("is a further number; kept as other_phone"))
-                data.setdefault("other_phone", other)
-        return address
-
-    def phone(self, cell: str) -> tuple[Address, list[str]]:
-        """Return the first valid phone number of a cell and the other parts of the cell; raises ValueError."""
-        if len(cell) > _MAX_ADDRESS_CELL_CHARACTERS:
-            raise ValueError(addresses.NOT_A_PHONE)
-        try:
-            return addresses.parse_written_phone(cell, self._country_code), []
-        except ValueError:
-            parts = [part for part in _PHONE_SEPARATOR.split(cell) if part.strip()]
-            for index, part in enumerate(parts if len(parts) > 1 else ()):
-                try:
-                    parsed = addresses.parse_written_phone(part, self._country_code)
-                except ValueError:
-                    continue
-                return parsed, [other.strip() for other in parts[:index] + parts[index + 1 :]]
-            raise
-
-    def email(self, text: str) -> Address:
-        """Parse an email address as `addresses.parse_email` does, with a cache of domains; raises InvalidRecord."""
-        local, _, domain = text.rpartition("@")
-        if len(text) <= 254 and len(local) <= 64 and _PLAIN_EMAIL.match(local):
-            domain_forms = self._domains.get(domain)
-            if domain_forms is None and domain not in self._domains:
-                if len(self._domains) > 100_000:
-                    self._domains.clear()
-                domain_forms = self._domains[domain] = _normalize_domain(domain)
-            if domain_forms is not None:
-                value = f"{local}@{domain_forms[0]}"
-                if len(value) <= 254:
-                    return Address("email", value, f"{local.lower()}@{domain_forms[1]}")
-        return parse_email(text)
-
-    def country(self, number: str) -> str | None:
-        """Return the two-letter country code of a phone number in E.164 format, or None if it is unknown."""
-        if number not in self._countries:
-            if len(self._countries) > 1000:
-                self._countries.clear()
-            self._countries[number] = addresses.country_of_phone(number)
-        return self._countries[number]
-
-
-def explain_missing_address(row: dict[str, Any]) -> str:
-    """Return the reason why a row has no valid address, from its warnings for email and phone."""
-    faults = [(field, value, reason) for field, value, reason in row.get("warnings", ()) if field in ("email", "phone")]
-    reasons = [
-        _INVALID_EMAIL % {"value": value}
-        if field == "email"
-        else _INVALID_PHONE % {"reason": reason, "value": value[:40]}
-        for field, value, reason in faults
-    ]
-    return "; ".join(reasons) or gettext_noop("the row has no address")
-
-
-def _normalize_domain(domain: str) -> tuple[str, str] | None:
-    try:
-        parsed = addresses.parse_email(f"a@{domain}")
-    except ValueError:
-        return None
-    return parsed.value[2:], parsed.key[2:]
-
-
 MAX_ADDRESSES = 50
 MAX_LISTS = 500
 # If a row gives several reasons, the most severe one is used.
@@ -541,7 +376,7 @@ def parse_phone(text: Any) -> Address:
     try:
         return addresses.parse_phone(str(text))
     except ValueError:
-        raise InvalidRecord(_INVALID_PHONE % {"reason": gettext_noop("is invalid"), "value": str(text)[:40]}) from None
+        raise InvalidRecord(INVALID_PHONE % {"reason": gettext_noop("is invalid"), "value": str(text)[:40]}) from None
 
 
 def parse_email(text: Any) -> Address:
@@ -549,7 +384,7 @@ def parse_email(text: Any) -> Address:
     try:
         return addresses.parse_email(str(text))
     except ValueError:
-        raise InvalidRecord(_INVALID_EMAIL % {"value": str(text)[:100]}) from None
+        raise InvalidRecord(INVALID_EMAIL % {"value": str(text)[:100]}) from None
 
 
 def parse_past_time(cell: Any) -> int | None:

@@ -20,8 +20,8 @@ from appliance.imports.contact_rows import (
     DryRunState,
     ExistingContacts,
 )
+from appliance.imports.people import Person, decode_warnings
 from appliance.imports.row_writer import CONTACT_FIELDS, ImportPlan, InsertedRange, RowWriter, SnapshotBuilder, uuid7
-from appliance.imports.staging import Person, decode_warnings
 from appliance.storage.database import normalize_name, rows
 
 _SQL_BATCH = 500

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from appliance.audience.consent import REASONS_BY_SEVERITY
 from appliance.core import clock, crypto
-from appliance.imports.staging import Person
+from appliance.imports.people import Person
 from appliance.storage import database as storage_sql
 from appliance.storage.database import fetch_one, rows, scalar
 

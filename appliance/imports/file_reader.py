@@ -20,9 +20,10 @@ from appliance.core import crypto
 from appliance.core.executable import read_task, send_to_parent
 from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.imports import cells as imports_cells
-from appliance.imports import columns, staging
+from appliance.imports import columns
 from appliance.imports.columns import DateFormat, DateOrder
 from appliance.imports.detection import DecimalMark, NumberColumn, NumberFormat, find_country_mark, has_full_names
+from appliance.imports.people import PersonReader
 from appliance.imports.record_reader import (
     MAX_COLUMNS,
     MAX_SHOWN_CHARACTERS,
@@ -261,7 +262,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         else _read_formats(path, preview, targets, task, report_progress)
     )
     texts = {index for index, name in enumerate(preview.names) if task.column_types.get(name) == "text"}
-    reader = staging.PersonReader(
+    reader = PersonReader(
         preview.names, targets, task.country, formats.dates, is_own, numbers=formats.numbers, texts=texts,
         opt_in_unstated=task.opt_in_unstated,
     )  # fmt: skip
@@ -288,7 +289,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
 
 
 def _describe_columns(
-    names: list[str], targets: list[str], formats: "ColumnFormats", reader: staging.PersonReader
+    names: list[str], targets: list[str], formats: "ColumnFormats", reader: PersonReader
 ) -> dict[str, dict[str, Any]]:
     """Return a description of each column, by its name.
 

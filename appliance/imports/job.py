@@ -30,8 +30,9 @@ from appliance.imports import file_reader, removal, row_writer, staging, store
 from appliance.imports.chunk import Chunk, Outcome, StateCounter, SuppressionChunk
 from appliance.imports.contact_rows import DryRunState
 from appliance.imports.file_reader import StagingTask
+from appliance.imports.people import Person
 from appliance.imports.row_writer import ImportPlan
-from appliance.imports.staging import Person, StagingFile
+from appliance.imports.staging import StagingFile
 from appliance.storage import database, transactions
 from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.models import Import

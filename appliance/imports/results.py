@@ -15,7 +15,8 @@ from appliance.core.errors import Conflict, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store
 from appliance.imports.chunk import CONTACT_STATES
-from appliance.imports.staging import StagingFile, decode_warnings
+from appliance.imports.people import decode_warnings
+from appliance.imports.staging import StagingFile
 from appliance.storage.database import rows
 from appliance.storage.models import Import
 

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.core import clock, crypto
 from appliance.imports import cells
-from appliance.imports.staging import Person, PersonReader
+from appliance.imports.people import Person, PersonReader
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from appliance.core import addresses, crypto
 from appliance.imports import columns, file_reader, record_reader
-from appliance.imports.cells import AddressReader, InvalidRecord
+from appliance.imports.cells import InvalidRecord
 from appliance.imports.file_reader import StagingTask
+from appliance.imports.people import AddressReader, Person
 from appliance.imports.results import FileReview, review_file
-from appliance.imports.staging import Person, StagingFile
+from appliance.imports.staging import StagingFile
 
 
 def read_file(

@@ -16,7 +16,7 @@ BOUNDS = {
     "appliance.campaigns.report._RECIPIENT_DETAILS": (1_000, "_MAX_REPLY_CHARACTERS"),
     "appliance.core.addresses._WORDS": (3 * 255, "MAX_WRITTEN_PHONE_CHARACTERS"),
     "appliance.core.addresses._EXTENSION": (3 * 255, "MAX_WRITTEN_PHONE_CHARACTERS"),
-    "appliance.imports.cells._QUOTED_NAME": (257, "_MAX_QUOTED_NAME_CHARACTERS"),
+    "appliance.imports.people._QUOTED_NAME": (257, "_MAX_QUOTED_NAME_CHARACTERS"),
     "appliance.imports.columns._WEEKDAY": (3 * 40, "_MAX_DATE_CHARACTERS"),
     "appliance.imports.columns._YEAR_FIRST": (3 * 40, "_MAX_DATE_CHARACTERS"),
     "appliance.imports.columns._YEAR_LAST": (3 * 40, "_MAX_DATE_CHARACTERS"),
