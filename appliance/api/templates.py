@@ -150,10 +150,11 @@ async def send_test_email(request: ApiRequest) -> ApiResponse:
     A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample values.
     """
     require_access_to_named_contact(request)
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    credential = request.credential
+    can_send = credential.has_scope("campaigns:send") or credential.has_scope("messages:send")
     prepared = await render_send(test_sends.prepare, request.account_id, request.id, request.body)
-    args = (request.account_id, request.id, request.body, request.credential.is_test, prepared, can_read_contacts)
-    return ApiResponse(await commit(test_sends.send, *args))
+    args = (request.account_id, request.id, request.body, credential.is_test, prepared)
+    return ApiResponse(await commit(test_sends.send, *args, credential.has_scope("contacts:read"), can_send))
 
 
 class TranslationCounts(Struct):

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
+from tests.kit.api_users import add_user
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, Server
 from tests.kit.smtp import SmtpServer
@@ -180,7 +182,7 @@ def test_the_transport_of_tests(relay_server: Server, smtp_server: SmtpServer) -
 
 
 def test_tests_to_strangers_are_limited(relay_server: Server) -> None:
-    """Twenty tests an hour may go to unknown addresses; contacts, testers and users are not limited."""
+    """Twenty tests an hour may go to unknown addresses, and to contacts of those who may not send; not so the team."""
     api = relay_server.client()
     template = api.post("/templates", {"name": "B", "subject": "Bomb", "body": "<p>x</p>"}).expect(201)["id"]
     path = f"/templates/{template}/send_test"
@@ -195,6 +197,18 @@ def test_tests_to_strangers_are_limited(relay_server: Server) -> None:
         assert api.post(path, body).expect(200)["sent"] == 1
     (result,) = api.post(path, {}).expect(200)["results"]
     assert result["email"] == "tester@example.org"
+    # Those who may not send reach no contacts by tests, whether by key or as an author.
+    narrow = relay_server.client(relay_server.new_key("designer", "--scope", "templates:write,contacts:read"))
+    contact_id = api.get("/contacts").expect(200)[0]["id"]
+    for caller in (narrow, add_user(relay_server, "author")):
+        for body in ({"email": "Known@Example.org"}, {"contact_id": contact_id}):
+            assert caller.post(path, body).expect(429)["message"].endswith("outside of your team.")
+        assert caller.post(path, {"emails": [EMAIL, "tester@example.org"]}).expect(200)["sent"] == 2
+    page = Visitor(relay_server, "author@example.org")
+    assert page.send("POST", f"{path.removesuffix('/send_test')}/test", {"emails": "known@example.org"}).status == 429
+    campaign = api.post("/campaigns", {"name": "C", "template_attributes": {"subject": "s", "body": "<p>x</p>"}})
+    form = {"addresses": "known@example.org"}
+    assert page.send("POST", f"/campaigns/{campaign.expect(201)['id']}/test", form).status == 429
 
 
 @pytest.mark.parametrize("scopes", ["templates:read", "templates:write", "templates:write,messages:read"])

@@ -169,7 +169,8 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
             raise errors.Invalid({})
         body = validation.read(test_sends.TestRequest, raw)
         prepared = await render_send(test_sends.prepare, visit.account_id, campaign.template_id, body)
-        result = await commit(test_sends.send, visit.account_id, campaign.template_id, body, False, prepared)
+        args = (visit.account_id, campaign.template_id, body, False, prepared)
+        result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
     except errors.Invalid as error:
         if not form.errors:
             form.add_error("addresses", _address_error(error, addresses, sms))

@@ -247,8 +247,8 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     try:
         body = validation.read(test_sends.TestRequest, raw)
         prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
-        may_read = visit.can("contacts:read")
-        tests = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared, may_read)
+        args = (visit.account_id, template_id, body, False, prepared)
+        tests = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
     except errors.Invalid as error:
         form = _build_form(row)
         form.values["emails"] = typed["emails"]

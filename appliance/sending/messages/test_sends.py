@@ -18,7 +18,7 @@ from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, content_keys, unsupported, use_instead
 from appliance.core.validation import Data, EmailText, Id, LanguageTag, Phone
 from appliance.events import log
@@ -31,42 +31,51 @@ from appliance.settings import config
 from appliance.storage.models import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Tests to unknown addresses are limited, so that they cannot be used to flood strangers with mail (a list bomb).
+# Tests to unknown addresses are limited, so that they cannot be used to flood strangers with mail (a list bomb). A test
+# needs no consent, so for callers who may not send, contacts count as unknown: tests must not replace a campaign.
 
 MAX_UNKNOWN_PER_HOUR = 20
+_TOO_MANY_UNKNOWN = gettext_noop(
+    "At most %(limit)s tests an hour can go to addresses outside of your contacts and team."
+)
+_TOO_MANY_OUTSIDE_OF_TEAM = gettext_noop("At most %(limit)s tests an hour can go to addresses outside of your team.")
 _HOUR_MS = 3_600_000
 # By account id: the times of tests to unknown addresses in the last hour (Unix milliseconds). A restart clears them.
 _sent_to_unknown: dict[int, deque[int]] = {}
 
 
-def limit_unknown_recipients(account: Account, recipients: list[addresses.Address]) -> None:
-    """Count the recipients who are neither contacts, testers nor users of the account.
+def limit_unknown_recipients(account: Account, recipients: list[addresses.Address], can_send: bool) -> None:
+    """Count the recipients who are neither testers nor users of the account, nor with `can_send` its contacts.
 
     Raises RateLimitExceeded if there would be more than `MAX_UNKNOWN_PER_HOUR` in an hour.
     """
     require_write_transaction()
-    unknown = [address for address in recipients if not _is_known(account, address)]
+    unknown = [address for address in recipients if not _is_known(account, address, can_send)]
     if not unknown:
         return
     now, times = clock.now_ms(), _sent_to_unknown.setdefault(account.id, deque())
     while times and times[0] <= now - _HOUR_MS:
         times.popleft()
     if len(times) + len(unknown) > MAX_UNKNOWN_PER_HOUR:
-        message = gettext(
-            "At most %(limit)s tests an hour can go to addresses outside of your contacts and team.",
-            limit=MAX_UNKNOWN_PER_HOUR,
+        limit = MAX_UNKNOWN_PER_HOUR
+        message = (
+            gettext(
+                "At most %(limit)s tests an hour can go to addresses outside of your contacts and team.", limit=limit
+            )
+            if can_send
+            else gettext("At most %(limit)s tests an hour can go to addresses outside of your team.", limit=limit)
         )
         raise RateLimitExceeded(message, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
     times.extend(now for _ in unknown)
 
 
-def _is_known(account: Account, address: addresses.Address) -> bool:
+def _is_known(account: Account, address: addresses.Address, can_send: bool) -> bool:
     if address.kind == "email":
         team = [row.email for row in User.select(User.email).where(User.account == account.id)]
         team_addresses: list[Any] = [*team, *(account.test_email_recipients or ())]
         if address.key in {addresses.parse("email", text).key for text in team_addresses}:
             return True
-    return bool(
+    return can_send and bool(
         Channel.select()
         .where(Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key)
         .exists()
@@ -181,14 +190,14 @@ def _choose_translation(
 
 def send(
     account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
-    prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True,
+    prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True, can_send: bool = True,
 ) -> TestSendResult:  # fmt: skip
     """Queue a test for each recipient of the request.
 
     With `test_key`, the request has a test API key, and the messages are captured. `prepared` is from `prepare`.
     Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could read the
-    message. Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its
-    sender is not ready.
+    message. Without `can_send`, few tests may go to contacts. Raises NotFound, RateLimitExceeded, or Invalid: with all
+    errors of the request, or if the template or its sender is not ready.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -197,7 +206,7 @@ def send(
     language = _read_language(request)
     _require_ready(account, template, test_key, prepared, _choose_translation(account, template, language, contact))
     if _get_transport(template, test_key) != "capture":
-        limit_unknown_recipients(account, recipients)
+        limit_unknown_recipients(account, recipients, can_send)
     data = request.data if isinstance(request.data, dict) else {}
     results = [
         _queue_test(
