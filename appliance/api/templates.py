@@ -169,17 +169,21 @@ class TranslationCounts(Struct):
 class TranslatedText(Struct):
     """A text of a template with its translation.
 
-    `text` is null if it is not translated; recipients then get `source`. A translation whose source has changed since
+    `text` is null if it is not translated; recipients then get `source`. The address of an image can be replaced in the
+    same way. A translation whose source has changed since
     is still used, and its state is `changed`.
     """
 
     id: Annotated[str, Meta(description="id of the text: a field, or section and path (`a1b2/props.title`)")]
     label: Annotated[str, Meta(description="name of the text")]
     section: Annotated[str, Meta(description="name of its section; empty for a field of the template")]
-    kind: Annotated[str, Meta(description="kind of the text: `line`, `text`, `rich`, `html` or `url`")]
+    kind: Annotated[str, Meta(description="kind of the text: `line`, `text`, `rich`, `html`, `url` or `image`")]
     source: Annotated[str, Meta(description="text of the original")]
     text: Annotated[str, Meta(description="translation; null if there is none")] | None
-    state: Annotated[Literal["translated", "changed", "missing"], Meta(description="state of the translation")]
+    state: Annotated[
+        Literal["translated", "changed", "missing", "original"],
+        Meta(description="state of the translation; `original`: an image without one, which needs none"),
+    ]
 
 
 class TemplateTranslation(TranslationCounts):

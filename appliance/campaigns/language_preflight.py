@@ -86,7 +86,7 @@ def _check_completeness(summary: TranslationSummary) -> Iterator[Finding]:
         message = ngettext(
             "%(language)s: %(missing)s of %(num)s text is not translated (%(texts)s)",
             "%(language)s: %(missing)s of %(num)s texts are not translated (%(texts)s)",
-            len(summary.texts),
+            summary.total,
             language=name,
             missing=format_number(summary.missing),
             texts=_name_texts(summary, "missing"),

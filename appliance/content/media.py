@@ -158,7 +158,7 @@ def find_uses(account_id: int, media_id: int) -> list[dict[str, Any]]:
 
 def _find_current_uses(account_id: int, name: str) -> list[dict[str, Any]]:
     """Return the items of `find_uses` except for single messages."""
-    shows_picture = "(instr(t.body, ?1) OR instr(t.design, ?1))"
+    shows_picture = "(instr(t.body, ?1) OR instr(t.design, ?1) OR instr(t.translations, ?1))"
     statements = {
         "template_id": f"SELECT t.id, t.name FROM template t WHERE t.account_id = ?2 AND t.flow_id IS NULL "
         f"AND {shows_picture} ORDER BY t.id",

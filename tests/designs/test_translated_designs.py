@@ -14,7 +14,12 @@ from tests.designs.samples import LOOK, SAMPLES
 
 _SECTIONS = st.sampled_from([section for design in SAMPLES.values() for section in design["sections"]])
 # A text that stands out in a rendering, in the form that each kind of text allows
-_MARKED = {"url": "https://de.example/w{}", "rich": "<p>Wort{}x</p>", "html": "<p>Wort{}x</p>"}
+_MARKED = {
+    "url": "https://de.example/w{}",
+    "image": "https://de.example/w{}.png",
+    "rich": "<p>Wort{}x</p>",
+    "html": "<p>Wort{}x</p>",
+}
 
 
 def template(design: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -57,7 +62,9 @@ def test_translated_texts_are_shown(sections: list[dict[str, Any]], chosen: list
         shown = text.removeprefix("<p>").removesuffix("</p>")
         assert "/" not in text_id or shown in html or _is_hidden(fields, text_id), text_id
     summary = translations.summarize(fields, "de")
-    assert (summary.translated, summary.changed, summary.missing) == (len(texts), 0, len(listed) - len(texts))
+    images = sum(text.kind == "image" and text.id not in texts for text in listed)
+    missing = len(listed) - len(texts) - images
+    assert (summary.translated, summary.changed, summary.missing) == (len(texts), 0, missing)
 
 
 def _is_hidden(fields: dict[str, Any], text_id: str) -> bool:
@@ -86,7 +93,8 @@ def test_every_sample_has_texts() -> None:
     ]}, subject="Hello", preheader="{{ first_name }}", from_name="Acme")  # fmt: skip
     assert [text.id for text in translations.list_texts(fields)] == [
         "subject", "from_name", "h/props.title", "h/props.cta_text", "h/props.cta_url", "t/props.content",
-        "b/props.text", "p/props.name", "i/props.alt", "l/props.items.0.title", "o/props.links.0.url",
+        "b/props.text", "p/props.name", "p/props.image_url", "i/props.src", "i/props.alt",
+        "l/props.items.0.title", "o/props.links.0.url",
     ]  # fmt: skip
     assert {document.list_entries(design)[0].section.kind.name for design in SAMPLES.values()} >= {"hero", "list"}
 
@@ -101,6 +109,24 @@ def test_a_contact_gets_the_closest_language(contact_language: str | None, expec
     languages = ("de", "de-CH", "en-US", "pt-BR", "zh-Hant")
     fields = template({}, subject="Hello", translations={**dict.fromkeys(languages, texts), "fr": {}})
     assert translations.choose_translation(fields, contact_language, "en") == expected
+
+
+def test_an_image_of_a_language() -> None:
+    """An image may have a version with the text of a language; without one it is not missing, and is checked."""
+    image = {"image_url": "https://a.test/en.png", "alt": "Bell", "dark_src": "{{ data.dark }}"}
+    fields = template({"sections": [{"id": "i", "type": "image", "props": image}]})
+    summary = translations.summarize({**fields, "translations": {"de": {}}}, "de")
+    assert [state.state for state in summary.texts] == ["original", "missing"] and summary.total == 1
+
+    own_texts = {"i/props.src": " https://a.test/de.png ", "i/props.alt": "Glocke"}
+    document = {**fields, "translations": translations.set_texts({}, fields, "de", own_texts)}
+    summary = translations.summarize(document, "de")
+    assert (summary.translated, summary.total) == (2, 2)
+    html = show(translations.translate_document(document, "de")["design"])
+    assert "https://a.test/de.png" in html and "en.png" not in html and 'alt="Glocke"' in html
+    with pytest.raises(Invalid) as refused:
+        translations.set_texts({}, fields, "de", {"i/props.src": "mailto:a@acme.test"})
+    assert refused.value.fields == {"i/props.src": ["is invalid"]}
 
 
 def test_changes_are_noticed() -> None:

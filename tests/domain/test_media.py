@@ -1,5 +1,6 @@
 """The media library: newest first, with the places that use a picture; pictures in use are not deleted."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_pages_of_media_are_newest_first(home: Home, tmp_path: Path) -> None:
 
 
 def test_uses_of_a_picture_are_found(home: Home, picture: Media) -> None:
-    """Templates (text or design), campaigns, flows and the brand are searched for a picture."""
+    """Templates (text, design or translation), campaigns, flows and the brand are searched for a picture."""
     url = media.public_url(picture.signed_id)
     assert media.find_uses(home.account_id, picture.id) == []
 
@@ -77,6 +78,9 @@ def test_uses_of_a_picture_are_found(home: Home, picture: Media) -> None:
         create_template(home, design=design),
     )
     create_template(home, body="<p>another</p>")
+    translated_template = create_template(home, design={"sections": []})
+    german = json.dumps({"de": {"i/props.src": {"source": "https://a.test/en.png", "text": url}}})
+    transactions.write(run, "UPDATE template SET translations = ? WHERE id = ?", (german, translated_template))
     campaign = home.campaign(home.list_of().id, body=f'<img src="{url}">')
     transactions.write(lambda: Flow.create(account=home.account_id, name="Welcome", steps=[{"body": url}], created_at=0,
                                    updated_at=0))  # fmt: skip
@@ -85,9 +89,10 @@ def test_uses_of_a_picture_are_found(home: Home, picture: Media) -> None:
     )
     uses = media.find_uses(home.account_id, picture.id)
 
-    assert [next(iter(use)) for use in uses] == ["template_id", "template_id", "campaign_id", "flow_id", "brand_id"]
+    assert [next(iter(use)) for use in uses] == [*["template_id"] * 3, "campaign_id", "flow_id", "brand_id"]
     assert uses[0] == {"template_id": text_template, "name": "T"} and uses[1]["template_id"] == design_template
-    assert uses[2] == {"campaign_id": campaign.id, "name": "Spring"} and uses[3]["name"] == "Welcome"
+    assert uses[2]["template_id"] == translated_template and uses[4]["name"] == "Welcome"
+    assert uses[3] == {"campaign_id": campaign.id, "name": "Spring"}
 
 
 @pytest.mark.parametrize("name", ["default_header", "default_footer", "default_theme"])

@@ -6,7 +6,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit import axe
 from tests.kit.browser import Problems, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
+from tests.kit.pictures import encode_image, photo
 from tests.kit.server import Server
+from tests.kit.uploads import upload_image
 
 DESIGN = {"sections": [
     {"id": "a", "type": "heading", "props": {"text": "Fresh bread on Sunday", "level": 1}},
@@ -102,6 +104,31 @@ def test_originals_that_changed_are_marked(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     assert api.get(f"/templates/{template_id}").expect(200)["languages"] == ["fr"]
+
+
+def test_an_image_of_a_language(page: Page, browser_problems: Problems, api: Client) -> None:
+    """An image is replaced for a language by one of the account's images, and need not be."""
+    browser_problems.allow("ERR_NAME_NOT_RESOLVED")
+    image = {"src": "https://bakery.example/en.png", "alt": "Bread"}
+    design = {"sections": [{"id": "i", "type": "image", "props": image}]}
+    body = {"name": "Picture", "subject": "Bread", "design": design}
+    template_id = int(api.post("/templates", body).expect(201)["id"])
+    media = upload_image(api, encode_image(photo(30, 20), "PNG"), "brot.png").expect(201)
+    texts = {"subject": "Brot", "i/props.alt": "Brot"}
+    api.put(f"/templates/{template_id}/translations/de", {"texts": texts}).expect(200)
+    page.goto(f"/templates/{template_id}/translations/de")
+    expect(page.locator("#progress")).to_contain_text("All texts are translated.")
+    field = page.get_by_label("German: Image")
+    expect(page.locator("#pictures option")).to_have_attribute("value", media["url"])
+    field.fill("mailto:someone@bakery.example")
+    field.blur()
+    expect(page.locator(".pair .err")).to_be_visible()
+    assert axe.find_violations_in_light_and_dark(page) == []
+    field.fill(media["url"])
+    field.blur()
+    expect(page.locator(".pair .err")).to_have_count(0)
+    expect(page.frame_locator("#preview iframe").get_by_role("img", name="Brot")).to_have_attribute("src", media["url"])
+    save_screenshot(page, "translations-image")
 
 
 def test_two_translators(page: Page, api: Client) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.content import media
 from appliance.content.designs import markup
 from appliance.content.templates import store, translation_edits
 from appliance.content.templates.translations import TextState, TranslationSummary
@@ -25,6 +26,7 @@ pages = Pages("ui_translations")
 _PAGE = "templates/translation.html"
 # Longer originals get a field of several lines.
 _LINE_CHARACTERS = 70
+_MAX_SUGGESTED_PICTURES = 50
 
 
 class TextRow(NamedTuple):
@@ -187,13 +189,14 @@ def _build_context(visit: Visit, template_id: int, language: str) -> dict[str, A
         raise NotFound
     stored = row.translations.get(language, {})
     groups = _group_rows(summary.texts if summary is not None else (), stored)
-    missing = [row for _, rows in groups for row in rows if row.state != "translated"]
+    missing = [row for _, rows in groups for row in rows if row.state in ("missing", "changed")]
     original = translation_edits.get_original_language(visit.account_id)
     return {
         "row": row, "home": home, "here": f"/templates/{row.id}/translations", "editor": editor_url(home),
         "back": _original_url(row, home), "locked": home.is_locked,
         "may_write": visit.can("templates:write") and not home.is_locked,
         "languages": languages, "translation": summary, "groups": groups,
+        "pictures": _list_pictures(visit.account_id, groups),
         "next_missing": missing[0].element if missing else "",
         "saved": None, "original_tag": original, "original_name": i18n.name_language(original),
     }  # fmt: skip
@@ -224,6 +227,14 @@ def _build_row(number: int, state: TextState, stored: dict[str, Any]) -> TextRow
     former = _to_plain(stored[text.id]["source"], text.kind) if state.state == "changed" else ""
     original = _to_plain(text.text, text.kind)
     return TextRow(text.id, f"t-{number}", text.label, kind, original, translation, translation, state.state, former)
+
+
+def _list_pictures(account_id: int, groups: list[tuple[str, list[TextRow]]]) -> list[tuple[str, str]]:
+    """Return the newest pictures of the account as (URL, file name), to replace an image; none without an image."""
+    if all(row.kind != "image" for _, rows in groups for row in rows):
+        return []
+    page = media.fetch_page(account_id, limit=_MAX_SUGGESTED_PICTURES)
+    return [(media.public_url(picture.signed_id), picture.filename) for picture in page.rows]
 
 
 def _to_plain(text: str, kind: str) -> str:

@@ -38,7 +38,9 @@ _FIELD_LABELS = {
     "subject": gettext_noop("Subject"), "preheader": gettext_noop("Preview text"),
     "from_name": gettext_noop("From name"), "body": gettext_noop("Content"),
 }  # fmt: skip
-_TEXT_KINDS = ("line", "text", "rich", "html", "url")
+_TEXT_KINDS = ("line", "text", "rich", "html", "url", "image")
+# Values of these kinds may differ by language, but need not: without one of its own, a language shows the original.
+_OPTIONAL_KINDS = ("image",)
 # The values of these kinds of sections that the document does not set come from the brand, or are translated already.
 _KINDS_OF_BRAND = ("header", "footer")
 # A tag that is not closed extends to the end of the text, so that the text is read only once.
@@ -54,8 +56,8 @@ class TranslatableText(NamedTuple):
 
     `id` is the name of a field, or the key of a section, a slash and the path of the value (`a1b2/props.items.0.title`,
     as `editing.parse_path` reads it). `label` and `section` are in the language of this request; `section` is empty for
-    a field. `kind` is that of the property: `line`, `text`, `rich`, `html` or `url`. `prop` is the declaration of the
-    property, or None for a field.
+    a field. `kind` is that of the property: `line`, `text`, `rich`, `html`, `url` or `image`. `prop` is the declaration
+    of the property, or None for a field.
     """
 
     id: str
@@ -66,11 +68,14 @@ class TranslatableText(NamedTuple):
     prop: Prop | None = None
 
 
-TranslationState = Literal["translated", "changed", "missing"]
+TranslationState = Literal["translated", "changed", "missing", "original"]
 
 
 class TextState(NamedTuple):
-    """A text with its translation (None if it has none); `changed` means that the text has changed since."""
+    """A text with its translation (None if it has none).
+
+    `changed` means that the text has changed since, and `original` that none is needed, as for an image.
+    """
 
     text: TranslatableText
     translation: str | None
@@ -85,6 +90,11 @@ class TranslationSummary(NamedTuple):
     changed: int
     missing: int
     texts: tuple[TextState, ...]
+
+    @property
+    def total(self) -> int:
+        """Return the number of texts without those in the state `original`."""
+        return self.translated + self.changed + self.missing
 
 
 def list_texts(document: Document, channel: str = "email") -> list[TranslatableText]:
@@ -282,7 +292,7 @@ def _summarize(texts: list[TranslatableText], document: Document, language: str)
     for text in texts:
         translation = stored.get(text.id)
         if translation is None:
-            states.append(TextState(text, None, "missing"))
+            states.append(TextState(text, None, "original" if text.kind in _OPTIONAL_KINDS else "missing"))
         else:
             is_current = translation["source"] == text.text
             states.append(TextState(text, translation["text"], "translated" if is_current else "changed"))
@@ -386,10 +396,11 @@ def _validate(text: TranslatableText, typed: str, channel: str) -> tuple[str | N
     if text.prop is None:
         return _validate_field(text.id, typed, channel)
     errors: list[str] = []
-    value = typed.strip() if text.kind in ("line", "url") else typed
+    value = typed.strip() if text.kind in ("line", "url", "image") else typed
     validate_value(text.prop, value, "", lambda _, message: errors.append(message))
-    is_address = text.kind == "url" and not value.startswith("{")
-    if not errors and is_address and normalize_address(value, SCHEMES, lambda _: False) is None:
+    is_address = text.kind in ("url", "image") and not value.startswith("{")
+    schemes = SCHEMES[:2] if text.kind == "image" else SCHEMES
+    if not errors and is_address and normalize_address(value, schemes, lambda _: False) is None:
         errors.append(gettext("is invalid"))
     return sanitizer.normalize_rich_text(value) if text.kind == "rich" and not errors else value, errors
 

@@ -63,7 +63,7 @@ O texts [TranslatedText] -- what is translated
 = TranslatedText
 O id,label,section,kind,source string -- which text of the template it is
 O text string? -- its translation
-O state enum(translated,changed,missing) -- whether it is still that of the original
+O state enum(translated,changed,missing,original) -- whether it is still that of the original
 = Flow
 S id,account_id integer
 S status enum(draft,active,paused,archived)
