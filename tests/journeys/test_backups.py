@@ -193,6 +193,6 @@ def _send_letters(server: Server, name: str) -> dict[str, set[Any]]:
 def _links(bodies: set[str]) -> list[str]:
     """Return the paths of the links to pages for recipients in HTML bodies."""
     paths = [urlsplit(url).path for body in bodies for url in re.findall(r'href="([^"]+)"', body)]
-    found = [path for path in paths if path[:3] in ("/v/", "/u/", "/p/")]
-    assert found, bodies
-    return found
+    links = [path for path in paths if path[:3] in ("/v/", "/u/", "/p/")]
+    assert links, bodies
+    return links
