@@ -151,6 +151,14 @@ def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
     return max(1, min(int(text), limit))
 
 
+def parse_id(text: str | None) -> int:
+    """Parse the id of an object of up to 18 digits; return 0, which no object has, for any other text.
+
+    Unlike `parse_int`, it never returns another number than the text says: that would be another object.
+    """
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= 18 else 0
+
+
 def parse_day(text: str | None) -> date | None:
     """Parse an ISO date; None if the date is invalid or not between the years 1970 and 9998."""
     try:

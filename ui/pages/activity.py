@@ -20,7 +20,7 @@ from appliance.storage.database import Page
 from appliance.storage.models import Contact, Event, Import
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, labels, view
-from ui.forms import Form, lookups, parse_day, parse_int
+from ui.forms import Form, lookups, parse_day, parse_id, parse_int
 from ui.guard import signed_in
 from ui.pages import bulk_actions
 from ui.pages.audit import actor_label
@@ -215,7 +215,7 @@ _SUMMARIES = {
 def _read_query(request: Request) -> EventSearch:
     contact = request.args.get("contact_id")
     return EventSearch(
-        (request.args.get("event") or "")[:64], parse_int(contact, 0, 2**53) if contact else None,
+        (request.args.get("event") or "")[:64], parse_id(contact) if contact else None,
         (request.args.get("who") or "").strip()[:254], parse_day(request.args.get("from")),
         parse_day(request.args.get("to")),
         request.args.get("tests") == "yes",

@@ -12,7 +12,7 @@ from appliance.core import errors, validation
 from appliance.core.i18n import format_percent, gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
-from ui.forms import Form, parse_int
+from ui.forms import Form, parse_id, parse_int
 from ui.guard import signed_in
 from ui.pages import contacts
 from ui.session import Pages, Visit
@@ -222,7 +222,7 @@ async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkR
         )
         argument = {"contact_list_id": created.id}
     elif act.startswith("list_"):
-        argument = {"contact_list_id": parse_int(which, 0)}
+        argument = {"contact_list_id": parse_id(which)}
     if act not in bulk_actions.ACTIONS:
         raise errors.Invalid({}, message=gettext("Select an action."))
     return BulkRequest(act, argument, await scan(_selected_ids, visit.account_id, selection))
@@ -298,7 +298,7 @@ def _build_notice(job: Any, name: str, at: int = 0) -> dict[str, Any]:
 
 def _table_url(selection: Selection) -> str:
     """Return the URL of the table in which the contacts were selected: the table of a list or of all contacts."""
-    list_id = parse_int(selection.state.get("of_list"), 0)
+    list_id = parse_id(selection.state.get("of_list"))
     if list_id:
         selection.state.pop("of_list")
         page = selection.table_url(f"/lists/{list_id}")

@@ -20,7 +20,7 @@ from appliance.sending.messages import test_sends
 from appliance.storage.models import Campaign, Template
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan_for
 from ui import formats, labels, view
-from ui.forms import Form, audience_form, list_params, lookups, parse_int
+from ui.forms import Form, audience_form, list_params, lookups, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, composer
 from ui.session import Pages, Visit
@@ -75,7 +75,7 @@ async def render_template_choice(
 async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Copy a template or starter into the campaign; the notice offers to undo it."""
     form = Form.from_request(request)
-    source: int | str = form["starter"] or parse_int(form["template"], 0)
+    source: int | str = form["starter"] or parse_id(form["template"])
     previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
         campaign = await commit(content.apply_template, visit.account_id, campaign_id, source, visit.user.id)
@@ -162,7 +162,7 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     form.require("addresses", gettext("Enter a phone number.") if sms else gettext("Enter an email address."))
     to = lookups.complete_test_phones(visit, addresses) if sms else addresses
     raw: dict[str, Any] = {"phones" if sms else "emails": to}
-    if contact_id := parse_int(form["as"], 0):
+    if contact_id := parse_id(form["as"]):
         raw["contact_id"] = contact_id
     try:
         if form.errors:
@@ -189,7 +189,7 @@ async def _render_test_form(
     request: Request, visit: Visit, campaign_id: int, form: Form | None, status: int
 ) -> HTTPResponse:
     raw, search = list_params(request, 6)
-    contact_id = parse_int((form["as"] if form else request.args.get("as")) or "", 0)
+    contact_id = parse_id((form["as"] if form else request.args.get("as")) or "")
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
@@ -275,7 +275,7 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
     nameless = request.args.get("nameless") == "1"
     raw |= {"nameless": True} if nameless else {}
     query = validation.read(audience.GroupQuery, raw)
-    contact_id = parse_int(request.args.get("as"), 0, 2**62)
+    contact_id = parse_id(request.args.get("as"))
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
@@ -307,7 +307,7 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
 @signed_in()
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the message as one contact gets it, by default the first of the audience, as a document for a frame."""
-    person = parse_int(request.args.get("as"), 0, 2**62) or None
+    person = parse_id(request.args.get("as")) or None
     rendered = await render(content.render_preview, visit.account_id, campaign_id, person)
     if rendered["error"]:
         return view.render_email_error(rendered["error"])

@@ -18,7 +18,7 @@ from appliance.settings import config
 from appliance.storage.models import Contact
 from appliance.storage.transactions import fetch, render, scan
 from ui import formats, static_files, view
-from ui.forms import parse_int
+from ui.forms import parse_id
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 
@@ -51,9 +51,7 @@ async def render_update(request: Request, visit: Visit, template_id: int) -> str
     if not present:
         return ""
     try:
-        draft = await render(
-            canvas.render_canvas, visit.account_id, template_id, parse_int(contact_id, 0, 10**9) or None
-        )
+        draft = await render(canvas.render_canvas, visit.account_id, template_id, parse_id(contact_id) or None)
     except (errors.Invalid, errors.NotFound):
         return ""
     text = msgspec.json.encode({**list_rows(draft, set(present.split(","))), "as": contact_id}).decode()
@@ -129,7 +127,7 @@ def _find_contacts(account_id: int, search: str) -> tuple[list[Contact], Contact
 
 
 def _contact_id(request: Request) -> int | None:
-    return parse_int(request.args.get("as"), 0, 10**9) or None
+    return parse_id(request.args.get("as")) or None
 
 
 def _error_sentence(error: errors.Invalid) -> str:

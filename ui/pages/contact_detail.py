@@ -22,7 +22,7 @@ from appliance.storage.models import Channel, Contact
 from appliance.storage.transactions import commit, fetch, render, render_for
 from appliance.tracking import unsubscribes
 from ui import formats, view
-from ui.forms import Form, list_params, lookups, parse_int
+from ui.forms import Form, list_params, lookups, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 
@@ -133,7 +133,7 @@ async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResp
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, contact_id)
     is_opt_out = form["opt_out"] == "yes"
-    incoming = parse_int(form["incoming"], 0, 2**53)
+    incoming = parse_id(form["incoming"])
     message = await fetch(sms_conversations.get_incoming, visit.account_id, incoming)
     if message.contact_id not in (None, contact_id):
         raise errors.NotFound
@@ -233,7 +233,7 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
     """Subscribe or unsubscribe one address of a contact; the request is recorded as evidence."""
     form = Form.from_request(request)
     is_subscribed = form["subscribed"] == "yes"
-    raw = {"channels_attributes": [{"id": parse_int(form["channel"], 0), "subscribed": is_subscribed}]}
+    raw = {"channels_attributes": [{"id": parse_id(form["channel"]), "subscribed": is_subscribed}]}
     body = validation.read(store.ContactPatch, raw)
     update = await commit(write.update, visit.account_id, contact_id, body, visit.evidence())
     if is_subscribed and update.kept_opt_out:
@@ -287,7 +287,7 @@ _MAX_CANDIDATES = 20
 @signed_in("contacts:write")
 async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Show contacts to merge this contact with, or, with a contact chosen, both contacts and the result."""
-    return await _render_merge(request, visit, contact_id, parse_int(request.args.get("with"), 0), Form(), 200)
+    return await _render_merge(request, visit, contact_id, parse_id(request.args.get("with")), Form(), 200)
 
 
 @pages.post("/<contact_id:int>/merge")
@@ -295,7 +295,7 @@ async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPR
 async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Merge two contacts. Where both have a name or a data field, the value of the kept contact wins."""
     form = Form.from_request(request)
-    other_id = parse_int(form["with"], 0)
+    other_id = parse_id(form["with"])
     stored, deleted = (other_id, contact_id) if form["keep"] == "other" else (contact_id, other_id)
     try:
         await fetch(store.get, visit.account_id, contact_id)

@@ -25,7 +25,7 @@ from appliance.sending.messages import merge_tags, preview
 from appliance.storage.models import Contact, Template
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, view
-from ui.forms import IS_INVALID, Form, is_message, parse_int
+from ui.forms import IS_INVALID, Form, is_message, parse_id
 from ui.forms.filter_rows import FilterRows
 from ui.guard import signed_in
 from ui.pages import canvas
@@ -468,7 +468,7 @@ async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
 
     The query parameter `t` is the id of the template in which the merge tags will be used, and may be absent.
     """
-    template_id = parse_int(request.args.get("t"), 0, 10**9) or None
+    template_id = parse_id(request.args.get("t")) or None
 
     def read() -> list[merge_tags.MergeTagGroup]:
         row = store.get(visit.account_id, template_id) if template_id else None

@@ -23,7 +23,7 @@ from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, labels, view
-from ui.forms import Form, edit_conflicts, error_sentence, flow_forms, lookups, parse_int
+from ui.forms import Form, edit_conflicts, error_sentence, flow_forms, lookups, parse_id
 from ui.forms.edit_conflicts import FormParts
 from ui.forms.filter_rows import FilterRows
 from ui.forms.flow_forms import StepForm
@@ -432,7 +432,7 @@ async def choose_template(request: Request, visit: Visit, flow_id: int, step_id:
 async def apply_template(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Copy a template or starter into a step of a flow."""
     form = Form.from_request(request)
-    source: int | str = form["starter"] or parse_int(form["template"], 0)
+    source: int | str = form["starter"] or parse_id(form["template"])
     args = (visit.account_id, flow_id, step_id, source, visit.user.id)
     try:
         await commit(content.apply_template_to_step, *args)

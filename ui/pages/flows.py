@@ -14,7 +14,7 @@ from appliance.flows.runs import RunAction, RunSelection
 from appliance.storage.models import Flow
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
-from ui.forms import Form, lookups, parse_int, safe_path
+from ui.forms import Form, lookups, parse_id, parse_int, safe_path
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, flow_editor
 from ui.pages.flow_editor import build_checklist, load_page
@@ -489,7 +489,7 @@ async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
 
 
 def _parse_run_filters(stored: dict[str, str]) -> dict[str, Any]:
-    filters: dict[str, Any] = {name: parse_int(stored[name], 0) for name in ("step", "contact_id") if name in stored}
+    filters: dict[str, Any] = {name: parse_id(stored[name]) for name in ("step", "contact_id") if name in stored}
     return {**stored, **filters}
 
 

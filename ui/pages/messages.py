@@ -20,7 +20,7 @@ from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
 from appliance.tracking.simulation import Simulate
 from ui import formats, view
-from ui.forms import Form, lookups, parse_int
+from ui.forms import Form, lookups, parse_id, parse_int
 from ui.guard import signed_in
 from ui.pages import activity
 from ui.session import Pages, Visit
@@ -287,7 +287,7 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
     search = (request.args.get("search") or "").strip()[:255]
     channel = request.args.get("channel") or ""
     channel = channel if channel in MESSAGE_VIEWS else ""
-    campaign_id = parse_int(request.args.get("campaign"), 0, 10**9)
+    campaign_id = parse_id(request.args.get("campaign"))
     campaign = await fetch(campaigns.get_row, visit.account_id, campaign_id) if campaign_id else None
     opened = await fetch(_load_captured, visit.account_id, captured_id) if captured_id is not None else None
     page = await fetch(

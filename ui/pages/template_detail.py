@@ -17,7 +17,7 @@ from appliance.core.validation import PageQuery
 from appliance.sending.messages import preview, test_sends
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send
 from ui import formats, view
-from ui.forms import Form, lookups, parse_int
+from ui.forms import Form, lookups, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import editor
 from ui.pages.campaign_content import describe_sent_tests
@@ -242,7 +242,7 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     emails = [part.strip() for part in parts if part.strip()] or ([] if is_sms else [visit.user.email])
     to = lookups.complete_test_phones(visit, emails) if is_sms else emails
     raw: dict[str, Any] = {"phones" if is_sms else "emails": to}
-    if contact_id := parse_int(typed["as"], 0):
+    if contact_id := parse_id(typed["as"]):
         raw["contact_id"] = contact_id
     try:
         body = validation.read(test_sends.TestRequest, raw)

@@ -17,7 +17,7 @@ from appliance.webhooks.queue import DeliveryQuery, ReplayFailed
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.worker import WebhookTest
 from ui import formats, labels, session, view
-from ui.forms import Form, edit_conflicts, parse_int
+from ui.forms import Form, edit_conflicts, parse_id, parse_int
 from ui.forms.edit_conflicts import FormPart
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
@@ -179,7 +179,7 @@ async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
     """Repeat one delivery of a webhook, or all failed deliveries."""
     form = Form.from_request(request)
     if form["delivery"]:
-        await commit(queue.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))
+        await commit(queue.replay, visit.account_id, webhook_id, parse_id(form["delivery"]))
         view.flash(request, gettext("Event queued again."))
         return view.redirect(request, f"/settings/webhooks/{webhook_id}")
     count = bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())

@@ -14,7 +14,7 @@ from sanic.response import HTTPResponse
 from appliance.core.i18n import gettext
 from appliance.storage.database import Page
 from ui import formats, session, view
-from ui.forms import Form, parse_int
+from ui.forms import Form, parse_id, parse_int
 
 PAGE_SIZES = (25, 50, 100)
 MAX_SEARCH_CHARACTERS = 254
@@ -177,7 +177,7 @@ class Selection:
     def from_request(cls, request: Request, form: Form) -> "Selection":
         """Return the selection of a posted form; a row's own menu selects only that row (`?only=<id>`)."""
         selection = cls(form)
-        if row_id := parse_int(request.args.get("only"), 0):
+        if row_id := parse_id(request.args.get("only")):
             selection.ids, selection.is_all = [row_id], False
         return selection
 
