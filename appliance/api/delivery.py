@@ -17,7 +17,7 @@ from appliance.core.validation import MessageId, PageQuery, Short
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Purpose, Validity
 from appliance.sending.domains.store import DomainCreate, DomainQuery
-from appliance.sending.messages import capture_inbox, delivery_status, ledger
+from appliance.sending.messages import capture_inbox, delivery_status, ledger, links
 from appliance.sending.messages.senders import DAILY_CAPS
 from appliance.settings.schema import Email
 from appliance.storage import models
@@ -278,9 +278,9 @@ def _captured_values(row: models.CapturedMessage) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _get_captured_detail(account_id: int, captured_id: int) -> CapturedDetail:
+def _get_captured_detail(account_id: int, captured_id: int, can_write_contacts: bool) -> CapturedDetail:
     row = capture_inbox.get(account_id, captured_id)
-    parts = capture_inbox.get_parts(row)
+    parts = capture_inbox.get_parts(row, can_write_contacts)
     try:
         message = schemas.serialize_message(ledger.get(account_id, row.message_id or 0))
     except NotFound:
@@ -328,21 +328,27 @@ async def clear_captured(request: ApiRequest) -> ApiResponse:
 async def get_captured(request: ApiRequest) -> ApiResponse:
     """Get a captured message with its content.
 
-    Also requires `contacts:read`.
+    Also requires `contacts:read`. Without `contacts:write`, links with which the recipient can change their preferences
+    are replaced.
     """
     require_contacts_scope(request)
-    return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
+    can_write_contacts = request.credential.has_scope("contacts:write")
+    return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id, can_write_contacts))
 
 
 @ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822", alternative_media="text/plain")
 async def get_captured_source(request: ApiRequest) -> ApiResponse:
     """Get the source of a captured email, or the text of a captured SMS.
 
-    Also requires `contacts:read`.
+    Also requires `contacts:read`. Without `contacts:write`, links with which the recipient can change their preferences
+    are replaced.
     """
     require_contacts_scope(request)
     row = await fetch(capture_inbox.get, request.account_id, request.id)
-    return ApiResponse(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
+    source = bytes(row.source)
+    if not request.credential.has_scope("contacts:write"):
+        source = links.hide_recipient_links(source.decode("latin-1")).encode("latin-1")
+    return ApiResponse(source, media="text/plain" if row.channel == "sms" else None)
 
 
 def _validate_simulation(account_id: int, request: Simulate, number: int) -> None:
@@ -362,7 +368,8 @@ async def simulate_recipient(request: ApiRequest) -> ApiResponse:
     if request.credential.is_test and not simulation.message.test:
         raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
     await tracking_simulation.perform_action(simulation)
-    return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
+    can_write_contacts = request.credential.has_scope("contacts:write")
+    return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id, can_write_contacts))
 
 
 class DnsRecord(Struct):

@@ -18,7 +18,7 @@ from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Review
-from appliance.sending.messages import ledger, retries, transactional
+from appliance.sending.messages import ledger, links, retries, transactional
 from appliance.sending.messages.ledger import MessageQuery, Status
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
@@ -103,9 +103,11 @@ async def create_message(request: ApiRequest) -> ApiResponse:
 async def get_message(request: ApiRequest) -> ApiResponse:
     """Get a message with its content and events.
 
-    Without the scope `contacts:read`, `html` and `text` of a message to a contact are null.
+    Without the scope `contacts:read`, `html` and `text` of a message to a contact are null. Without `contacts:write`,
+    links with which the recipient can change their preferences are replaced.
     """
     can_read_contacts = request.credential.has_scope("contacts:read")
+    show_links = str if request.credential.has_scope("contacts:write") else links.hide_recipient_links
 
     def read() -> schemas.MessageDetail:
         row = ledger.get(request.account_id, request.id)
@@ -119,7 +121,8 @@ async def get_message(request: ApiRequest) -> ApiResponse:
                 return schemas.serialize_message_detail(row, rendered, events)
         try:
             filled = MessagePreparer().fill_again(row)
-            rendered |= {"html": filled.html if row.channel == "email" else None, "text": filled.text}
+            html = show_links(filled.html) if row.channel == "email" else None
+            rendered |= {"html": html, "text": show_links(filled.text)}
         except MergeError:
             # A message that was skipped because it could not be rendered has no content to return.
             if row.skip_reason != "render_error":
@@ -261,7 +264,8 @@ async def list_conversation(request: ApiRequest) -> ApiResponse:
     page = await render(
         sms_conversations.list_conversation, request.account_id, request.id, request.query.page, request.query.size()
     )
-    return ApiResponse([serialize_conversation_line(line) for line in page.rows], headers=page_headers(page))
+    lines = sms_conversations.hide_links(page.rows) if not request.credential.has_scope("contacts:write") else page.rows
+    return ApiResponse([serialize_conversation_line(line) for line in lines], headers=page_headers(page))
 
 
 @ROUTES.add(

@@ -1,5 +1,6 @@
 """List SMS conversations and incoming SMS, mark possible refusals in free text as reviewed, and reply to contacts."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -15,7 +16,7 @@ from appliance.core.validation import ContactId, CreatedAfter, CreatedBefore, Pa
 from appliance.events.log import parse_time_filters
 from appliance.inbound import incoming_sms
 from appliance.inbound.incoming_sms import ConsentMessage
-from appliance.sending.messages import compose, ledger, preview, transactional
+from appliance.sending.messages import compose, ledger, links, preview, transactional
 from appliance.sending.messages.compose import SmsPreview
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
@@ -107,6 +108,11 @@ def list_conversation(account_id: int, contact_id: int, number: int = 1, limit: 
                 )
             )
     return Page(lines, total, number, limit)
+
+
+def hide_links(lines: Sequence[ConversationLine]) -> list[ConversationLine]:
+    """Return lines without the tokens of links to pages for recipients, as `links.hide_recipient_links`."""
+    return [line._replace(body=links.hide_recipient_links(line.body)) if line.body else line for line in lines]
 
 
 def _ids_of(entries: list[tuple[Any, ...]], sort: str) -> list[int]:

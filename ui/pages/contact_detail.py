@@ -15,7 +15,7 @@ from appliance.events import log
 from appliance.imports import store as imports
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import ConversationLine, Review
-from appliance.sending.messages import ledger
+from appliance.sending.messages import ledger, links
 from appliance.sending.messages.compose import SmsPreview
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage.models import Channel, Contact
@@ -64,11 +64,11 @@ class Conversation(NamedTuple):
         return incoming if incoming is not None and incoming.kind == "refusal" and incoming.seen_at is None else None
 
 
-def load_conversation(
-    account_id: int, contact: Contact, page: int = 1, form: Form | None = None
-) -> Conversation | None:
+def load_conversation(visit: Visit, contact: Contact, page: int = 1, form: Form | None = None) -> Conversation | None:
     """Return a page of the conversation with a contact, or None if there is neither a phone number nor a message."""
+    account_id = visit.account_id
     rows = sms_conversations.list_conversation(account_id, contact.id, page, LINES_PER_PAGE)
+    lines = rows.rows if visit.can("contacts:write") else sms_conversations.hide_links(rows.rows)
     number = sms_conversations.find_phone_channel(contact)
     if number is None and not rows.total:
         return None
@@ -76,7 +76,7 @@ def load_conversation(
     form = form or Form({"once": secrets.token_hex(8)})
     older = page + 1 if page < rows.pages else None
     sms = sms_conversations.measure_text(account_id, form["text"])
-    return Conversation(contact, number, list(reversed(rows.rows)), rows.total, older, form, sms)
+    return Conversation(contact, number, list(reversed(lines)), rows.total, older, form, sms)
 
 
 _SEND_ERRORS = {
@@ -159,7 +159,7 @@ async def _render_conversation(
 
     def read() -> tuple[Any, Conversation | None]:
         contact = store.get(visit.account_id, contact_id)
-        return contact, load_conversation(visit.account_id, contact, page, form)
+        return contact, load_conversation(visit, contact, page, form)
 
     contact, conversation = await render_for(visit.account_id, read)
     return view.render(
@@ -198,7 +198,9 @@ async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPR
     """Show a contact: addresses with consent, lists, data, events and messages."""
     kind = request.args.get("kind") or ""
     kind = kind if kind in dict(_EVENT_GROUPS) else ""
-    row = await render(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
+    row = await render_for(
+        visit.account_id, _load_contact, visit, contact_id, kind, parse_int(request.args.get("page"))
+    )
     return view.render(
         request, "contacts/show.html", kind=kind, **row,
         kinds=[("", pgettext("activity", "All")), *((key, gettext(label)) for key, label in _EVENT_GROUPS)],
@@ -206,7 +208,8 @@ async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPR
     )  # fmt: skip
 
 
-def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dict[str, Any]:
+def _load_contact(visit: Visit, contact_id: int, kind: str, page: int) -> dict[str, Any]:
+    account_id = visit.account_id
     contact = store.get(account_id, contact_id)
     evidence = list(timeline.fetch_evidence(account_id, contact_id, limit=_MAX_CONSENTS).rows)
     return {
@@ -223,7 +226,7 @@ def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dic
         "alike": timeline.find_similar_contacts(account_id, contact_id),
         "tags": write.tags_of(contact.data),
         "headings": imports.list_data_labels(account_id),
-        "conversation": load_conversation(account_id, contact),
+        "conversation": load_conversation(visit, contact),
     }
 
 
@@ -250,6 +253,9 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
 async def show_message(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
     """Show a message to a contact, and the events of the message."""
     context = await render(_load_message, visit.account_id, contact_id, message_id)
+    if context["filled"] is not None and not visit.can("contacts:write"):
+        text = links.hide_recipient_links(context["filled"].text or "")
+        context["filled"] = context["filled"]._replace(text=text)
     return view.render(request, "contacts/message.html", source_label=_source_label, **context)
 
 
@@ -262,7 +268,8 @@ async def show_message_html(request: Request, visit: Visit, contact_id: int, mes
         return view.render_email_error(
             gettext("it could not be rendered for this contact, or its content is no longer stored")
         )
-    return view.render_email(context["filled"].html or view.sms_html(context["filled"].text or ""))
+    html = context["filled"].html or view.sms_html(context["filled"].text or "")
+    return view.render_email(html if visit.can("contacts:write") else links.hide_recipient_links(html))
 
 
 def _load_message(account_id: int, contact_id: int, message_id: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgett
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.messages import capture_inbox, delivery_status, ledger, prepare, retries
+from appliance.sending.messages import capture_inbox, delivery_status, ledger, links, prepare, retries
 from appliance.sending.sms import segments
 from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
@@ -99,7 +99,8 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
     if tab == "source":
         try:
             content = await render(prepare.get_source, visit.account_id, message_id)
-            values["source"] = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
+            source = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
+            values["source"] = source if visit.can("contacts:write") else links.hide_recipient_links(source)
         except prepare.NotReproducible as error:
             values["source_error"] = formats.sentence(str(error))
     return view.render(
@@ -117,7 +118,7 @@ async def show_message_html(request: Request, visit: Visit, message_id: int) -> 
         filled = await render(prepare.get_html, visit.account_id, message_id)
     except prepare.NotReproducible as error:
         return view.render_email_error(str(error))
-    return view.render_email(filled)
+    return view.render_email(filled if visit.can("contacts:write") else links.hide_recipient_links(filled))
 
 
 @pages.post("/outbox/retry")
@@ -240,7 +241,7 @@ async def show_captured(request: Request, visit: Visit, captured_id: int) -> HTT
 @signed_in()
 async def show_captured_html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Show the HTML of a captured message as a document for a frame, so that it cannot reach the page around it."""
-    opened = await fetch(_load_captured, visit.account_id, captured_id)
+    opened = await fetch(_load_captured, visit.account_id, captured_id, visit.can("contacts:write"))
     return view.render_email(opened["html"] or opened["text"] or "")
 
 
@@ -289,7 +290,11 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
     channel = channel if channel in MESSAGE_VIEWS else ""
     campaign_id = parse_id(request.args.get("campaign"))
     campaign = await fetch(campaigns.get_row, visit.account_id, campaign_id) if campaign_id else None
-    opened = await fetch(_load_captured, visit.account_id, captured_id) if captured_id is not None else None
+    opened = (
+        await fetch(_load_captured, visit.account_id, captured_id, visit.can("contacts:write"))
+        if captured_id is not None
+        else None
+    )
     page = await fetch(
         capture_inbox.list_captured,
         visit.account_id,
@@ -319,11 +324,23 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
     )  # fmt: skip
 
 
-def _load_captured(account_id: int, captured_id: int) -> dict[str, Any]:
+def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) -> dict[str, Any]:
     row = capture_inbox.get(account_id, captured_id)
-    context = {"row": row, **capture_inbox.get_parts(row), "message": None, "links": [], "events": [], "person": None}
+    context = {
+        "row": row,
+        **capture_inbox.get_parts(row, can_write_contacts),
+        "message": None,
+        "links": [],
+        "events": [],
+        "person": None,
+    }
     if context["sms"] is not None:
-        context["thread"] = simulation.get_thread(row)
+        thread = simulation.get_thread(row)
+        context["thread"] = (
+            thread
+            if can_write_contacts
+            else [bubble._replace(text=links.hide_recipient_links(bubble.text)) for bubble in thread]
+        )
         context["forcing"] = (
             segments.character_name(context["sms"].forcing_character) if context["sms"].forcing_character else None
         )

@@ -42,11 +42,15 @@ def parse_mail(raw: bytes) -> ParsedMail | None:
 
 
 def _preview(parsed: EmailMessage) -> str:
-    """Return the preview text of an HTML email, or the first `MAX_PREVIEW_CHARACTERS` of a plain text email."""
+    """Return the preview text of an HTML email, or the first `MAX_PREVIEW_CHARACTERS` of a plain text email.
+
+    Lists show it to all readers, so it has no links to pages for recipients.
+    """
     html = _get_body(parsed, "html")
     if html is not None:
-        return markup.extract_preview_text(html)
-    return " ".join((_get_body(parsed, "plain") or "").split())[: markup.MAX_PREVIEW_CHARACTERS]
+        return markup.extract_preview_text(links.hide_recipient_links(html))
+    text = links.hide_recipient_links(_get_body(parsed, "plain") or "")
+    return " ".join(text.split())[: markup.MAX_PREVIEW_CHARACTERS]
 
 
 def store_mail(reading: ParsedMail, mail_from: str, rcpt_to: str, raw: bytes) -> int | None:
@@ -82,10 +86,10 @@ def store_sms(text: OutgoingSms) -> int:
     row = fetch_one("SELECT account_id FROM message WHERE id = ? AND recipient_key IS NOT NULL", (text.id,))
     if row is None:
         return 0
-    source = text.body.encode()
+    source, preview = text.body.encode(), links.hide_recipient_links(" ".join(text.body.split()))[:140]
     captured = CapturedMessage.create(
         account=row[0], channel="sms", message_id=text.id, mail_from=text.sender, rcpt_to=text.to,
-        from_header=text.sender, preview=" ".join(text.body.split())[:140], size=len(source), source=source,
+        from_header=text.sender, preview=preview, size=len(source), source=source,
         received_at=clock.now_ms(),
     )  # fmt: skip
     return int(captured.id)
@@ -189,21 +193,26 @@ def parse_message(raw: bytes) -> EmailMessage:
     return message_from_bytes(bytes(raw), policy=policy.default)
 
 
-def get_parts(captured: CapturedMessage) -> dict[str, Any]:
+def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, Any]:
     """Return the content of a captured message as a dict with the keys `headers`, `html`, `text`, `raw` and `sms`.
 
     `headers` is a list of (name, value). `html` or `text` is None if an email has no such part. `sms` is the
-    `SegmentCount` of an SMS, None for an email.
+    `SegmentCount` of an SMS, None for an email. Without `can_write_contacts`, the links to pages for recipients are
+    replaced.
     """
+    show = str if can_write_contacts else links.hide_recipient_links
     if captured.channel == "sms":
         text = bytes(captured.source).decode()
-        return {"headers": [], "html": None, "text": text, "raw": text, "sms": segments.count_segments(text)}
+        return {
+            "headers": [], "html": None, "text": show(text), "raw": show(text), "sms": segments.count_segments(text),
+        }  # fmt: skip
     parsed = parse_message(captured.source)
+    html, text_part = _get_body(parsed, "html"), _get_body(parsed, "plain")
     return {
-        "headers": [(name, str(value)) for name, value in parsed.items()],
-        "html": _get_body(parsed, "html"),
-        "text": _get_body(parsed, "plain"),
-        "raw": bytes(captured.source).decode("utf-8", "replace"),
+        "headers": [(name, show(str(value))) for name, value in parsed.items()],
+        "html": None if html is None else show(html),
+        "text": None if text_part is None else show(text_part),
+        "raw": show(bytes(captured.source).decode("utf-8", "replace")),
         "sms": None,
     }
 

@@ -65,6 +65,27 @@ def build_view_url(message_id: int) -> str:
     return f"{config.base_url(config.current())}/v/{crypto.sign_token(VIEW, message_id)}"
 
 
+# A link to a page for recipients: the purpose and the token, which quoted-printable may have broken into lines.
+_RECIPIENT_LINK = re.compile(
+    rf"/([{UNSUBSCRIBE}{PREFERENCES}{CONFIRM}{VIEW}])/((?:[A-Za-z0-9_-](?:=\r?\n)?){{30}})(?![A-Za-z0-9_-])"
+)
+_SOFT_BREAK = re.compile(r"=\r?\n")
+
+
+def hide_recipient_links(text: str) -> str:
+    """Return the text or source of a message without the tokens of its links to pages for recipients.
+
+    It is for readers who may not change contacts: with such a link, anybody can opt the recipient in or out, confirm a
+    sign-up or erase the contact, and the change is recorded as one by the recipient.
+    """
+
+    def hide(match: re.Match[str]) -> str:
+        is_ours = crypto.read_token(match[1], _SOFT_BREAK.sub("", match[2])) is not None
+        return f"/{match[1]}/hidden" if is_ours else match[0]
+
+    return _RECIPIENT_LINK.sub(hide, text)
+
+
 _LINK_BUILDERS = {
     "unsubscribe_url": build_unsubscribe_url,
     "preferences_url": build_preferences_url,
