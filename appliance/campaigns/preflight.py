@@ -334,25 +334,22 @@ def run_preflight(
 def _measure_size(case: PreflightInput) -> int:
     """Return the bytes of an email's HTML for a sample recipient, or of its source if it does not render.
 
-    Of an email in several languages it is the largest. Returns 0 without content and for SMS.
+    Of an email in several languages it is that of the longest source: all have the same sections and merge tags, and
+    rendering each of them would take as many times as long. Returns 0 without content and for SMS.
     """
     if case.content is None:
         return 0
-    document = to_document(case.campaign.template)
-    return max(
-        _measure_language(case, document, language, content)
-        for language, content in ((None, case.content), *((each.language, each.content) for each in case.translated))
-        if content is not None
-    )
-
-
-def _measure_language(
-    case: PreflightInput, document: dict[str, Any], language: str | None, content: CompiledMessage
-) -> int:
+    contents: dict[str | None, CompiledMessage] = {None: case.content} | {
+        message.language: message.content for message in case.translated if message.content is not None
+    }
+    sizes = {language: len(content.html.source.encode()) for language, content in contents.items()}
+    largest = max(sizes, key=lambda language: sizes[language])
     try:
-        return preview.measure_rendered_bytes(case.account.id, document, case.campaign.tracking, language)
+        return preview.measure_rendered_bytes(
+            case.account.id, to_document(case.campaign.template), case.campaign.tracking, largest
+        )
     except MergeError:
-        return len(content.html.source.encode())
+        return sizes[largest]
 
 
 class PreparedSend(NamedTuple):

@@ -265,8 +265,10 @@ def measure_rendered_bytes(
     choice = languages.choose_for_preview(fields, None, account.locale, language)
     content = compose.compile_message(languages.build_source(fields, brands.build_look(brand), account.locale, choice))
     show_values = merge_tags.get_show_values(account_id, None, content.conditions)
+    # Only the texts that are shown need values; reading the merge tags of all languages takes as long as rendering.
+    shown_fields = translations.translate_document(fields, choice.translation)
     values = {
-        **_build_samples(fields, None, {}),
+        **_build_samples(shown_fields, None, {}),
         **merge_tags.get_account_values(account, brand),
         **links.get_link_values(0),
         **show_values,
