@@ -18,7 +18,7 @@ from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import AudienceExplanation
 from appliance.campaigns.findings import Finding
-from appliance.campaigns.language_preflight import LanguageCount
+from appliance.campaigns.language_preflight import MAX_COUNTED_LANGUAGES, LanguageCount
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
@@ -95,7 +95,14 @@ class PreflightFacts(Struct):
     links: Annotated[LinkFacts, Meta(description="result of the link check")] | UnsetType = UNSET
     rehearsal: Annotated[RehearsalFacts, Meta(description="result of rendering for all recipients")] | UnsetType = UNSET
     languages: (
-        Annotated[list[LanguageCount], Meta(description="recipients by language, the largest number first")] | UnsetType
+        Annotated[
+            list[LanguageCount],
+            Meta(
+                max_length=MAX_COUNTED_LANGUAGES,
+                description="recipients by language, the largest number first; at most 100 languages",
+            ),
+        ]
+        | UnsetType
     ) = UNSET
 
 

@@ -238,14 +238,17 @@ def count_audience(campaign: Campaign) -> AudienceCounts:
     return AudienceCounts(sendable + sum(counts.values()), sendable, {str(key): count for key, count in counts.items()})
 
 
-def count_languages(campaign: Campaign) -> dict[str | None, int]:
-    """Return the current number of recipients by language, the largest first; None stands for an unknown language."""
+def count_languages(campaign: Campaign, limit: int) -> dict[str | None, int]:
+    """Return the current number of recipients of the `limit` largest languages, the largest first.
+
+    None stands for an unknown language.
+    """
     audience = build_audience(campaign)
     return dict(
         rows(
             f"SELECT c.language, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
-            f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1",
-            {**audience.parameters, "kind": get_channel_kind(campaign)},
+            f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
+            {**audience.parameters, "kind": get_channel_kind(campaign), "limit": limit},
         )
     )
 

@@ -21,6 +21,9 @@ from appliance.storage.models import Account, Campaign
 
 _TRANSLATIONS = "template_attributes.translations"
 _MAX_NAMED_TEXTS, _MAX_NAMED_LANGUAGES = 3, 10
+# Five times as many as a template has translations at most. Tags with regions and scripts, such as an import may bring,
+# would make thousands of rows, each with a handful of recipients.
+MAX_COUNTED_LANGUAGES = 100
 
 
 class LanguageCount(Struct):
@@ -156,10 +159,13 @@ def _check_recipients(counts: list[LanguageCount], locale: str) -> Iterator[Find
 
 
 def count_languages(campaign: Campaign, account: Account) -> list[LanguageCount]:
-    """Return the number of recipients by language, the largest first, with the translation that each gets."""
+    """Return the number of recipients by language, the largest first, with the translation that each gets.
+
+    At most `MAX_COUNTED_LANGUAGES` are returned.
+    """
     document = to_document(campaign.template)
     available = translations.get_available_languages(document)
-    counts = audience.count_languages(campaign)
+    counts = audience.count_languages(campaign, MAX_COUNTED_LANGUAGES)
     return [
         LanguageCount(tag, number, languages.choose(available, tag, account.locale).translation)
         for tag, number in counts.items()

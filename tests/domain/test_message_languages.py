@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import content, preflight
+from appliance.campaigns import content, language_preflight, preflight
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.rehearsal import RehearsalRun
 from appliance.content.templates import revisions, translation_edits, translations, undo
@@ -16,7 +16,7 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import recipient_texts, validation
 from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.sending.messages import canvas, preview, test_sends, transactional
+from appliance.sending.messages import canvas, prepare, preview, shared_content, test_sends, transactional
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
@@ -104,7 +104,7 @@ def test_a_campaign_is_sent_in_the_language_of_each_contact(home: Home) -> None:
         (len(links), "Zum Laden")
     ]
     assert all("acme.test/" not in html for _, html, _ in mails.values())  # every link is tracked
-    assert len(batch._by_language) == 4  # original with three footers, and the translation: hu and none share one
+    assert len(batch._contents) == 4  # original with three footers, and the translation: hu and none share one
 
 
 def test_one_language_is_compiled_at_a_time(home: Home) -> None:
@@ -121,10 +121,10 @@ def test_one_language_is_compiled_at_a_time(home: Home) -> None:
     home.send(draft(home, ids, design=design))
     claims, batch = load_claims(), MessagePreparer()
     batch.prefetch(list(claims.values()))
-    assert len(batch._by_language) == 0
+    assert len(batch._contents) == 0
     for number, language in enumerate(("de", "fr"), 1):
         batch.prepare(claims[ids[language]])
-        assert len(batch._by_language) == number
+        assert len(batch._contents) == number
     assert batch.prepare(claims[ids["pt-BR"]]) == MessagePreparer().prepare(claims[ids["pt-BR"]])
     assert "+4915112345" in read_mail(batch.prepare(claims[ids["hu"]]).envelope.content)[1]
 
@@ -272,6 +272,41 @@ def test_preflight_names_what_is_not_translated(home: Home) -> None:
                        (validation.msgspec.json.encode(stored).decode(), campaign.template_id))  # fmt: skip
     blockers = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1")).blockers
     assert [blocker.message for blocker in blockers if blocker.message.startswith("German: the message cannot")]
+
+
+def test_recipients_of_many_languages_are_counted(home: Home) -> None:
+    """Preflight counts the largest languages, and its size is that of the longest translation."""
+    limit = language_preflight.MAX_COUNTED_LANGUAGES
+    ids = add_people(home)
+    for number in range(limit + 5):
+        contact_id = home.contact(f"many{number}@example.org").id
+        tag = f"{'ab'[number % 2]}{chr(97 + number // 2 % 26)}-X{chr(65 + number // 52)}"
+        transactions.write(run, "UPDATE contact SET language = ? WHERE id = ?", (tag, contact_id))
+        ids[tag] = contact_id
+    campaign = draft(home, ids)
+    before = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1")).facts
+    assert len(before["languages"]) == limit and before["sendable"] == len(ids)
+    translate(campaign.template_id, "de", {"b2/props.text": "Karte " + "lang " * 180})
+    facts = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1")).facts
+    assert 700 < facts["html_bytes"] - before["html_bytes"] < 1_200
+
+
+def test_content_is_cached_up_to_a_size(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content of another language takes the place of the one that was not used for longest."""
+    ids = add_people(home)
+    home.send(draft(home, ids))
+    claims = load_claims()
+    size = prepare._get_size(shared_content.compile_shared(next(iter(claims.values())).campaign_id))
+    monkeypatch.setattr(prepare, "_MAX_CACHED_BYTES", int(2.5 * size))
+    batch = MessagePreparer()
+    for language in ("de", "fr", "pt-BR", "hu", "de"):
+        assert batch.prepare(claims[ids[language]]) == MessagePreparer().prepare(claims[ids[language]])
+        assert len(batch._contents) <= 2
+    monkeypatch.setattr(prepare, "_MAX_CACHED_BYTES", size // 2)
+    batch = MessagePreparer()
+    for language in ("de", "fr"):
+        batch.prepare(claims[ids[language]])
+        assert len(batch._contents) == 1
 
 
 def test_the_rehearsal_renders_each_language(home: Home) -> None:

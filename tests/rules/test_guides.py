@@ -21,8 +21,9 @@ FOR_EVERYONE = documentation.GROUPS[0].names
 # Bold words that are no texts of the interface: beginnings of paragraphs in the guides for operators, and the key on a
 # phone.
 NO_NAMES = {
-    "From 100,000", "From 1,000,000", "HTTPS", "Keys", "Machine", "Memory.", "No data is lost.", "Nothing is sent.", "Old links lead nowhere.", "Ended access stays ended.",
-    "One file.", "One process.", "One writer.", "Opt-outs are kept.", "Restored", "Towards 10,000,000", "Updates",
+    "From 100,000", "From 1,000,000", "HTTPS", "Keys", "Machine", "Memory.", "No data is lost.", "Nothing is sent.",
+    "Old links lead nowhere.", "Ended access stays ended.", "One file.", "One process.", "One writer.",
+    "Opt-outs are kept.", "Restored", "Towards 10,000,000", "Updates",
     "Up to 100,000 contacts",
 }  # fmt: skip
 MAX_PICTURE_BYTES, MAX_PICTURES_BYTES = 60_000, 1_500_000
