@@ -5,7 +5,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from appliance.campaigns.findings import find_transport
-from appliance.core import clock, data_dir, i18n, rate_limit, send_status
+from appliance.core import clock, data_dir, i18n, send_status
 from appliance.core.i18n import gettext, gettext_noop, ngettext, translate_stored
 from appliance.core.send_status import ExhaustedLimit, SendStatus
 from appliance.sending.delivery import mx_routes
@@ -329,7 +329,7 @@ def _list_email_limits(sender: str | None) -> list[tuple[str, float, float]]:
             _HOUR,
         ),
     ]
-    for name, limit in map(rate_limit.parse_limit, settings.sender_limits):
+    for name, limit in map(config.parse_limit, settings.sender_limits):
         if sender and name == domain_of(sender):
             per_second = gettext("%(limit)s a second from %(name)s", limit=f"{limit.per_second:g}", name=name)
             per_hour = gettext("%(limit)s an hour from %(name)s", limit=i18n.format_number(limit.per_hour), name=name)

@@ -4,12 +4,13 @@ A setting takes its value from the first layer that has a value.
 """
 
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,6 +46,37 @@ class LoadedConfig(msgspec.Struct, frozen=True):
         Raises ConfigError, whose text names each invalid setting.
         """
         return load(self.options, None, self.file, page)
+
+
+# The parts of a limit: `schema.LimitText` is its pattern.
+_RATE = re.compile(r"(?<![0-9.])([0-9.]+)(/s|/h| connections?)")
+
+
+class RateLimit(NamedTuple):
+    """A rate limit: messages a second (evenly spaced), messages in any 60 minutes, and messages at a time.
+
+    0 means unlimited.
+    """
+
+    per_second: float = 0
+    per_hour: int = 0
+    connections: int = 0
+
+    def describe(self) -> str:
+        """Return the limit in words, such as "5 a second, 200 an hour"; an empty text without a limit."""
+        parts = [f"{self.per_second:g} a second"] if self.per_second else []
+        parts += [f"{self.per_hour} an hour"] if self.per_hour else []
+        parts += [f"{self.connections} at a time"] if self.connections else []
+        return ", ".join(parts)
+
+
+def parse_limit(entry: str) -> tuple[str, RateLimit]:
+    """Parse the limit in a setting, such as `example.org 5/s 200/h 2 connections`; return its name and the limit."""
+    name, _, rates = entry.partition(" ")
+    numbers_by_unit = {unit.strip()[:2]: float(number) for number, unit in _RATE.findall(rates)}
+    return name.lower(), RateLimit(
+        numbers_by_unit.get("/s", 0), int(numbers_by_unit.get("/h", 0)), int(numbers_by_unit.get("co", 0))
+    )
 
 
 def parse_seconds(duration: str) -> float:

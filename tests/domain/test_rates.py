@@ -4,12 +4,18 @@ import random
 
 import pytest
 
-from appliance.core import rate_limit
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError, RecipientRejected
-from appliance.core.rate_limit import HOUR, NEVER, RateLimit, RateLimiter
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.mx_routes import get_address_group
-from appliance.sending.workers.rate_limits import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
+from appliance.sending.workers.rate_limits import (
+    HOUR,
+    NEVER,
+    SILENCE_SECONDS,
+    WINDOW_SECONDS,
+    AdaptiveThrottle,
+    RateLimiter,
+)
+from appliance.settings.config import RateLimit, parse_limit
 
 
 def build_error(line: str, kind: type[DeliveryError] = Deferred) -> DeliveryError:
@@ -78,7 +84,7 @@ def test_recipient_groups(address: str, group: str) -> None:
 )
 def test_parse_limit(entry: str, limit: RateLimit) -> None:
     """A limit is a domain or group name followed by a rate, an hourly number and connections."""
-    assert rate_limit.parse_limit(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
+    assert parse_limit(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
 
 
 @pytest.mark.parametrize("rate", [0.5, 1, 3, 20, 500])

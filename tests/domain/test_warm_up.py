@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from appliance.core.rate_limit import NEVER
 from appliance.sending.messages import senders
 from appliance.sending.messages.senders import DAILY_CAPS, WarmUpDay
 from appliance.sending.workers.email_rate_limits import WarmUpQuota
+from appliance.sending.workers.rate_limits import NEVER
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from tests.domain.home import Home

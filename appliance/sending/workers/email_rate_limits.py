@@ -9,16 +9,15 @@ The limits come from the settings. In addition, a recipient group whose servers 
 import random
 from collections import deque
 
-from appliance.core import clock, rate_limit
+from appliance.core import clock
 from appliance.core.errors import DeliveryError, RateLimited
-from appliance.core.rate_limit import NEVER, RateLimit, RateLimiter
 from appliance.core.send_status import ClosedTransport, SendStatus, ThrottledGroup, WarmingDomain
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay
-from appliance.sending.workers.rate_limits import ALL, AdaptiveThrottle, RateLimits, SendLimit
-from appliance.settings.config import parse_seconds
+from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
+from appliance.settings.config import RateLimit, parse_limit, parse_seconds
 from appliance.settings.schema import Email
 
 
@@ -95,11 +94,11 @@ class EmailRateLimits(RateLimits):
         self._provider = email.transport
         self._pause_seconds, self._max_connections = parse_seconds(email.slow_down), email.connections
         self._senders = {
-            name: RateLimiter(f"from {name}", limit) for name, limit in map(rate_limit.parse_limit, email.sender_limits)
+            name: RateLimiter(f"from {name}", limit) for name, limit in map(parse_limit, email.sender_limits)
         }
         self._groups = {
             group: RateLimiter(group, limit)
-            for name, limit in map(rate_limit.parse_limit, email.recipient_limits)
+            for name, limit in map(parse_limit, email.recipient_limits)
             for group in (get_address_group(name),)
         }
         # Even the largest group leaves one connection for the other groups.

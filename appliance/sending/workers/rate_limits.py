@@ -1,20 +1,85 @@
-"""The base class of the rate limits of a channel, the adaptive throttle, and the limits of SMS.
+"""One rate limit, the base class of the rate limits of a channel, the adaptive throttle, and the limits of SMS.
 
 Only messages that are not claimed yet wait for a limit. The limits of email are in `email_rate_limits`.
 """
 
 import random
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from appliance.core import clock, rate_limit
+from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, Uncertain
-from appliance.core.rate_limit import HOUR, NEVER, RateLimit, RateLimiter
 from appliance.core.send_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay, get_limit_name
+from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
+
+HOUR = 3600.0
+# A message that is late by up to this many seconds does not delay the next one. A longer delay is not made up for, to
+# avoid bursts.
+_SLACK = 0.1
+NEVER = float("inf")
+
+
+class RateLimiter:
+    """A rate limit and the messages that count towards it; times are seconds of `clock.monotonic`.
+
+    Only the event loop of the senders may change a RateLimiter; other threads may read it.
+    """
+
+    def __init__(self, name: str, limit: RateLimit) -> None:
+        self.name, self.limit = name, limit
+        self.in_use = 0
+        self._gap = 1 / limit.per_second if limit.per_second else 0.0
+        self._next = 0.0
+        self._hour: deque[float] = deque()
+
+    def allowed_at(self, now: float) -> float:
+        """Return the time from which the next message may be sent, or NEVER if a message in progress must end first."""
+        if self.limit.connections and self.in_use >= self.limit.connections:
+            return NEVER
+        return max(self._next, self.hour_allowed_at(now))
+
+    def hour_allowed_at(self, now: float) -> float:
+        """Return when the hourly limit allows the next message; 0.0 if the limit allows a message now."""
+        if not self.limit.per_hour:
+            return 0.0
+        # Other threads call this too, so expired entries are removed only where one is added.
+        try:
+            at = self._hour[-self.limit.per_hour] + HOUR
+        except IndexError:  # fewer than the limit were sent
+            return 0.0
+        return at if at > now else 0.0
+
+    def take(self, now: float) -> None:
+        """Count a message whose sending begins now."""
+        self.in_use += 1
+        if self._gap:
+            self._next = max(self._next, now - _SLACK) + self._gap
+        if self.limit.per_hour:
+            self.record(now)
+
+    def end(self, used: bool) -> None:
+        """Count a message as no longer in progress; if `used` is False, it was not sent and counts towards no limit."""
+        self.in_use -= 1
+        if not used:
+            self._next -= self._gap
+            if self._hour:
+                self._hour.pop()
+
+    def record(self, at: float) -> None:
+        """Count a message sent at the time `at` for the hourly limit.
+
+        Calls must be in order of time. At the start, messages that an earlier process sent are recorded too.
+        """
+        if self.limit.per_hour:
+            self._hour.append(at)
+            while self._hour[0] <= at - HOUR:
+                self._hour.popleft()
+
 
 # The adaptive throttle reduces the rate of a recipient group whose servers asked for a lower one. The group is paused,
 # then gets half as many connections, and with one connection an increasing gap between messages. It recovers by one
@@ -314,8 +379,7 @@ class SmsRateLimits(RateLimits):
         super().__init__(RateLimit(sms.rate_per_second), is_free=False)
         self._provider, self._usual = sms.transport, sms.connections
         self._senders = {
-            f"from {name}": RateLimiter(f"from {name}", limit)
-            for name, limit in map(rate_limit.parse_limit, sms.sender_limits)
+            f"from {name}": RateLimiter(f"from {name}", limit) for name, limit in map(parse_limit, sms.sender_limits)
         }
         self._has_limits = bool(self.is_timed or self._senders)
         self._throttles: dict[str, AdaptiveThrottle] = {}
