@@ -153,11 +153,6 @@ def clear_plan_cache() -> None:
         _plan_cache.clear()
 
 
-def list_versions(flow_id: int) -> list[int]:
-    """Return the numbers of all published versions of a flow, the oldest first; a version without steps is left out."""
-    return [row[0] for row in rows("SELECT DISTINCT version FROM step WHERE flow_id = ? ORDER BY version", (flow_id,))]
-
-
 # The content of a flow's messages: each sending step has a template of its own, which has the id of the step.
 
 

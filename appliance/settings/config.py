@@ -62,13 +62,6 @@ class RateLimit(NamedTuple):
     per_hour: int = 0
     connections: int = 0
 
-    def describe(self) -> str:
-        """Return the limit in words, such as "5 a second, 200 an hour"; an empty text without a limit."""
-        parts = [f"{self.per_second:g} a second"] if self.per_second else []
-        parts += [f"{self.per_hour} an hour"] if self.per_hour else []
-        parts += [f"{self.connections} at a time"] if self.connections else []
-        return ", ".join(parts)
-
 
 def parse_limit(entry: str) -> tuple[str, RateLimit]:
     """Parse the limit in a setting, such as `example.org 5/s 200/h 2 connections`; return its name and the limit."""

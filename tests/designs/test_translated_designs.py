@@ -108,7 +108,8 @@ def test_a_contact_gets_the_closest_language(contact_language: str | None, expec
     texts = {"subject": {"source": "Hello", "text": "Hallo"}}
     languages = ("de", "de-CH", "en-US", "pt-BR", "zh-Hant")
     fields = template({}, subject="Hello", translations={**dict.fromkeys(languages, texts), "fr": {}})
-    assert translations.choose_translation(fields, contact_language, "en") == expected
+    available = translations.get_available_languages(fields)
+    assert translations.match_translation(available, contact_language, "en") == expected
 
 
 def test_an_image_of_a_language() -> None:

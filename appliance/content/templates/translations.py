@@ -219,13 +219,6 @@ def get_available_languages(document: Document) -> list[str]:
     return sorted(language for language, texts in (document.get("translations") or {}).items() if texts)
 
 
-def choose_translation(
-    document: Document, contact_language: str | None, original_language: str | None = None
-) -> str | None:
-    """Return the language of the translation for a contact, or None for the original; see `match_translation`."""
-    return match_translation(get_available_languages(document), contact_language, original_language)
-
-
 def match_translation(
     languages: Collection[str], contact_language: str | None, original_language: str | None = None
 ) -> str | None:

@@ -237,11 +237,6 @@ def get_recipient_group(provider: str, address: str) -> str:
     return get_group_names(provider, address)[0]
 
 
-def get_cached_route(domain: str) -> Route | None:
-    """Return the route of a domain if it is cached, else None."""
-    return _routes.get(domain)
-
-
 def find_route(domain: str) -> Route:
     """Return the route of a domain; blocks on name servers unless it is cached."""
     route = _routes.get(domain)

@@ -343,12 +343,6 @@ class WarmUpDay(NamedTuple):
 _DAY_COLUMNS = ", ".join(WarmUpDay._fields)
 
 
-def is_warm_up_on() -> bool:
-    """Return whether new sending domains are warmed up: with direct delivery and `email.direct.warm_up`."""
-    email = config.current().email
-    return email.transport == DIRECT and email.direct.warm_up
-
-
 def get_day_number() -> int:
     """Return the number of days from 1970 to today (UTC)."""
     return clock.now_ms() // DAY_MS
