@@ -329,11 +329,34 @@ _CHECK_LABELS = {
     "schema": gettext_noop("database version"),
     "from": gettext_noop("From address"),
     "inbound.listen": gettext_noop("incoming mail"),
+    "configuration": gettext_noop("configuration"),
+    "data directory": gettext_noop("data directory"),
+    "key file": gettext_noop("key file"),
+    "database": gettext_noop("database"),
+    "disk": gettext_noop("disk"),
+    "service": gettext_noop("service"),
+    "listen": gettext_noop("listen"),
+    "backups": gettext_noop("backups"),
+    "clock": gettext_noop("clock"),
+    "queue": gettext_noop("queue"),
+    "events": gettext_noop("events"),
+    "sending": gettext_noop("sending"),
+    "ledger": gettext_noop("ledger"),
+    "flows": gettext_noop("flows"),
+    "domains": gettext_noop("domains"),
+    "email transport": gettext_noop("email transport"),
+    "HELO name": gettext_noop("HELO name"),
+    "links": gettext_noop("links"),
+    "SMS transport": gettext_noop("SMS transport"),
+    "SMS callbacks": gettext_noop("SMS callbacks"),
 }
+_DOMAIN_CHECK = "domain "
 
 
 def check_label(name: str) -> str:
     """Return the name of a check of `campanero doctor` as the health page shows it."""
+    if name.startswith(_DOMAIN_CHECK):
+        return gettext("domain %(name)s", name=name.removeprefix(_DOMAIN_CHECK))
     return gettext(_CHECK_LABELS[name]) if name in _CHECK_LABELS else name.replace("_", " ")
 
 

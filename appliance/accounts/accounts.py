@@ -8,7 +8,7 @@ from appliance.content.designs import merge
 from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
-from appliance.core.i18n import gettext
+from appliance.core.i18n import get_language_tag, gettext
 from appliance.core.validation import Country, EmailText, Line, Name, sent_fields
 from appliance.settings import config
 from appliance.storage.database import rows, scalar
@@ -168,10 +168,10 @@ _EMPTY: dict[str, Any] = {"test_email_recipients": []}
 
 
 def create(name: str) -> Account:
-    """Create an account with an empty brand; the name is not validated."""
+    """Create an account with an empty brand, whose language is that of the caller; the name is not validated."""
     require_write_transaction()
     now = clock.now_ms()
-    account = Account.create(name=name, created_at=now, updated_at=now)
+    account = Account.create(name=name, locale=get_language_tag(), created_at=now, updated_at=now)
     Brand.create(account=account, created_at=now, updated_at=now)
     return account
 

@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, save_screenshot
+from tests.kit.client import Client
 from tests.kit.pictures import encode_image, photo
 
 WORDS = "correct horse battery"
@@ -86,3 +88,18 @@ def test_the_set_up_screens(
     )
     page.context.close()
     assert not browser_problems.found
+
+
+def test_the_language_of_a_new_account(fresh_server: FreshServer) -> None:
+    """Recipients get the language of the browser that the account was set up with, until it is changed."""
+    server = fresh_server(set_up=False, address=False)
+    form = {"name": "Jana", "account_name": "Bäckerei", "email": "jana@example.org", "password": WORDS}
+    headers = {
+        "Accept-Language": "de-DE,en;q=0.5",
+        "Sec-Fetch-Site": "same-origin",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    path = server.setup_link.removeprefix(server.url)
+    client = Client(server.url, validate=False)
+    assert client.request("POST", path, urlencode(form).encode(), headers).status == 303
+    assert server.client(server.new_key()).get("/account").expect(200)["locale"] == "de"

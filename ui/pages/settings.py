@@ -144,9 +144,9 @@ def _set_browser_choice(request: Request, name: str, offered: tuple[str, ...]) -
 
 def _list_languages(form: Form) -> list[tuple[str, str]]:
     """Return the languages of texts for recipients as (code, label), and the account's locale if it is another one."""
-    names = list(recipient_texts.LANGUAGE_NAMES.items())
+    names = [(code.replace("_", "-"), name) for code, name in recipient_texts.LANGUAGE_NAMES.items()]
     locale = form["locale"]
-    if locale and locale not in recipient_texts.LANGUAGE_NAMES:
+    if locale and locale not in dict(names):
         names.append(
             (locale, f"{recipient_texts.LANGUAGE_NAMES[recipient_texts.language_of_locale(locale)]} ({locale})")
         )

@@ -13,7 +13,7 @@ import apsw
 import peewee
 
 from appliance.core import clock, crypto, data_dir
-from appliance.core.i18n import gettext
+from appliance.core.i18n import format_number, gettext
 from appliance.ops.backups import create
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -76,7 +76,8 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
         yield Finding("fail", "data directory", words)
     accessible = [name for name in (directory, *sorted(directory.iterdir())) if _is_accessible_to_others(name)]
     if accessible:
-        words = f"other users can read {', '.join(map(str, accessible[:MAX_SHOWN]))}: chmod go-rwx"
+        names = ", ".join(map(str, accessible[:MAX_SHOWN]))
+        words = gettext("other users can read %(names)s: chmod go-rwx", names=names)
         yield Finding("fail", "data directory", words)
     elif not os.access(directory, os.W_OK):
         yield Finding(
@@ -180,7 +181,7 @@ def _describe_size(path: Path) -> str:
 def check_disk_space(directory: Path) -> Iterator[Finding]:
     """Check the free disk space: below the limit where sending stops is a failure, below twice the limit a warning."""
     free, min_free = disk_guard.measure_free_space(directory)
-    size, limit = f"{free / 1e6:.0f}", f"{min_free / 1e6:.0f}"
+    size, limit = format_number(round(free / 1e6)), format_number(round(min_free / 1e6))
     if free < min_free:
         words = gettext("%(size)s MB free; nothing is sent below %(limit)s MB", size=size, limit=limit)
         yield Finding("fail", "disk", words)
@@ -244,7 +245,10 @@ def check_backups(directory: Path) -> Iterator[Finding]:
             ),
         )
     else:
-        words = f"{len(scheduled)} in {directory / create.BACKUP_DIRECTORY}, {last}"
+        words = gettext(
+            "%(count)s in %(directory)s, %(last)s",
+            count=len(scheduled), directory=directory / create.BACKUP_DIRECTORY, last=last,
+        )  # fmt: skip
         yield Finding("ok" if scheduled else "note", "backups", words if scheduled else last)
 
 
@@ -270,16 +274,23 @@ def check_clock(_: Path) -> Iterator[Finding]:
     if latest > now + _CLOCK_TOLERANCE_MS:
         words = gettext(
             "it is %(now)s, but the database has entries of %(latest)s: the clock went back",
-            now=clock.iso(now),
-            latest=clock.iso(latest),
+            now=_format_time(now),
+            latest=_format_time(latest),
         )
         yield Finding("fail", "clock", words, "timedatectl set-ntp true")
     else:
         yield Finding(
             "ok",
             "clock",
-            gettext("%(now)s, later than all entries of the database (no time server was asked)", now=clock.iso(now)),
+            gettext(
+                "%(now)s, later than all entries of the database (no time server was asked)", now=_format_time(now)
+            ),
         )
+
+
+def _format_time(at_ms: int) -> str:
+    """Return a time as `2026-11-27 08:32 UTC`."""
+    return f"{clock.iso(at_ms):.16} UTC".replace("T", " ", 1)
 
 
 def check_queue(directory: Path) -> Iterator[Finding]:

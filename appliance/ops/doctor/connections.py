@@ -351,10 +351,7 @@ def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Ite
 
 def _report_record(domain: SendingDomain, record: Record) -> Finding:
     name = f"domain {domain.name}"
-    description = (
-        f"{record.record_type} {record.name} ({record.purpose.replace('_', ' ')}): "
-        f"{translate_stored(record.problem or gettext_noop('not found'))}"
-    )
+    description = f"{record.record_type} {record.name}: {translate_stored(record.problem or gettext_noop('not found'))}"
     if record.valid == "unknown":
         return Finding("warn", name, gettext("%(record)s (lookup failed)", record=description))
     is_grave = record.required and config.current().email.transport != "capture"
@@ -405,7 +402,7 @@ def _list_used_addresses(account_id: int | None) -> Iterator[_UsedAddress]:
     for account in accounts if account_id is None else accounts.where(Account.id == account_id):
         address = rules.resolve_email(account, None)
         if account.email_from_email or not address.endswith(".invalid"):
-            yield _UsedAddress(account.id, address, f"account {account.id}")
+            yield _UsedAddress(account.id, address, gettext("account %(id)s", id=account.id))
         live = rows(
             "SELECT c.id, t.from_email FROM campaign c JOIN template t ON t.id = c.template_id WHERE c.account_id = ? "
             "AND c.deleted_at IS NULL AND c.status IN ('active', 'paused') ORDER BY c.id",
@@ -414,4 +411,4 @@ def _list_used_addresses(account_id: int | None) -> Iterator[_UsedAddress]:
         for number, chosen in live:
             used = rules.resolve_email(account, chosen)
             if not used.endswith(".invalid"):
-                yield _UsedAddress(account.id, used, f"campaign {number}")
+                yield _UsedAddress(account.id, used, gettext("campaign %(id)s", id=number))

@@ -311,7 +311,7 @@ def _check_one_click(source: bytes) -> Finding:
             "seed one-click",
             gettext("the service answers %(status)s to %(path)s", status=status, path=parts.path),
         )
-    words = f"the link leads to {parts.scheme}://{parts.netloc}, and the service answers"
+    words = gettext("the link leads to %(url)s, and the service answers", url=f"{parts.scheme}://{parts.netloc}")
     if parts.scheme != "https":
         return Finding(
             "warn",

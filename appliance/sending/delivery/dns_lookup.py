@@ -15,10 +15,22 @@ import dns.rdata
 import dns.rdatatype
 import dns.resolver
 
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.settings import config
 
 LookupState = Literal["found", "none", "nxdomain", "failed"]
 FailureCause = Literal["", "loop", "name", "servfail", "timeout", "unreachable"]
+
+# Errors are stored in English, and translated where they are shown.
+_NO_ANSWER = gettext_stored("no DNS server answered within %(seconds)s s")
+_NO_SERVER = gettext_noop("this machine has no DNS server configured")
+_UNREACHABLE = gettext_stored("the DNS server cannot be reached: %(error)s")
+_UNREADABLE = gettext_stored("the DNS server's answer cannot be read: %(error)s")
+_ERROR_CODE = gettext_stored("the DNS server answered %(code)s")
+_LONG_NAME = gettext_stored("%(name)s is redirected to a name that is too long")
+_LOOP = gettext_stored("the CNAME records form a loop: %(names)s")
+_LOOP_OR_MANY = gettext_noop("the CNAME records form a loop, or there are too many of them")
+_LONG_CHAIN = gettext_stored("more than %(limit)s CNAME records follow each other: %(names)s …")
 
 TIMEOUT_SECONDS = 6.0  # for one look-up with all its queries, servers and retries over TCP
 
@@ -120,7 +132,7 @@ class _Deadline:
         return seconds_left
 
     def build_timeout_error(self) -> LookupFailed:
-        return LookupFailed("timeout", f"no DNS server answered within {self.seconds:g} s")
+        return LookupFailed("timeout", _NO_ANSWER % {"seconds": f"{self.seconds:g}"})
 
 
 def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
@@ -157,7 +169,7 @@ def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline:
         except dns.resolver.LifetimeTimeout:
             raise deadline.build_timeout_error() from None
         except dns.resolver.YXDOMAIN:
-            raise LookupFailed("loop", f"{_name_text(name)} is redirected to a name that is too long") from None
+            raise LookupFailed("loop", _LONG_NAME % {"name": _name_text(name)}) from None
         if answer.rrset is not None or answer.canonical_name == chain[-1]:
             return _to_answer(answer, kind)
         if kind == dns.rdatatype.CNAME:
@@ -237,24 +249,24 @@ def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: 
 def _loop_error(chain: list[dns.name.Name]) -> LookupFailed:
     links = " → ".join(_name_text(link) for link in chain[:4])
     if chain[-1] in chain[:-1]:
-        return LookupFailed("loop", f"the CNAME records form a loop: {links}")
-    return LookupFailed("loop", f"more than {_MAX_CNAMES} CNAME records follow each other: {links} …")
+        return LookupFailed("loop", _LOOP % {"names": links})
+    return LookupFailed("loop", _LONG_CHAIN % {"limit": _MAX_CNAMES, "names": links})
 
 
 def _server_error(failure: dns.resolver.NoNameservers) -> LookupFailed:
     """Return the error of the last server that was queried."""
     errors = failure.kwargs["errors"]
     if not errors:
-        return LookupFailed("unreachable", "this machine has no DNS server configured")
+        return LookupFailed("unreachable", _NO_SERVER)
     *_, error, response = errors[-1]
     if isinstance(error, OSError):
-        return LookupFailed("unreachable", f"the DNS server cannot be reached: {error.strerror or error}")
+        return LookupFailed("unreachable", _UNREACHABLE % {"error": error.strerror or error})
     if response is None:
-        return LookupFailed("servfail", f"the DNS server's answer cannot be read: {error}")
+        return LookupFailed("servfail", _UNREADABLE % {"error": error})
     if isinstance(error, dns.message.ChainTooLong):
-        return LookupFailed("loop", "the CNAME records form a loop, or there are too many of them")
+        return LookupFailed("loop", _LOOP_OR_MANY)
     code = dns.rcode.to_text(response.rcode())
-    return LookupFailed(_CAUSES.get(code, "servfail"), f"the DNS server answered {code}")
+    return LookupFailed(_CAUSES.get(code, "servfail"), _ERROR_CODE % {"code": code})
 
 
 def _resolver() -> dns.resolver.Resolver:
@@ -266,7 +278,7 @@ def _resolver() -> dns.resolver.Resolver:
         try:
             resolver = dns.resolver.Resolver()
         except (dns.resolver.NoResolverConfiguration, OSError):
-            raise LookupFailed("unreachable", "this machine has no DNS server configured") from None
+            raise LookupFailed("unreachable", _NO_SERVER) from None
         except ValueError as error:
             # The resolver configuration of the system was edited by hand, or another program is just writing it
             raise LookupFailed(

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from appliance.core import addresses, clock
 from appliance.core.errors import Deferred, DeliveryError, Invalid, LookupUnsupported, Uncertain
+from appliance.core.i18n import gettext_noop
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.error_codes import HookContents, HookRequest, IncomingSms, Receipt
 from appliance.sending.sms.providers import base
@@ -112,10 +113,12 @@ class Twilio(Provider):
         try:
             await _fetch_listing(f"{_account_url()}/Messages.json?PageSize=1")
         except LookupUnsupported:
-            return "answers, and lists no messages: whether it accepts the login is seen with the first SMS"
+            return gettext_noop(
+                "answers, and lists no messages: whether it accepts the login is seen with the first SMS"
+            )
         finally:
             await base.close_connections()
-        return "answers and accepts the login"
+        return gettext_noop("answers and accepts the login")
 
     def list_warnings(self) -> list[str]:
         """Return a warning if the login is sent to a public URL without encryption."""
