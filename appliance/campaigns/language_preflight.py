@@ -9,7 +9,7 @@ from appliance.campaigns import audience
 from appliance.campaigns.findings import Finding, PreflightInput, TranslatedMessage
 from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import starters, translations
+from appliance.content.templates import placeholders, translations
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.translations import TranslationSummary
 from appliance.core import i18n
@@ -74,12 +74,17 @@ def check_rendering(case: PreflightInput) -> Iterator[Finding]:
 def find_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator[Finding]:
     """Yield the warnings about translations; `counts` are from `count_languages`."""
     document, channel = to_document(case.campaign.template), case.campaign.channel
-    known = {placeholder.message for placeholder in starters.find_placeholders(document)} if case.translated else set()
+    locale = case.account.locale
+    known = (
+        {placeholder.message for placeholder in placeholders.find_placeholders(document, locale)}
+        if case.translated
+        else set()
+    )
     for message in case.translated:
         summary = translations.summarize(document, message.language, channel)
         yield from _check_completeness(summary)
         yield from _check_tags(case, message)
-        yield from _check_placeholders(known, message)
+        yield from _check_placeholders(known, message, locale)
     yield from _check_recipients(counts, case.account.locale)
 
 
@@ -128,9 +133,9 @@ def _find_unknown(content: Any, text: Any) -> set[str]:
     return set(merge.find_unknown_roots(names))
 
 
-def _check_placeholders(known: set[str], message: TranslatedMessage) -> Iterator[Finding]:
+def _check_placeholders(known: set[str], message: TranslatedMessage, locale: str) -> Iterator[Finding]:
     """Yield a warning for each placeholder that only the translation has; `known` are those of the original."""
-    for placeholder in starters.find_placeholders(message.document):
+    for placeholder in placeholders.find_placeholders(message.document, locale):
         if placeholder.message not in known:
             text = gettext(
                 "%(language)s: %(problem)s",

@@ -26,7 +26,7 @@ from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import starters
+from appliance.content.templates import placeholders
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock
 from appliance.core.i18n import format_number, gettext, ngettext
@@ -146,7 +146,7 @@ def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
 
 def _check_placeholders(case: PreflightInput) -> Iterator[Finding]:
     """Warn of texts and links that are still the placeholders of their section or starter."""
-    for code, message, path in starters.find_placeholders(to_document(case.campaign.template)):
+    for code, message, path in placeholders.find_placeholders(to_document(case.campaign.template), case.account.locale):
         yield Finding(code, message, f"template_attributes.{path}")
 
 

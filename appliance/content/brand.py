@@ -203,6 +203,7 @@ def build_look(brand: Brand) -> Look:
         header=_section_props(brand.default_header or {}),
         footer=_section_props(brand.default_footer or {}),
         icons_url=media.public_url(media.ICONS_DIRECTORY),
+        locale=brand.account.locale,
     )
 
 

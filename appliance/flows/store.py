@@ -150,7 +150,7 @@ def _walk(steps: Steps) -> Iterator[dict[str, Any]]:
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
     """Return the four starters with the look of a brand; their buttons lead to the brand's first web address."""
-    emails = letters.build_flow_emails(letters.get_home_url(look))
+    emails = letters.build_flow_emails(letters.get_home_url(look), look.locale)
     return (
         Starter(
             "welcome", gettext("Welcome"),

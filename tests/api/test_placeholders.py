@@ -6,7 +6,8 @@ import pytest
 
 from appliance.content.designs.sections import BY_NAME, KINDS
 from appliance.content.designs.theme import Look
-from appliance.content.templates import starters
+from appliance.content.templates import placeholders, starters
+from appliance.core.i18n import use_language
 from tests.kit.client import Client
 
 STARTERS = {starter.key: starter for starter in starters.build_starters(Look())}
@@ -17,10 +18,11 @@ OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
 BEGUN = [kind.name for kind in KINDS if kind.initial_props and kind.name not in ("header", "gallery")]
 
 
-def placeholders(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
+def find(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
     """Return code and path of each placeholder of a template."""
     return [
-        (placeholder.code, placeholder.path) for placeholder in starters.find_placeholders({"design": design, **fields})
+        (placeholder.code, placeholder.path)
+        for placeholder in placeholders.find_placeholders({"design": design, **fields})
     ]
 
 
@@ -48,7 +50,7 @@ def placeholder_warnings(warnings: Any) -> list[tuple[str, str]]:
 def test_placeholders_of_an_unchanged_starter(key: str) -> None:
     """Each section of a starter with a text or heading of its own is reported, and the subject and preview text."""
     starter = STARTERS[key]
-    result = placeholders(starter.design, subject=starter.subject, preheader=starter.preheader)
+    result = find(starter.design, subject=starter.subject, preheader=starter.preheader)
     assert ("placeholder_content", "preheader") in result
     assert (("placeholder_content", "subject") in result) is (starter.subject not in starters.SENDABLE_TEXTS)
     wanted = {
@@ -64,17 +66,17 @@ def test_placeholders_of_an_unchanged_starter(key: str) -> None:
 def test_placeholders_of_flow_starters(name: str) -> None:
     """Text and preview text are placeholders, and the button until the brand has a web address."""
     email = starters.build_flow_emails(starters.FALLBACK_URL)[name]
-    result = placeholders(email["design"], preheader=email["preheader"])
+    result = find(email["design"], preheader=email["preheader"])
     assert [code for code, _ in result] == ["placeholder_content", "placeholder_content", "placeholder_link"]
     linked = starters.build_flow_emails("https://acme.example")[name]
-    assert "placeholder_link" not in [code for code, _ in placeholders(linked["design"])]
+    assert "placeholder_link" not in [code for code, _ in find(linked["design"])]
 
 
 @pytest.mark.parametrize("kind", BEGUN)
 def test_a_new_section_is_a_placeholder(kind: str) -> None:
     """The default text of a new section is reported at its path; a button is reported for its missing link instead."""
     raw = {"id": "s1", "type": kind, "props": BY_NAME[kind].initial_props}
-    result = placeholders({"sections": [OWN, raw]})
+    result = find({"sections": [OWN, raw]})
     if kind == "button":
         assert result == []
     else:
@@ -89,7 +91,7 @@ def test_replaced_texts_are_no_placeholders() -> None:
         kept = [section for section in design["sections"] if section["type"] in kinds]
         buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
         hello = [{"type": "text", "props": {"content": f"<p>{starters.GREETING}</p><p>Our oven is new.</p>"}}]
-        assert placeholders({"sections": [*kept, *buttons, *hello]}, subject="You are invited", preheader="Ours") == []
+        assert find({"sections": [*kept, *buttons, *hello]}, subject="You are invited", preheader="Ours") == []
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,8 @@ def test_replaced_texts_are_no_placeholders() -> None:
 def test_kinds_of_placeholders(section: dict[str, Any], code: str) -> None:
     """Default texts, filler texts, `#` and example domains are placeholders, also in columns."""
     column = {"type": "columns", "props": {"columns": [{"sections": [section]}, {"sections": [OWN]}]}}
-    assert placeholders({"sections": [OWN, section]}) == [(code, "design.sections[1]")]
-    assert placeholders({"sections": [column]}) == [(code, "design.sections[0].props.columns[0].sections[0]")]
+    assert find({"sections": [OWN, section]}) == [(code, "design.sections[1]")]
+    assert find({"sections": [column]}) == [(code, "design.sections[0].props.columns[0].sections[0]")]
 
 
 def test_preflight_warns_about_placeholders(api: Client) -> None:
@@ -149,3 +151,23 @@ def test_flow_simulations_report_placeholders(api: Client) -> None:
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
     assert any(note.startswith("Unfinished content: step 1: “Today is your day.") for note in notes)
+
+
+def test_starters_and_sections_in_the_language_of_the_account() -> None:
+    """Ready-made emails and new sections are in the language of the account, and known as placeholders in it."""
+    starter = next(found for found in starters.build_starters(Look(locale="de")) if found.key == "newsletter")
+    assert starter.subject == "Drei Dinge, die sich lohnen" and "Guten Tag{% if" in str(starter.design)
+    email = {"subject": starter.subject, "design": starter.design}
+    german = [found.path for found in placeholders.find_placeholders(email, "de")]
+    english = [found.path for found in placeholders.find_placeholders(email)]
+    assert "subject" in german and "subject" not in english and len(german) > len(english)
+    assert starters.build_flow_emails("", "de")["birthday"]["subject"].startswith("Alles Gute zum Geburtstag{% if")
+
+    with use_language("de"):
+        props = BY_NAME["columns"].build_initial_props()
+    assert props["preset"] == "1:1" and "linken Spalte" in str(props)
+    design = {"sections": [{"type": "columns", "props": props}]}
+    assert [found.code for found in placeholders.find_placeholders({"design": design}, "de")] == [
+        "placeholder_content",
+        "placeholder_content",
+    ]

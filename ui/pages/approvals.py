@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import approvals, audit
 from appliance.campaigns import send
-from appliance.content.templates.starters import UNFINISHED_CODES
+from appliance.content.templates.placeholders import UNFINISHED_CODES
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import lifecycle, store

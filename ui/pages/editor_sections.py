@@ -34,7 +34,11 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Add a section of the form's kind at the form's position."""
     form = Form.from_request(request)
     return await _arrange(
-        request, visit, template_id, section_edits.add_section(form["kind"], _read_spot(form)), "added"
+        request,
+        visit,
+        template_id,
+        section_edits.add_section(form["kind"], _read_spot(form), visit.account.locale),
+        "added",
     )
 
 

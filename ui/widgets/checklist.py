@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.campaigns.preflight import Preflight
-from appliance.content.templates.starters import UNFINISHED_CODES
+from appliance.content.templates.placeholders import UNFINISHED_CODES
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from ui import formats
 from ui.session import Visit

@@ -12,7 +12,7 @@ from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, Prop
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.sections import BY_NAME, social
 from appliance.content.designs.theme import Theme, contrast_ratio
-from appliance.content.templates import editing, starters
+from appliance.content.templates import editing, placeholders
 from appliance.content.templates.editing import DETAIL_FIELDS
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from ui import formats
@@ -318,11 +318,11 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
     return [group for group in groups if group.fields]
 
 
-def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str) -> Field | None:
+def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str, locale: str) -> Field | None:
     """Return the field that fixes a finding about a section, by the code of the finding.
 
     That is an empty link, picture or alternative text, or the first placeholder. For other codes, and if there is no
-    such field, it is the first field of the section; None without a section.
+    such field, it is the first field of the section; None without a section. `locale` is that of the account.
     """
     fields = [
         inner
@@ -339,10 +339,11 @@ def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str) -> 
         "image_missing": lambda field: field.kind == "image" and not field.value,
         "alt_missing": lambda field: field.name in _ALT_NAMES and not field.value,
         "placeholder_link": lambda field: (
-            field.kind in ("url", "rich", "html") and starters.has_placeholder_link(field.value)
+            field.kind in ("url", "rich", "html") and placeholders.has_placeholder_link(field.value)
         ),
         "placeholder_content": lambda field: (
-            field.kind in ("line", "text", "rich") and starters.has_placeholder_text(kind, field.value or field.hint)
+            field.kind in ("line", "text", "rich")
+            and placeholders.has_placeholder_text(kind, field.value or field.hint, locale)
         ),
     }
     matches = [field for field in fields if is_fix[code](field)] if code in is_fix else []

@@ -23,7 +23,7 @@ from appliance.content.designs.theme import (
     render_table,
 )
 from appliance.core import recipient_texts
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, translate_stored
 
 # A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
@@ -83,7 +83,7 @@ class Prop(Struct, frozen=True, kw_only=True):
     unit: str = ""
     fields: tuple["Prop", ...] = ()
     aliases: tuple[str, ...] = ()
-    # Whether an unchanged default text counts as a placeholder (`starters.find_placeholders`): "own" always does, a
+    # Whether an unchanged default text counts as a placeholder (`placeholders.find_placeholders`): "own" always does, a
     # "title" except in the emails of ready-made flows, a "label" such as "Learn more" never.
     wording: Literal["own", "title", "label"] = "own"
     # Whether a text is one that people read, or a link, so that it may differ by language (`translations`).
@@ -538,6 +538,18 @@ class InnerContent(NamedTuple):
     text: str
 
 
+# The properties of new sections that are texts; all others are choices.
+_INITIAL_TEXTS = frozenset(("author", "content", "cta_text", "name", "price", "subtitle", "text", "title"))
+
+
+def _translate_texts(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _translate_texts(entry, key) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_translate_texts(entry) for entry in value]
+    return translate_stored(value) if name in _INITIAL_TEXTS and isinstance(value, str) else value
+
+
 class Kind(NamedTuple):
     """A kind of section; its template is `sections/<name>.mjml`.
 
@@ -563,6 +575,11 @@ class Kind(NamedTuple):
     matches_loosely: Callable[[dict[str, Any]], bool] = lambda props: False
     # The properties of a section that the editor adds, where the defaults would leave it empty.
     initial_props: dict[str, Any] = {}
+
+    def build_initial_props(self) -> dict[str, Any]:
+        """Return `initial_props` with the texts in the current language."""
+        props: dict[str, Any] = _translate_texts(self.initial_props)
+        return props
 
     def all_props(self) -> tuple[Prop, ...]:
         """Return the kind's own properties, then the common ones.

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import mrml
 
+from appliance.core.i18n import DEFAULT_LANGUAGE
+
 # Colours of documents, and their contrast.
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}\Z")
@@ -101,6 +103,7 @@ class Look(NamedTuple):
     """The parts of a brand that an email shows.
 
     `icons_url` is the address of the directory of the icons of social links; without it they are badges with letters.
+    `locale` is the language of the account, in which ready-made emails are written.
     `theme`, `header` and `footer` are the brand's default properties for the theme, the header section and the footer
     section.
     """
@@ -118,6 +121,7 @@ class Look(NamedTuple):
     header: Mapping[str, Any] = {}
     footer: Mapping[str, Any] = {}
     icons_url: str | None = None
+    locale: str = DEFAULT_LANGUAGE
 
 
 class Palette(NamedTuple):

@@ -16,7 +16,8 @@ from appliance.content.designs.sections import BY_NAME
 from appliance.content.templates.editing import SectionEdit
 from appliance.content.templates.revisions import HISTORY
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.i18n import gettext, gettext_stored, ngettext
+from appliance.core.i18n import gettext, gettext_stored, ngettext, use_language
+from appliance.core.recipient_texts import language_of_locale
 
 # The labels of the edits in the history.
 _ENTRY_ADDED = gettext_stored("%(section)s: entry added (%(list)s)", HISTORY)
@@ -43,8 +44,8 @@ class SectionTarget(Struct):
     column: int = 0
 
 
-def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
-    """Return an edit that adds a section of a kind.
+def add_section(kind: str, spot: SectionTarget, locale: str) -> SectionEdit:
+    """Return an edit that adds a section of a kind, with texts in the language of `locale`, that of the account.
 
     The edit raises NotFound for an unknown kind or target, and Invalid if the section is not allowed at the target.
 
@@ -56,7 +57,8 @@ def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
         section_kind = BY_NAME.get(kind)
         if section_kind is None:
             raise NotFound
-        raw = _set_ids({"type": kind, "props": copy.deepcopy(section_kind.initial_props)})
+        with use_language(language_of_locale(locale)):
+            raw = _set_ids({"type": kind, "props": section_kind.build_initial_props()})
         _insert(design, entries, raw, section_kind, spot, lenient=True)
         return _ADDED % {"section": section_kind.label}, str(raw["id"])
 

@@ -13,7 +13,7 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, starters, translations, validation
+from appliance.content.templates import placeholders, revisions, translations, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
 from appliance.core.errors import Faults, Invalid, NotFound
@@ -111,7 +111,7 @@ def render_preview(account_id: int, request: PreviewRequest) -> Preview:
     warnings = [
         PreviewWarning("section", messages[0], path) for path, messages in tolerated.fields.items() if "show_if" in path
     ]
-    warnings += _find_warnings(content, filled) + _find_placeholders(document_fields)
+    warnings += _find_warnings(content, filled) + _find_placeholders(account_id, document_fields)
     return Preview(filled.html, filled.text, warnings, len(filled.html.encode()))
 
 
@@ -293,7 +293,8 @@ def render_in_brand(account_id: int, fields: dict[str, Any], changed: brands.Bra
 def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[PreviewWarning]:
     """Return the warnings about the fields of a template; if they do not render, only the warnings that say so."""
     try:
-        return _find_warnings(*_render(account_id, document_fields, None, {})) + _find_placeholders(document_fields)
+        warnings = _find_warnings(*_render(account_id, document_fields, None, {}))
+        return warnings + _find_placeholders(account_id, document_fields)
     except Invalid as error:
         return [PreviewWarning("render", messages[0], field) for field, messages in error.fields.items()]
 
@@ -303,22 +304,22 @@ def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewW
 
     The field of a warning is a path in the template, such as `design.sections[2]` or `preheader`.
     """
-    warnings = [PreviewWarning(*placeholder) for placeholder in starters.find_placeholders(fields)]
+    account = Account.get_by_id(account_id)
+    warnings = [PreviewWarning(*placeholder) for placeholder in placeholders.find_placeholders(fields, account.locale)]
     if designs.get_sections(fields.get("design")):
-        account = Account.get_by_id(account_id)
         rendered = render.render_design(fields["design"], brands.build_look(brands.get(account_id)), account.locale)
         warnings += [
             PreviewWarning(item.code, item.message, f"design.{item.path}")
             for item in rendered.advice
-            if item.code in starters.UNFINISHED_CODES
+            if item.code in placeholders.UNFINISHED_CODES
         ]
     return warnings
 
 
-def _find_placeholders(fields: Mapping[str, Any]) -> list[PreviewWarning]:
+def _find_placeholders(account_id: int, fields: Mapping[str, Any]) -> list[PreviewWarning]:
     """Return warnings about placeholders; as in a preview request, the field of the design is `document`."""
-    placeholders = starters.find_placeholders(fields)
-    return [PreviewWarning(code, text, path.replace("design.", "document.", 1)) for code, text, path in placeholders]
+    matches = placeholders.find_placeholders(fields, Account.get_by_id(account_id).locale)
+    return [PreviewWarning(code, text, path.replace("design.", "document.", 1)) for code, text, path in matches]
 
 
 def _render(

@@ -38,5 +38,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(12, 32, 20, 32), advise=advise,
     matches=lambda props: "text" in props and "href" in props,
-    initial_props={"text": "Learn more"},
+    initial_props={"text": gettext_noop("Learn more")},
 )  # fmt: skip

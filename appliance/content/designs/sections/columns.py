@@ -84,7 +84,9 @@ KIND = Kind(
     text, is_whole=True, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "columns" in props,
     initial_props={"preset": "1:1", "columns": [
-        {"sections": [{"type": "text", "props": {"content": "<p>Add the text of the left column here.</p>"}}]},
-        {"sections": [{"type": "text", "props": {"content": "<p>Add the text of the right column here.</p>"}}]},
+        {"sections": [{"type": "text", "props": {"content": text}}]} for text in (
+            gettext_noop("<p>Add the text of the left column here.</p>"),
+            gettext_noop("<p>Add the text of the right column here.</p>"),
+        )
     ]},
 )  # fmt: skip

@@ -57,5 +57,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: "code" in props,
-    initial_props={"code": "WELCOME10", "text": "<p>10% off your next order</p>"},
+    initial_props={"code": "WELCOME10", "text": gettext_noop("<p>10%% off your next order</p>").replace("%%", "%")},
 )  # fmt: skip

@@ -20,5 +20,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(20, 32, 4, 32),
     matches=lambda props: "text" in props and "level" in props,
-    initial_props={"text": "Heading", "level": "2"},
+    initial_props={"text": gettext_noop("Heading"), "level": "2"},
 )  # fmt: skip

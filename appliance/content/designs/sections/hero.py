@@ -72,7 +72,8 @@ KIND = Kind(
     text, is_whole=True, padding=(40, 32, 40, 32), advise=advise,
     matches=lambda props: bool({"title", "subtitle", "cta_text", "background_url"} & props.keys()),
     initial_props={
-        "title": "Your headline here", "subtitle": "Add a sentence about your offer and who it is for.",
-        "cta_text": "Learn more",
+        "title": gettext_noop("Your headline here"),
+        "subtitle": gettext_noop("Add a sentence about your offer and who it is for."),
+        "cta_text": gettext_noop("Learn more"),
     },
 )  # fmt: skip

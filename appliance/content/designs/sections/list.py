@@ -37,5 +37,8 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(8, 32, 12, 32),
     matches=lambda props: "items" in props,
-    initial_props={"items": [{"title": "First item"}, {"title": "Second item"}, {"title": "Third item"}]},
+    initial_props={"items": [
+        {"title": gettext_noop("First item")}, {"title": gettext_noop("Second item")},
+        {"title": gettext_noop("Third item")},
+    ]},
 )  # fmt: skip

@@ -52,5 +52,5 @@ def text(view: View) -> str:
 KIND = Kind(
     "product", gettext_noop("Product"), "shopping-bag", FIELDS, text, is_in_columns=True, padding=(20, 32, 20, 32),
     advise=lambda view: advise_product(view.props), matches=lambda props: "price" in props,
-    initial_props={"name": "Product name", "price": "€20"},
+    initial_props={"name": gettext_noop("Product name"), "price": gettext_noop("€20")},
 )  # fmt: skip

@@ -26,5 +26,8 @@ KIND = Kind(
     text, is_whole=True, padding=(20, 32, 8, 32), advise=advise,
     matches=lambda props: isinstance(products := props.get("items"), list)
     and any(isinstance(entry, dict) and "price" in entry for entry in products),
-    initial_props={"items": [{"name": "First product", "price": "€20"}, {"name": "Second product", "price": "€30"}]},
+    initial_props={"items": [
+        {"name": gettext_noop("First product"), "price": gettext_noop("€20")},
+        {"name": gettext_noop("Second product"), "price": gettext_noop("€30")},
+    ]},
 )  # fmt: skip

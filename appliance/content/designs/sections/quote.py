@@ -21,5 +21,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(20, 32, 20, 32),
     matches=lambda props: "text" in props and "author" in props,
-    initial_props={"text": "Add a quote from a customer here.", "author": "Customer name"},
+    initial_props={"text": gettext_noop("Add a quote from a customer here."), "author": gettext_noop("Customer name")},
 )  # fmt: skip

@@ -49,5 +49,8 @@ KIND = Kind(
     ),
     text, is_whole=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"side", "ratio"} & props.keys()),
-    initial_props={"title": "Your headline here", "text": "<p>Add the text next to your image here.</p>"},
+    initial_props={
+        "title": gettext_noop("Your headline here"),
+        "text": gettext_noop("<p>Add the text next to your image here.</p>"),
+    },
 )  # fmt: skip

@@ -19,5 +19,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True,
     matches=lambda props: "content" in props, matches_loosely=lambda props: "text" in props,
-    initial_props={"content": "<p>Add your text here.</p>"},
+    initial_props={"content": gettext_noop("<p>Add your text here.</p>")},
 )  # fmt: skip
