@@ -200,13 +200,11 @@ async def show_domain(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/welcome/domain")
 @signed_in("domains:write")
 async def save_domain(request: Request, visit: Visit) -> HTTPResponse:
-    """Add a sending domain, and redirect to its DNS records."""
+    """Add a sending domain, and stay at this step, which leads to its DNS records and to the next step."""
     form = Form.from_request(request)
-    created = await sending.add_domain(request, visit, form)
-    if created is None:
+    if await sending.add_domain(request, visit, form) is None:
         return await _render_domain(request, visit, form, 422)
-    view.flash(request, gettext("Add these DNS records at your domain provider. We check for them automatically."))
-    return view.redirect(request, f"/settings/domains/{created.id}")
+    return view.redirect(request, "/welcome/domain")
 
 
 async def _render_domain(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
