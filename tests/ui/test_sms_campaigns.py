@@ -30,6 +30,16 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     expect(page.locator("main")).to_contain_text("+15005550006")
     page.goto(f"{server.url}/campaigns")
     expect(page.locator("#rows")).to_contain_text("SMS · Bakery: hi")
+    # Without a contact that can receive it, there is nothing to send
+    empty = api.post("/lists", {"name": "Empty"}).expect(201)["id"]
+    api.patch(f"/campaigns/{campaign_id}", {"trigger_attributes": {"contact_list_id": empty}}).expect(200)
+    page.goto(f"{server.url}/campaigns/{campaign_id}")
+    expect(page.locator("#checklist > header")).to_contain_text("No recipients")
+    page.goto(f"{server.url}/campaigns/{campaign_id}/send")
+    expect(page.get_by_role("heading", name="No contacts can receive it")).to_be_visible()
+    expect(page.get_by_role("button", name="Send to")).to_have_count(0)
+    page.get_by_role("link", name="Change recipients").click()
+    expect(page.get_by_label("Empty")).to_be_checked()
 
     template_id = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Bakery: open"}).expect(201)["id"]
     page.goto(f"{server.url}/templates")
