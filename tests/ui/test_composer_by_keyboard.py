@@ -60,7 +60,7 @@ def test_composing_by_keyboard(page: Page, api: Client, smtp: SmtpServer, clock:
     tab_to("#card-from .ed")
     page.keyboard.type("Typed")
     expect(page.locator("#side .mailrow")).to_contain_text("Typed")
-    tab_to("#card-content summary")
+    tab_to("#card-content > summary")
     page.keyboard.press("Enter")
     tab_to(".begins a[href$='/content']")
     page.keyboard.press("Enter")
