@@ -19,13 +19,16 @@ _CARD_BY_FIELD = (
 )  # fmt: skip
 # Sentences by the code of a finding. Any other finding is shown with its message.
 _FINDING_SENTENCES = {
+    "base_url_http": gettext_noop(
+        "Mailbox providers require https for one-click unsubscribe. Ask your administrator to set it up."
+    ),
     "opt_out_hint_missing": gettext_noop(
         "The text does not say how to opt out. Add “Reply STOP to opt out”, or set an opt-out text in the settings."
     ),
 }
 _FIX_PAGES = {
     "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
-    "base_url_http": "/settings",
+    "base_url_http": "/docs/guides/https",
 }  # fmt: skip
 
 
