@@ -68,6 +68,10 @@ def test_building_a_form(server: Server, browser_page: Page) -> None:
         if kind != "Hidden value":
             page.locator(f"#field-{number}").get_by_label("Label").fill(kind.upper())
     page.locator("#field-6").get_by_label("Saved as").fill("utm source")
+    page.locator("#field-5").get_by_label("Label").fill("")
+    page.get_by_role("button", name="Create form").click()
+    expect(page.locator("#field-5 .err")).to_have_text("Enter the label that visitors see.")
+    page.locator("#field-5").get_by_label("Label").fill("DATE")
     page.get_by_role("group", name="Topics").get_by_role("checkbox", name="Recipes").check()
     expect(page.get_by_role("group", name="Topics").get_by_role("checkbox", name="Internal")).to_have_count(0)
     page.get_by_role("button", name="Create form").click()

@@ -80,6 +80,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     if form["act"]:
         return await _render_form(request, visit, form, None, 200, apply_action(form))
     form.require("name", gettext("Enter a name."))
+    add_missing_labels(form)
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -160,6 +161,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
     form.require("name", gettext("Enter a name."))
+    add_missing_labels(form)
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -441,6 +443,13 @@ def _derive_key(label: str, row: FieldRow) -> str:
     plain = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
     key = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:64]
     return key if key[:1].isalpha() else f"field_{row.number}"
+
+
+def add_missing_labels(form: Form) -> None:
+    """Add an error to each new field that visitors would see without a label or a name to derive one from."""
+    for row in list_rows(form):
+        if not row.name and row.type != "hidden" and not form[f"label-{row.number}"] and not form[f"key-{row.number}"]:
+            form.add_error(f"label-{row.number}", gettext("Enter the label that visitors see."))
 
 
 def add_field_errors(form: Form, paths: Mapping[str, list[str]]) -> None:
