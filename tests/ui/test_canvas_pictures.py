@@ -120,6 +120,21 @@ def test_an_empty_picture_opens_the_drawer(page: Page, api: Client) -> None:
     assert "Drop an image" not in sent and "<img" not in sent
 
 
+def test_social_links_without_a_link_say_so(page: Page, api: Client) -> None:
+    """A section of social links shows a note until it has a link; the sent email has no note."""
+    social = {"id": "s", "type": "social", "props": {}}
+    template_id, frame = open_editor(page, api, text("t"), social)
+    note = frame.get_by_text("No social links yet. Add them to this section, or to your brand.")
+    expect(note).to_be_visible()
+    assert "No social links" not in page.request.get(f"/templates/{template_id}/preview").text()
+    page.locator("#o-s").click()
+    wait_until_saved(page)
+    page.get_by_role("button", name="Add", exact=True).last.click()
+    page.get_by_role("textbox", name="Link").fill("https://instagram.com/bakery")
+    expect(frame.get_by_role("link", name="Instagram")).to_be_visible()
+    expect(note).to_have_count(0)
+
+
 def test_late_images_leave_a_closed_drawer_closed(page: Page, api: Client) -> None:
     """The drawer stays closed when its images arrive after it was closed."""
     open_editor(page, api, {"id": "p", "type": "image", "props": {}})

@@ -8,6 +8,7 @@ and for all rows together the hash of the HTML around them.
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -134,6 +135,11 @@ class _RowSplitter:
                 pieces.append(self._write_placeholder(path))
             elif _is_empty_picture(self._entries.get(path)):
                 pieces[start + 1 :] = [self._write_empty_picture(path)]
+            elif self._is_without_links(path, pieces[start + 1 :]):
+                text = gettext("No social links yet. Add them to this section, or to your brand.")
+                pieces[start + 1 :] = [
+                    self._write_band(f'<div data-note style="{_NOTE_STYLE}">{escape(text)}</div>', path)
+                ]
             pieces.append(f"<!--/{SECTION_MARK}-->")
             if len(opened) == 1:
                 row = "".join(pieces)
@@ -189,7 +195,7 @@ class _RowSplitter:
         return gettext("%(section)s: not shown to this contact", section=section)
 
     def _write_empty_picture(self, path: str) -> str:
-        """Return the drop area of a section without a picture, on a band as wide and coloured as other sections."""
+        """Return the drop area of a section without a picture."""
         light, dark = self._theme.light, self._theme.dark
         area = _EMPTY_PICTURE % {
             "text": gettext("Drop an image here or <u>select one</u>"),
@@ -197,10 +203,20 @@ class _RowSplitter:
             "ground": f"light-dark({light.page},{dark.page})",
             "ink": f"light-dark({light.text},{dark.text})",
         }
+        return self._write_band(area, path)
+
+    def _is_without_links(self, path: str, pieces: Sequence[str]) -> bool:
+        """Return whether a section shows social links, and neither it nor the brand has one."""
+        entry = self._entries.get(path)
+        kind = entry.section.kind if entry else None
+        return kind is not None and kind.name == "social" and not any("<a " in piece for piece in pieces)
+
+    def _write_band(self, html: str, path: str) -> str:
+        """Return the HTML of a placeholder on a band as wide and coloured as other sections; in a column without it."""
         if path.count("[") > 1:
-            return _wrap_in_table_row(area, path)
+            return _wrap_in_table_row(html, path)
         style = f"max-width:{self._theme.width}px;margin:0 auto;padding:1px 0;background:{self._theme.light.card}"
-        return f'<div class="c-card" style="{style}">{area}</div>'
+        return f'<div class="c-card" style="{style}">{html}</div>'
 
 
 def _is_empty_picture(entry: Entry | None) -> bool:
