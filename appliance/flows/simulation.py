@@ -17,6 +17,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts import write
 from appliance.audience.contacts.store import ContactWrite
 from appliance.audience.segments import members
+from appliance.content.designs import merge
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults, Invalid, Refused
 from appliance.core.i18n import gettext, gettext_noop
@@ -583,8 +584,12 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
     steps_with_content = drafts.add_contents(flow.steps)
     unfinished = [
-        _describe_problem(f"{path}.{warning.field}", warning.message)
-        for path, _, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
+        gettext(
+            "Unfinished content in “%(email)s”: %(problem)s",
+            email=_name_email(path, step),
+            problem=warning.message,
+        )
+        for path, step, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
     ]
     return [
         *(
@@ -593,8 +598,14 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
             )
             for blocker in blockers
         ),
-        *(gettext("Unfinished content: %(problem)s", problem=problem) for problem in unfinished),
+        *unfinished,
     ]
+
+
+def _name_email(path: str, step: dict[str, Any]) -> str:
+    """Return the subject of an email step, or else its position."""
+    subject = merge.make_readable(((step.get("content") or {}).get("subject") or "").strip())
+    return subject or gettext("step %(position)s", position=simulation_timeline.format_position(path))
 
 
 _PROBLEMS = {

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from appliance.content.designs import merge
 from appliance.content.designs.sections import BY_NAME, KINDS
 from appliance.content.designs.theme import Look
 from appliance.content.templates import placeholders, starters
@@ -150,16 +151,17 @@ def test_flow_simulations_report_placeholders(api: Client) -> None:
     email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
-    assert any(note.startswith("Unfinished content: step 1: “Today is your day.") for note in notes)
+    start = f"Unfinished content in “{merge.make_readable(email['subject'])}”: “Today is your day."
+    assert any(note.startswith(start) for note in notes), notes
 
 
 def test_starters_and_sections_in_the_language_of_the_account() -> None:
     """Ready-made emails and new sections are in the language of the account, and known as placeholders in it."""
-    starter = next(found for found in starters.build_starters(Look(locale="de")) if found.key == "newsletter")
+    starter = next(each for each in starters.build_starters(Look(locale="de")) if each.key == "newsletter")
     assert starter.subject == "Drei Dinge, die sich lohnen" and "Guten Tag{% if" in str(starter.design)
     email = {"subject": starter.subject, "design": starter.design}
-    german = [found.path for found in placeholders.find_placeholders(email, "de")]
-    english = [found.path for found in placeholders.find_placeholders(email)]
+    german = [each.path for each in placeholders.find_placeholders(email, "de")]
+    english = [each.path for each in placeholders.find_placeholders(email)]
     assert "subject" in german and "subject" not in english and len(german) > len(english)
     assert starters.build_flow_emails("", "de")["birthday"]["subject"].startswith("Alles Gute zum Geburtstag{% if")
 
@@ -167,7 +169,7 @@ def test_starters_and_sections_in_the_language_of_the_account() -> None:
         props = BY_NAME["columns"].build_initial_props()
     assert props["preset"] == "1:1" and "linken Spalte" in str(props)
     design = {"sections": [{"type": "columns", "props": props}]}
-    assert [found.code for found in placeholders.find_placeholders({"design": design}, "de")] == [
+    assert [each.code for each in placeholders.find_placeholders({"design": design}, "de")] == [
         "placeholder_content",
         "placeholder_content",
     ]
