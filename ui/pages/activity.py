@@ -14,6 +14,7 @@ from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
+from appliance.imports import store as imports_store
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, Review
 from appliance.storage.database import Page
@@ -149,8 +150,11 @@ def _add_summaries(account_id: int, events: list[Event]) -> None:
         return
     names = audit.fetch_actor_names(account_id)
     import_ids = [event.data.get("import_id") for event in events if event.data.get("import_id")]
-    stored_imports = {row.id for row in Import.select(Import.id).where(Import.id.in_(import_ids))} if import_ids else ()
+    stored_imports = {row.id: row for row in Import.select().where(Import.id.in_(import_ids))} if import_ids else {}
     for event in events:
+        if event.event == "import_completed" and (job := stored_imports.get(event.data["import_id"])):
+            # The event counts rows; a row that repeats a contact of the file is no update of it.
+            event.data = event.data | {"updated": event.data["updated"] - imports_store.count_repeated(job)}
         text, details = _SUMMARIES[event.event](event, actor_label(event.data["actor"] or audit.SYSTEM, names))
         import_id = event.data.get("import_id")
         href = f"/contacts/imports/{import_id}" if import_id in stored_imports else ""
