@@ -187,6 +187,8 @@ def test_a_language_is_chosen_by_its_name(shop_page: Page) -> None:
     page.goto("/segments/new")
     rule = page.locator("[data-rule]").first
     choose_field(page, rule, "language")
+    choose_option(page, "Value", "English")
+    expect(page.locator("#sample tbody tr").first).to_contain_text("English")
     choose_option(page, "Value", "Swedish")
     expect(page.locator(".said")).to_contain_text("Language is Swedish")
     rule.get_by_label("Comparison").select_option("in")

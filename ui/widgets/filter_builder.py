@@ -561,5 +561,7 @@ def _build_cell(account_id: int, node: FieldCondition | EventCondition, value: A
         return Cell("names", [explain.fetch_name(account_id, node.field.id_kind, item) for item in value or []])
     if value in (None, "", []):
         return Cell("nothing", None)
+    if node.field.name == "contact_language":
+        value = i18n.name_language(value)
     kind = "time" if node.field.type == "time" else "names" if isinstance(value, list) else "plain"
     return Cell("yes" if isinstance(value, bool) else kind, value)
