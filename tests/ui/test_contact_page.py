@@ -188,6 +188,8 @@ def test_adding_a_contact_with_consent(browser_page: Page, api: Client) -> None:
     page.get_by_label("Proof of consent").fill("Signed at the market")
     page.get_by_role("button", name="Add contact").click()
     expect(page.locator(".toast")).to_contain_text("loud@example.net was added and subscribed.")
+    page.goto(f"/contacts/{api.get('/contacts', search='loud@example.net').json[0]['id']}")
+    expect(page.locator(".timeline")).to_contain_text("Subscribed · Email")
     expect(page.locator("main .kv")).to_contain_text("Portuguese (Brazil)")
     (loud,) = api.get("/contacts", search="loud@example.net").json
     assert loud["language"] == "pt-BR"
