@@ -329,7 +329,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
         ),
     )
     draft = store.duplicate(account_id, campaign_id, by)
-    draft.name = gettext("%(name)s (once more)", name=name)
+    draft.name = gettext("%(name)s (resend)", name=name)
     draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
     draft.trigger.save()
     store.mark_changed(draft)

@@ -168,7 +168,7 @@ def test_resend_to_non_openers(home: Home) -> None:
     transactions.write(run, "UPDATE campaign SET tracking = 1 WHERE id = ?", (campaign.id,))
     resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     assert list_group_ids(resend) == {ids[2], ids[3]}
-    assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (once more)")
+    assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (resend)")
     assert segments.get(home.account_id, resend.trigger.segment_id).name == "Did not open Spring"
 
 

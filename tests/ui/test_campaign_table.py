@@ -34,7 +34,7 @@ def test_bulk_actions_of_campaigns(browser_page: Page, api: Client) -> None:
     page.goto("/campaigns?search=Bulk&phase=completed")
     page.get_by_role("button", name="More actions for Bulk one").click()
     page.get_by_role("button", name="Resend to non-openers").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Bulk one (once more)")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Bulk one (resend)")
     expect(page.locator("#card-to summary")).to_contain_text("narrowed to Did not open Bulk one · 8 contacts")
     page.goto("/campaigns?search=Bulk&phase=completed")
     page.get_by_role("button", name="More actions for Bulk one").click()
