@@ -9,7 +9,7 @@ from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
 from appliance.core.i18n import get_language_tag, gettext
-from appliance.core.validation import Country, EmailText, Line, Name, sent_fields
+from appliance.core.validation import Country, EmailText, Line, Name, Short, parse_language, sent_fields
 from appliance.settings import config
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Brand
@@ -49,6 +49,9 @@ class QuietHours(Struct, rename={"from_": "from"}):
 
     from_: Annotated[TimeOfDay, Meta(description="start of the quiet hours, such as `21:00`")]
     to: Annotated[TimeOfDay, Meta(description="end of the quiet hours, such as `08:00`")]
+
+
+_MAX_HINT_LANGUAGES = 20  # as many as a template has translations
 
 
 class AccountWrite(Struct):
@@ -142,6 +145,17 @@ class AccountWrite(Struct):
         | None
         | UnsetType
     ) = UNSET
+    sms_opt_out_hints: (
+        Annotated[
+            dict[Short, Annotated[str, Meta(max_length=160, extra={"line": True})]],
+            Meta(
+                max_length=_MAX_HINT_LANGUAGES,
+                description='the same text in other languages, by language tag (`{"de": "STOP zum Abmelden"}`), '
+                "for contacts with that language",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     privacy_ip: (
         Annotated[Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")]
         | UnsetType
@@ -164,7 +178,7 @@ class AccountWrite(Struct):
     ) = UNSET
 
 
-_EMPTY: dict[str, Any] = {"test_email_recipients": []}
+_EMPTY: dict[str, Any] = {"test_email_recipients": [], "sms_opt_out_hints": {}}
 
 
 def create(name: str) -> Account:
@@ -206,6 +220,10 @@ def update(account_id: int, changes: AccountWrite) -> Account:
     account = get(account_id)
     values = sent_fields(changes)
     validate(account_id, changes)
+    if "sms_opt_out_hints" in values:
+        values["sms_opt_out_hints"] = {
+            parse_language(tag): hint.strip() for tag, hint in values["sms_opt_out_hints"].items()
+        }
     for name, value in values.items():
         setattr(account, name, _column_value(value, _EMPTY.get(name)) if name != "name" else value)
     if not account.sending_stopped:
@@ -232,6 +250,16 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         faults.add("sms_quiet_hours", gettext("is invalid"))
     if error := merge.find_error(values.get("sms_opt_out_hint"), "text"):
         faults.add("sms_opt_out_hint", error)
+    for tag, hint in (values.get("sms_opt_out_hints") or {}).items():
+        path = f"sms_opt_out_hints.{tag}"
+        try:
+            parse_language(tag)
+        except ValueError as error_text:
+            faults.add(path, str(error_text))
+        if not hint.strip():
+            faults.add(path, gettext("is required"))
+        elif error := merge.find_error(hint, "text"):
+            faults.add(path, error)
     faults.check()
 
 

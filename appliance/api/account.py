@@ -159,6 +159,9 @@ class Account(Struct):
         Annotated[str, Meta(description="text appended to marketing SMS, such as `STOP to opt out`; null for none")]
         | None
     )
+    sms_opt_out_hints: Annotated[
+        dict[str, str], Meta(description="the same text in other languages, by language tag, for contacts with them")
+    ]
     privacy_ip: Annotated[
         Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")
     ]

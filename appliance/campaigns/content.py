@@ -270,7 +270,10 @@ def _render_sms(
     document = to_document(campaign.template)
     body = preview.translate_for_preview(account.id, document, contact, language, "sms")["body"]
     try:
-        text = preview.fill_sms_preview(account.id, body, merge_values, True, campaign.tracking, campaign.name)
+        text = preview.fill_sms_preview(
+            account.id, body, merge_values, True, campaign.tracking, campaign.name,
+            language or (contact.language if contact is not None else None),
+        )  # fmt: skip
     except MergeError as error:
         return {"error": error.describe()}
     return {

@@ -105,7 +105,7 @@ class RecipientRenderer:
         self._bodies = {
             language: _compile_body(message["body"], campaign.tracking) for language, message in bodies.items()
         }
-        self._hint = account.sms_opt_out_hint
+        self._account = account
         self._forcing: Counter[str] = Counter()
         self._by_parts: Counter[int] = Counter()
         self._countries: Counter[str] = Counter()
@@ -134,7 +134,9 @@ class RecipientRenderer:
         text = compose.fill_sms(
             self._bodies[translation],
             values,
-            self._hint,
+            languages.choose_opt_out_hint(
+                self._account.sms_opt_out_hint, self._account.sms_opt_out_hints, contact.language, self._account.locale
+            ),
             compose.is_hint_interval_over(phone.opt_out_hint_sent_at, clock.now_ms()),
         )
         problem = text.find_problem()

@@ -81,3 +81,25 @@ def test_a_new_installation_captures_sms(api: Client) -> None:
     """The SMS transport of a new installation is the built-in inbox."""
     shown = api.get("/account").expect(200)
     assert (shown["transport"]["sms"], shown["usage"]["sms_sent"]) == ("capture", 0)
+
+
+def test_opt_out_hints_in_other_languages(api: Client) -> None:
+    """Each is kept under its language, errors are at the language, and a contact gets the one in theirs."""
+    hints = {"de": " STOP zum Abmelden ", "PT_br": "{{ brand.company_name }}: SAIR"}
+    account = api.patch("/account", {"sms_opt_out_hint": "STOP to end", "sms_opt_out_hints": hints}).expect(200)
+    assert account["sms_opt_out_hints"] == {"de": "STOP zum Abmelden", "pt-BR": "{{ brand.company_name }}: SAIR"}
+    wrong = {"xx-invalid": "x", "fr": "{{ x", "it": " ", "es": "x" * 161}
+    errors = api.patch("/account", {"sms_opt_out_hints": wrong}).expect(422)["validation_errors"]
+    assert set(errors) <= {f"sms_opt_out_hints.{tag}" for tag in wrong} and errors
+    assert api.get("/account").expect(200)["sms_opt_out_hints"] == account["sms_opt_out_hints"]
+
+    def preview(**fields: Any) -> str:
+        body = {"document": {}, "channel": "sms", "transactional": False, "body": "Sale", **fields}
+        return str(api.post("/templates/preview", body).expect(200)["sms"]["body"])
+
+    assert preview(language="de-AT").endswith("Sale STOP zum Abmelden")
+    assert preview(language="fr").endswith("Sale STOP to end") and preview().endswith("Sale STOP to end")
+    contact = api.post("/contacts", {"phone": "+4915112345601", "language": "de"}).expect(201)
+    assert preview(contact_id=contact["id"]).endswith("Sale STOP zum Abmelden")
+    assert api.patch("/account", {"sms_opt_out_hints": {}}).expect(200)["sms_opt_out_hints"] == {}
+    assert preview(language="de").endswith("Sale STOP to end")

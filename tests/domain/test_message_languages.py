@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from appliance.accounts import accounts
 from appliance.accounts.audit import Actor
 from appliance.campaigns import content, language_preflight, preflight
 from appliance.campaigns import store as campaigns
@@ -150,6 +151,8 @@ def test_sms_in_two_languages(home: Home) -> None:
     with pytest.raises(Invalid):
         translate(campaign.template_id, "de", {"body": "x" * 5_000})
     translate(campaign.template_id, "de", {"body": "Acme: Angebot https://acme.test/de stop"})
+    hints = {"sms_opt_out_hint": "Reply QUIT", "sms_opt_out_hints": {"de": "ENDE schreiben", "fr": "Répondez FIN"}}
+    transactions.write(accounts.update, home.account_id, validation.read(accounts.AccountWrite, hints))
     home.send(campaigns.get(home.account_id, campaign.id))
     claims = load_claims()
     texts = {
@@ -160,6 +163,10 @@ def test_sms_in_two_languages(home: Home) -> None:
     assert "Angebot" in texts["de"] and "Angebot" in texts["de-AT"] and "sale" in texts["fr"] and "sale" in texts[""]
     urls = [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
     assert urls == ["https://acme.test/en", "https://acme.test/de"]
+    # The opt-out hint follows the contact, also where the text is not translated, and as it was at the start
+    transactions.write(run, "UPDATE account SET sms_opt_out_hints = '{}', sms_opt_out_hint = NULL")
+    ends = {"": "Reply QUIT", "de-AT": "ENDE schreiben", "fr": "Répondez FIN", "hu": "Reply QUIT"}
+    assert {language: texts[language].endswith(end) for language, end in ends.items()} == dict.fromkeys(ends, True)
     assert all("acme.test/" not in text for text in texts.values())
 
 

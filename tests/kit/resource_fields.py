@@ -48,7 +48,7 @@ account | integer id | string base_url version name time_zone locale privacy_ip 
     string? email_from_name email_from_email email_reply_to sms_from stop_reason sms_opt_out_hint | object?
     frequency_cap sms_quiet_hours | boolean can_send using_sandbox domain_verified approval_required
     block_on_missing_variable transactional_allowed sending_stopped | array blockers | object transport capabilities
-    onboarding counts usage brand
+    onboarding counts usage brand sms_opt_out_hints
 error | string code message request_id | boolean error
 """
 KINDS: dict[str, tuple[type, ...]] = {

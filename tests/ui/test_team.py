@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.axe import find_violations_in_light_and_dark
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.server import PASSWORD, Server
 from tests.ui.test_roles import request_page, session_cookie
 
@@ -131,6 +131,24 @@ def test_frequency_cap_settings(page: Page) -> None:
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
     expect(page.get_by_label("Period (days)")).to_have_value("7")
+
+
+def test_opt_out_texts_in_other_languages(page: Page) -> None:
+    """Each line is a language and its text; what is wrong is told with the language, and nothing is lost."""
+    page.goto("/settings/consent")
+    field, error = page.get_by_label("Opt-out in other languages"), page.locator("#f-sms-opt-out-hints-err")
+    for typed, told in (
+        ("STOP zum Abmelden", "a language code, a colon and a text"), ("de STOP: x", "de STOP"), ("de: {{ x", "de: "),
+    ):  # fmt: skip
+        field.fill(typed)
+        page.get_by_role("button", name="Save").click()
+        expect(error).to_contain_text(told)
+        expect(field).to_have_value(typed)
+    field.fill("de: STOP zum Abmelden\nPT_br: Responda SAIR")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    expect(field).to_have_value("de: STOP zum Abmelden\npt-BR: Responda SAIR")
+    save_screenshot(page, "opt-out-languages")
 
 
 def test_tabs_of_the_settings(page: Page) -> None:

@@ -183,7 +183,7 @@ _CONSENT_PARTS = FormParts(
     FormPart(gettext_noop("IP addresses"), ("privacy_ip",)),
     FormPart(gettext_noop("Frequency cap"), ("cap_messages", "cap_days")),
     FormPart(gettext_noop("Quiet hours"), ("quiet_from", "quiet_to")),
-    FormPart(gettext_noop("Opt-out text"), ("sms_opt_out_hint",)),
+    FormPart(gettext_noop("Opt-out text"), ("sms_opt_out_hint", "sms_opt_out_hints")),
 )  # fmt: skip
 
 
@@ -205,7 +205,19 @@ def _build_consent_form(account: Any) -> Form:
         "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
         "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
         "sms_opt_out_hint": account.sms_opt_out_hint or "",
+        "sms_opt_out_hints": "\n".join(f"{tag}: {hint}" for tag, hint in account.sms_opt_out_hints.items()),
     })  # fmt: skip
+
+
+def _read_hints(form: Form) -> dict[str, str]:
+    """Return the opt-out texts by language tag, from lines such as `de: STOP zum Abmelden`."""
+    hints = {}
+    for text_line in filter(str.strip, form["sms_opt_out_hints"].splitlines()):
+        tag, colon, hint = (part.strip() for part in text_line.partition(":"))
+        if not colon:
+            form.add_error("sms_opt_out_hints", gettext("Each line needs a language code, a colon and a text."))
+        hints[tag] = hint
+    return hints
 
 
 @pages.post("/settings/consent")
@@ -219,6 +231,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         return _render_consent(request, form, 409)
     raw = {
         "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
+        "sms_opt_out_hints": _read_hints(form),
         "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", is_pair_required=True),
         "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
     }  # fmt: skip
@@ -240,6 +253,11 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as error:
         names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
                  "sms_quiet_hours": "quiet_to"}  # fmt: skip
+        for path in [path for path in error.fields if path.startswith("sms_opt_out_hints.")]:
+            problem = gettext(
+                "%(language)s: %(problem)s", language=path.partition(".")[2], problem=error.fields.pop(path)[0]
+            )
+            form.add_error("sms_opt_out_hints", problem)
         return _render_consent(request, form.add_errors(error, names) if error.fields else form, 422)
     view.flash(request, gettext("Saved."))
     return view.redirect(request, "/settings/consent")

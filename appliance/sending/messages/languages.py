@@ -34,6 +34,17 @@ def choose(languages: Collection[str], contact_language: str | None, locale: str
     return MessageLanguage(translation, recipient_texts.choose_language(contact_language, locale))
 
 
+def choose_opt_out_hint(
+    hint: str | None, hints: Mapping[str, str], contact_language: str | None, locale: str
+) -> str | None:
+    """Return the opt-out hint of an SMS in the language of a contact, else that of the account (`hint`).
+
+    `hints` are those in other languages; the language is chosen as that of a translation is.
+    """
+    language = translations.match_translation(sorted(hints), contact_language, locale.replace("_", "-"))
+    return hint if language is None else hints[language]
+
+
 def choose_for_document(
     document: Mapping[str, Any], contact_language: str | None, locale: str, channel: str = "email"
 ) -> MessageLanguage:

@@ -22,6 +22,7 @@ from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.keys import KeyRing
 from appliance.sending.messages import (
     compose,
+    languages,
     ledger,
     links,
     merge_tags,
@@ -306,10 +307,9 @@ class MessagePreparer:
         values = self._get_values(shared, claim, shared.conditions) | compose.build_link_tokens(claim.id)
         if not shared.is_marketing:
             return compose.fill_sms(shared.content.text, values)
-        hint = (
-            shared.sms_settings.opt_out_hint
-            if shared.sms_settings is not None
-            else self._get_account(claim.account_id).sms_opt_out_hint
+        settings = shared.sms_settings or shared_content.get_sms_settings(self._get_account(claim.account_id))
+        hint = languages.choose_opt_out_hint(
+            settings.opt_out_hint, settings.opt_out_hints, self._get_language(source, claim), settings.locale
         )
         return compose.fill_sms(shared.content.text, values, hint, compose.is_hint_due(claim, sent_at))
 
@@ -402,7 +402,7 @@ class MessagePreparer:
             self._run_starts[run_id] = run_start
         return run_start
 
-    def _get_language(self, source: SourceId, claim: Claim) -> str | None:
+    def _get_language(self, source: SourceId | None, claim: Claim) -> str | None:
         """Return the language of a message's contact, or None if it is unknown."""
         if claim.contact_id is None:
             return None

@@ -153,12 +153,14 @@ def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact
 def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | None) -> Preview:
     """Render an SMS; raises Invalid if it does not render. A text that is too long only has a warning."""
     fields = {"body": request.body or "", "translations": _read_translations(request)}
-    body = translate_for_preview(account_id, fields, contact, _read_language(request), "sms")["body"]
+    language = _read_language(request)
+    body = translate_for_preview(account_id, fields, contact, language, "sms")["body"]
     data = request.data if isinstance(request.data, dict) else {}
     try:
         sms = fill_sms_preview(
-            account_id, body, _build_samples({"body": body}, contact, data, "sms"), not request.transactional
-        )
+            account_id, body, _build_samples({"body": body}, contact, data, "sms"), not request.transactional,
+            language=language or (contact.language if contact is not None else None),
+        )  # fmt: skip
     except MergeError as error:
         raise Invalid({"body": [error.describe()]}) from None
     sms_preview = compose.describe_sms(sms)
@@ -190,12 +192,13 @@ def translate_for_preview(
 
 
 def fill_sms_preview(
-    account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = ""
-) -> SmsText:
+    account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = "",
+    language: str | None = None,
+) -> SmsText:  # fmt: skip
     """Fill an SMS with the values `samples`, as for a send; raises MergeError if that fails.
 
     A marketing SMS has the opt-out hint and, if `tracked`, links as short as they will be when it is sent. `name` is
-    the name of the campaign.
+    the name of the campaign, and `language` that of the contact.
     """
     account = Account.get_by_id(account_id)
     values = {
@@ -203,9 +206,8 @@ def fill_sms_preview(
         **links.get_link_values(0), **compose.build_link_tokens(),
     }  # fmt: skip
     addresses = [link.href for link in compose.find_sms_links(body)] if marketing and tracked else None
-    return compose.fill_sms(
-        compose.compile_sms(body, addresses), values, account.sms_opt_out_hint if marketing else None
-    )
+    hint = languages.choose_opt_out_hint(account.sms_opt_out_hint, account.sms_opt_out_hints, language, account.locale)
+    return compose.fill_sms(compose.compile_sms(body, addresses), values, hint if marketing else None)
 
 
 def render_fields(

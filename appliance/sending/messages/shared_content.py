@@ -46,7 +46,7 @@ def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
     return {
         "look": brands.build_look(brand),
         "tracking": campaign.tracking,
-        "sms": [account.sms_from, account.sms_opt_out_hint],
+        "sms": list(get_sms_settings(account)),
         "locale": account.locale,
         "values": merge_tags.get_account_values(account, brand) | {"campaign": {"name": campaign.name}},
         "list_name": contact_list.name if contact_list else account.name,
@@ -128,10 +128,20 @@ SourceId = int | StepSource
 
 
 class SmsSettings(NamedTuple):
-    """The sender of SMS and the opt-out hint of an account, each None if the account has not set it."""
+    """The sender of SMS and the opt-out hint of an account, each None if the account has not set it.
+
+    `opt_out_hints` are the hints in other languages than that of the account (`locale`).
+    """
 
     sender: str | None
     opt_out_hint: str | None
+    opt_out_hints: Mapping[str, str]
+    locale: str
+
+
+def get_sms_settings(account: Account) -> SmsSettings:
+    """Return the present SMS settings of an account."""
+    return SmsSettings(account.sms_from, account.sms_opt_out_hint, account.sms_opt_out_hints, account.locale)
 
 
 class SharedContent(NamedTuple):

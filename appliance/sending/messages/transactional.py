@@ -113,9 +113,10 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
         | links.get_link_values(0)
         | compose.build_link_tokens()
     )
-    return compose.fill_sms(
-        compose.compile_sms(request.body, urls), values, account.sms_opt_out_hint if request.marketing else None
+    hint = languages.choose_opt_out_hint(
+        account.sms_opt_out_hint, account.sms_opt_out_hints, contact.language if contact else None, account.locale
     )
+    return compose.fill_sms(compose.compile_sms(request.body, urls), values, hint if request.marketing else None)
 
 
 _HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")

@@ -26,6 +26,7 @@ class Account(Table):
     frequency_cap = Json(null=True)
     sms_quiet_hours = Json(null=True)
     sms_opt_out_hint = TextField(null=True)
+    sms_opt_out_hints = Json(default=dict)  # in other languages, by language tag
     privacy_ip = TextField(default="truncated")
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     created_at = Time()

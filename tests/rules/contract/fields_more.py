@@ -66,6 +66,7 @@ D stop_reason string?
 D frequency_cap FrequencyCap?
 D sms_quiet_hours QuietHours?
 D sms_opt_out_hint string?
+O sms_opt_out_hints object -- and in other languages
 D privacy_ip enum(truncated,full,none)
 D counts,usage object
 D brand Brand

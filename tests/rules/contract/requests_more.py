@@ -67,6 +67,7 @@ O step integer? -- or all who are at this step
 D name,time_zone,locale string
 O country_code string? -- of phone numbers that are written without one
 D email_from_name,sms_from,sms_opt_out_hint string?
+O sms_opt_out_hints object -- the hint in other languages
 D email_from_email,email_reply_to email?
 D sending_stopped boolean
 D frequency_cap FrequencyCap?
