@@ -82,6 +82,11 @@ def plain_number(value: int | float) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value)
 
 
+def shown_number(value: int | float) -> str:
+    """Format a number of custom data like `plain_number`, with the decimal mark of the language of the page."""
+    return plain_number(value).replace(".", i18n.get_decimal_mark())
+
+
 def count_contacts(value: int) -> str:
     """Format a number of contacts."""
     return ngettext("%(num)s contact", "%(num)s contacts", value)

@@ -10,6 +10,7 @@ says how a catalogue is made.
 import gettext as stdlib_gettext
 import io
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -108,6 +109,13 @@ def format_number(value: int | float) -> str:
     from babel.numbers import format_decimal
 
     return format_decimal(value, locale=get_locale())
+
+
+def get_decimal_mark() -> str:
+    """Return the decimal mark of the current language: a point in English."""
+    from babel.numbers import get_decimal_symbol
+
+    return str(get_decimal_symbol(get_locale()))
 
 
 def format_percent(value: float, max_decimals: int) -> str:
@@ -238,12 +246,18 @@ def list_languages() -> list[tuple[str, str]]:
     return list(_list_languages(get_language()))
 
 
+def fold(text: str) -> str:
+    """Return a name as it is sorted in a list: in lower case and without accents."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(character for character in decomposed if not unicodedata.combining(character)).casefold()
+
+
 @cache
 def _list_languages(language: str) -> tuple[tuple[str, str], ...]:
     names = _load_locale(language).languages
     tags = ((tag.replace("_", "-"), name) for tag, name in names.items())
     return tuple(sorted(
-        ((tag, name) for tag, name in tags if len(tag) == 2), key=lambda option: option[1].casefold()
+        ((tag, name) for tag, name in tags if len(tag) == 2), key=lambda option: fold(option[1])
     ))  # fmt: skip
 
 

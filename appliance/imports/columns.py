@@ -55,7 +55,8 @@ _NAMES = {
     "subscribed_email": "subscribed_email subscribed opt_in optin email_opt_in accepts_email_marketing "
                         "accepts_marketing newsletter newsletter_opt_in newsletter_subscription newsletter_subscriber "
                         "marketing_opt_in email_marketing email_consent email_permission abonniert "
-                        "newsletter_abonniert abonne suscrito boletin",
+                        "newsletter_abonniert newsletter_anmeldung newsletter_einwilligung newsletter_erhalten "
+                        "newsletter_empfanger email_einwilligung werbeeinwilligung abonne suscrito boletin",
     "subscribed_phone": "subscribed_phone sms_opt_in accepts_sms_marketing sms_marketing_consent sms_consent "
                         "sms_marketing sms_permission",
     "opted_out_by": "opted_out_by", "verified": "verified email_verified",
@@ -64,6 +65,8 @@ _NAMES = {
                     "desabonne baja",
     "bounced": "bounced clean_time cleaned bounced_at",
 }  # fmt: skip
+# What follows the name of a column of consent, such as `Newsletter ja/nein`
+_YES_NO_REMARK = re.compile(r"_(?:ja_nein|j_n|yes_no|y_n|oui_non|o_n|si_no|sim_nao)$")
 _TARGET_BY_NAME = {name: target for target, names in _NAMES.items() for name in names.split()}
 # Columns of our own export that are skipped, because the service computes their values
 _OWN_NAMES = """
@@ -158,7 +161,7 @@ def guess_targets(names: list[str], resource: str = "contacts") -> list[str]:
 
 
 def _guess_target(name: str, product: Product | None) -> str:
-    flat, split = _squash(name), normalize_name(name)
+    flat, split = (_YES_NO_REMARK.sub("", text) for text in (_squash(name), normalize_name(name)))
     if product is not None and flat in product.map:
         return product.map[flat]
     if name.strip().startswith("data.") and len(name.strip()) > 5:

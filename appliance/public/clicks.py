@@ -311,16 +311,18 @@ async def follow_link(request: Request, token: str) -> HTTPResponse:
     The response to an invalid link is the page "not found". If the target cannot be read, or is not filled in now, the
     response is the page for temporary failures.
     """
-    link = read_link(token)
+    link, language = read_link(token), pages.detect_language(request)
     if link is None:
-        return pages.not_found_page()
+        return pages.not_found_page(language=language)
     try:
         target = await _record_hit(request, link)
     except Unavailable:
-        return pages.unavailable_page()
+        return pages.unavailable_page(language)
     if target is not None and target.is_postponed:
-        return pages.unavailable_page()
-    return pages.not_found_page() if target is None or target.url is None else redirect_response(target.url)
+        return pages.unavailable_page(language)
+    if target is None or target.url is None:
+        return pages.not_found_page(language=language)
+    return redirect_response(target.url)
 
 
 async def serve_pixel(request: Request, token: str) -> HTTPResponse:

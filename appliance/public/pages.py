@@ -130,12 +130,12 @@ async def show_message(request: Request, token: str) -> HTTPResponse:
     try:
         message = await fetch_public(find_message, token)
         if message is None:
-            return not_found_page()
+            return not_found_page(language=detect_language(request))
         html = await render_view(message.account_id, render_message, message)
     except MergeError:
-        return not_found_page()
+        return not_found_page(language=detect_language(request))
     except (RateLimitExceeded, Unavailable):
-        return unavailable_page()
+        return unavailable_page(detect_language(request))
     headers = {**PAGE_HEADERS, "Content-Security-Policy": _MESSAGE_POLICY}
     return HTTPResponse(html, 200, headers, content_type="text/html; charset=utf-8")
 

@@ -88,8 +88,7 @@ def _country_names(language: str) -> tuple[tuple[str, str], ...]:
     with i18n.use_language(language):
         names |= dict(i18n.get_locale().territories)
     countries = ((code, names.get(code, code)) for code in addresses.phone_countries())
-    # Accents are ignored: Åland is sorted as A.
-    return tuple(sorted(countries, key=lambda country: unicodedata.normalize("NFKD", country[1]).casefold()))
+    return tuple(sorted(countries, key=lambda country: i18n.fold(country[1])))
 
 
 def country_options(none: str, chosen: str = "") -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.accounts.audit import AuditQuery
 from appliance.core import validation
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, pgettext, pgettext_noop
 from appliance.exports import records
 from appliance.storage.transactions import fetch
 from ui import view
@@ -117,7 +117,8 @@ _ACTOR_LABELS = {
 }  # fmt: skip
 # The label of an actor or subject by its kind; `%(id)s` is its number.
 _SUBJECT_LABELS = {
-    "account": gettext_noop("Account %(id)s"), "act": gettext_noop("Bulk action %(id)s"),
+    "account": gettext_noop("Account %(id)s"), "brand": gettext_noop("Brand"),
+    "act": gettext_noop("Bulk action %(id)s"),
     "campaign": gettext_noop("Campaign %(id)s"), "contact": gettext_noop("Contact %(id)s"),
     "domain": gettext_noop("Sending domain %(id)s"), "flow": gettext_noop("Flow %(id)s"),
     "form": gettext_noop("Form %(id)s"), "import": gettext_noop("Import %(id)s"),
@@ -128,6 +129,44 @@ _SUBJECT_LABELS = {
     "template": gettext_noop("Template %(id)s"), "user": gettext_noop("User %(id)s"),
     "webhook": gettext_noop("Webhook %(id)s"),
 }  # fmt: skip
+
+# Details whose values are words, too
+_CODED_DETAILS = frozenset(("kind", "role"))
+# The names and values of details that are recorded most often; others are shown as they are recorded.
+_DETAIL_WORDS = {
+    "name": pgettext_noop("audit", "name"),
+    "changed": pgettext_noop("audit", "changed"),
+    "role": pgettext_noop("audit", "role"),
+    "language": pgettext_noop("audit", "language"),
+    "kind": pgettext_noop("audit", "kind"),
+    "file": pgettext_noop("audit", "file"),
+    "rows": pgettext_noop("audit", "rows"),
+    "filters": pgettext_noop("audit", "filters"),
+    "reason": pgettext_noop("audit", "reason"),
+    "status": pgettext_noop("audit", "status"),
+    "email": pgettext_noop("audit", "email"),
+    "host": pgettext_noop("audit", "host"),
+    "time_zone": pgettext_noop("audit", "time zone"),
+    "locale": pgettext_noop("audit", "locale"),
+    "country_code": pgettext_noop("audit", "country code"),
+    "email_from_name": pgettext_noop("audit", "email from name"),
+    "email_from_email": pgettext_noop("audit", "email from email"),
+    "email_reply_to": pgettext_noop("audit", "email reply to"),
+    "approval_required": pgettext_noop("audit", "approval required"),
+    "approval_by_another": pgettext_noop("audit", "approval by another"),
+    "test_email_recipients": pgettext_noop("audit", "test email recipients"),
+    "block_on_missing_variable": pgettext_noop("audit", "block on missing variable"),
+    "transactional_allowed": pgettext_noop("audit", "transactional allowed"),
+    "session_id": pgettext_noop("audit", "session id"),
+    "browser": pgettext_noop("audit", "browser"),
+    "contacts": pgettext_noop("audit", "contacts"),
+    "count": pgettext_noop("audit", "count"),
+    "author": pgettext_noop("audit", "author"),
+    "editor": pgettext_noop("audit", "editor"),
+    "viewer": pgettext_noop("audit", "viewer"),
+    "owner": pgettext_noop("audit", "owner"),
+    "admin": pgettext_noop("audit", "admin"),
+}
 
 
 def action_label(action: str) -> str:
@@ -162,16 +201,25 @@ def _numbered_label(kind: str, number: str) -> str:
 
 def format_details(data: dict[str, Any]) -> str:
     """Return the details of an entry on one line, as `name: value` pairs; empty lists are left out."""
-    return ", ".join(f"{name.replace('_', ' ')}: {_format_value(value)}" for name, value in data.items() if value != [])
+    return ", ".join(
+        gettext("%(label)s: %(value)s", label=_detail_word(name), value=_format_value(value, name))
+        for name, value in data.items() if value != []
+    )  # fmt: skip
 
 
-def _format_value(value: Any) -> str:
+def _detail_word(name: str) -> str:
+    return pgettext("audit", _DETAIL_WORDS[name]) if name in _DETAIL_WORDS else name.replace("_", " ")
+
+
+def _format_value(value: Any, name: str = "") -> str:
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(_detail_word(entry) if name == "changed" else str(entry) for entry in value)
     if isinstance(value, dict):
         return format_details(value)
     if isinstance(value, bool):
         return gettext("yes") if value else gettext("no")
+    if name in _CODED_DETAILS:
+        return _detail_word(str(value))
     return gettext("none") if value is None else str(value)
 
 
