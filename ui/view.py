@@ -298,12 +298,12 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
     config = request.app.ctx.config
     return {
         "notice": None,
+        "nav": list_navigation(request.path),
         **context,
         "visit": visit,
         "path": request.path,
         "help_url": documentation.help_url(request.path),
         "can": lambda scope: visit is not None and visit.can(scope),
-        "nav": list_navigation(request.path),
         "tabs": TAB_BAR,
         "settings_tabs": _list_settings(request.path) if request.path.startswith("/settings") else (),
         "keys_on": session.has_shortcuts(request),

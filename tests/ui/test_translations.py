@@ -131,6 +131,14 @@ def test_an_image_of_a_language(page: Page, browser_problems: Problems, api: Cli
     save_screenshot(page, "translations-image")
 
 
+def test_the_navigation_shows_where_the_email_belongs(page: Page, api: Client) -> None:
+    """The translation of a campaign is a page of Campaigns, not of Templates."""
+    template = {"subject": "News", "body": "<p>Bread</p>"}
+    campaign = api.post("/campaigns", {"name": "News", "template_attributes": template}).expect(201)
+    page.goto(f"/templates/{campaign['templates'][0]['id']}/translations")
+    expect(page.locator("nav a[aria-current=page]").first).to_have_text("Campaigns")
+
+
 def test_two_translators(page: Page, api: Client) -> None:
     """A translation that another user saved meanwhile is shown and not overwritten."""
     template_id = create_template(api, "Together")

@@ -1,6 +1,5 @@
 """What forms offer and look up: contact lists, contacts, phone numbers, countries, languages and time zones."""
 
-import unicodedata
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
