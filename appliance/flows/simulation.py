@@ -20,7 +20,7 @@ from appliance.audience.segments import members
 from appliance.content.designs import merge
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults, Invalid, Refused
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.core.validation import read, sent_fields
 from appliance.events import log
 from appliance.flows import (
@@ -423,7 +423,6 @@ def _describe_skipped(step: str, reason: str | None) -> str:
 DAY_MS = 86_400_000
 # How far back a simulation may start, how far ahead it may start and end, and its default length.
 _MAX_BACK_MS, _MAX_AHEAD_MS, _DEFAULT_SPAN_MS = 365 * DAY_MS, 5 * 366 * DAY_MS, 400 * DAY_MS
-SAMPLE_CONTACT = {"first_name": "Alex", "last_name": "Sample", "email": "alex@example.org", "phone": "+12025550143"}
 _EVIDENCE = Evidence("rehearsal", "operator")
 
 
@@ -559,10 +558,19 @@ def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
     return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]
 
 
+def build_sample_contact() -> dict[str, str]:
+    """Return the fields of the made-up contact of a simulation, with a name in the current language."""
+    return {
+        "first_name": pgettext("first name of a made-up contact", "Alex"),
+        "last_name": pgettext("last name of a made-up contact", "Sample"),
+        "email": "alex@example.org", "phone": "+12025550143",
+    }  # fmt: skip
+
+
 def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
-    """Create the made-up contact of a request, by default `SAMPLE_CONTACT`, and return its id."""
+    """Create the made-up contact of a request, by default that of `build_sample_contact`, and return its id."""
     contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
-    return int(write.upsert(account_id, contact or read(ContactWrite, SAMPLE_CONTACT), _EVIDENCE).contact.id)
+    return int(write.upsert(account_id, contact or read(ContactWrite, build_sample_contact()), _EVIDENCE).contact.id)
 
 
 def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]:

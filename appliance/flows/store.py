@@ -15,7 +15,8 @@ from appliance.content.templates import starters as letters
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext, gettext_noop, use_language
+from appliance.core.recipient_texts import language_of_locale
 from appliance.core.validation import Data, EventName, Line, Name, PageQuery, Short, When, default, schema_name
 from appliance.flows import document, lifecycle, simulation_events, triggers, versions
 from appliance.flows.document import ParsedSteps
@@ -149,28 +150,36 @@ def _walk(steps: Steps) -> Iterator[dict[str, Any]]:
 
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
-    """Return the four starters with the look of a brand; their buttons lead to the brand's first web address."""
+    """Return the four starters with the look of a brand; their buttons lead to the brand's first web address.
+
+    Names and emails are in the language of the account, labels and descriptions in the current language.
+    """
     emails = letters.build_flow_emails(letters.get_home_url(look), look.locale)
+
+    def name(text: str) -> str:
+        with use_language(language_of_locale(look.locale)):
+            return gettext(text)
+
     return (
         Starter(
             "welcome", gettext("Welcome"),
             gettext("Two emails for new members of a list; a click in the first email decides the second."),
-            gettext("Welcome"), {"event": "list_add"}, _build_welcome(look, emails),
+            name("Welcome"), {"event": "list_add"}, _build_welcome(look, emails),
         ),
         Starter(
             "win_back", gettext("Win-back"),
             gettext("Asks inactive contacts whether they want to stay. Select a segment of them as the trigger."),
-            gettext("Win-back"), {"event": "segment_enter"}, _build_win_back(emails),
+            name("Win-back"), {"event": "segment_enter"}, _build_win_back(emails),
         ),
         Starter(
             "birthday", gettext("Birthday"),
-            gettext("A greeting on the date in a contact’s custom field “birthday”."), gettext("Birthday"),
+            gettext("A greeting on the date in a contact’s custom field “birthday”."), name("Birthday"),
             {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
             _build_birthday(emails),
         ),
         Starter(
             "after_event", gettext("Post-purchase"),
-            gettext("Some days after an order: a thank-you and a question."), gettext("Post-purchase"),
+            gettext("Some days after an order: a thank-you and a question."), name("Post-purchase"),
             {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY_SECONDS}}},
             _build_after_event(emails),
         ),

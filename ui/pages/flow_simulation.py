@@ -240,7 +240,7 @@ async def _render_simulation(
     tree = await fetch(_load_tree, visit, draft, query, result)
     return view.render(
         request, "flows/try.html", status, form=step_form, query=query, simulation=result, scripts=stored,
-        may_save_test=visit.can("flows:write"), sample=simulation.SAMPLE_CONTACT, **tree,
+        may_save_test=visit.can("flows:write"), sample=simulation.build_sample_contact(), **tree,
     )  # fmt: skip
 
 
