@@ -28,6 +28,18 @@ def check_home(page: Page) -> None:
     assert widths[0] == widths[1]
 
 
+def add_domain(page: Page) -> None:
+    """Add a sending domain, and go on while its DNS records are still missing."""
+    expect(page.get_by_role("heading", level=1)).to_have_text("Verify your sending domain")
+    expect(page.get_by_label("Domain")).to_have_value("northwind.example")
+    check_screen(page, "domain")
+    page.get_by_role("button", name="Add domain").click()
+    records = page.get_by_role("link", name="Show DNS records")
+    expect(records).to_have_attribute("href", re.compile(r"^/settings/domains/\d+$"))
+    check_screen(page, "domain-added")
+    page.get_by_role("link", name="Continue").click()
+
+
 def test_the_set_up_screens(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
 ) -> None:
@@ -57,15 +69,7 @@ def test_the_set_up_screens(
     expect(page.get_by_role("heading", level=1)).to_have_text("Set up email sending")
     check_screen(page, "mail")
     page.get_by_role("button", name="Save and continue").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Verify your sending domain")
-    expect(page.get_by_label("Domain")).to_have_value("northwind.example")
-    check_screen(page, "domain")
-    # The set-up goes on while the DNS records are still missing
-    page.get_by_role("button", name="Add domain").click()
-    records = page.get_by_role("link", name="Show DNS records")
-    expect(records).to_have_attribute("href", re.compile(r"^/settings/domains/\d+$"))
-    check_screen(page, "domain-added")
-    page.get_by_role("link", name="Continue").click()
+    add_domain(page)
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Brand")
     expect(page.locator("#f-bg-color-well")).to_have_value("#f4f4f1")
