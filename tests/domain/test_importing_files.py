@@ -173,6 +173,7 @@ def test_usual_headings_of_full_names(heading: str) -> None:
     ("headings", "targets"),
     [
         (["email", "Newsletter (Y/N)"], ["email", "subscribed_email"]),
+        (["email", "Newsletter ja/nein"], ["email", "subscribed_email"]),
         (["email", "Mobile / Tel"], ["email", "phone"]),
         (["email", "Email (old)", "Phone / Email"], ["email", "data.email_old", "data.phone_email"]),
         (["Email (old)", "email"], ["data.email_old", "email"]),
