@@ -165,9 +165,13 @@ def test_an_edit_conflict_returns_the_stored_value(home: Home) -> None:
 def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
     """Sections go to their target, the footer stays last, and a column accepts only some kinds."""
     template_id = create_template(home)
-    added = edit_section_list(home, template_id, section_edits.add_section("heading", SectionTarget(after="left")))
-    added_split = edit_section_list(home, template_id, section_edits.add_section("split", SectionTarget(after="left")))
-    added_text = edit_section_list(home, template_id, section_edits.add_section("text", SectionTarget()))
+    added = edit_section_list(
+        home, template_id, section_edits.add_section("heading", SectionTarget(after="left"), "en")
+    )
+    added_split = edit_section_list(
+        home, template_id, section_edits.add_section("split", SectionTarget(after="left"), "en")
+    )
+    added_text = edit_section_list(home, template_id, section_edits.add_section("text", SectionTarget(), "en"))
     assert section_keys(home, template_id) == [
         "head",
         "odd",
@@ -210,7 +214,7 @@ def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
             home, template_id, section_edits.move_section("head", SectionTarget(parent=copy_key, column=0))
         )
     with pytest.raises(NotFound):
-        edit_section_list(home, template_id, section_edits.add_section("hologram", SectionTarget()))
+        edit_section_list(home, template_id, section_edits.add_section("hologram", SectionTarget(), "en"))
 
 
 def test_columns_cannot_be_moved_into_themselves(home: Home) -> None:
@@ -274,7 +278,7 @@ def test_undo_and_redo_restore_first_and_last_design(home: Home, steps: list[tup
             edit_section_list(
                 home,
                 template_id,
-                section_edits.add_section("text", SectionTarget(after=keys[argument % len(keys)])),
+                section_edits.add_section("text", SectionTarget(after=keys[argument % len(keys)]), "en"),
             )
         else:
             key = keys[argument % len(keys)]

@@ -194,7 +194,7 @@ def test_labels_are_stored_in_english(home: Home) -> None:
     template = create_template(home, design={"sections": [{"id": "x", "type": "image"}]})
     with i18n.use_language("de"):
         spot = section_edits.SectionTarget()
-        edit = section_edits.add_section("text", spot)
+        edit = section_edits.add_section("text", spot, "en")
         transactions.write(editing.edit_sections, home.account_id, template.id, edit, None)
         changes = [editing.Change("props.alt", "A bell")]
         transactions.write(editing.edit_values, home.account_id, template.id, "x", changes, None)

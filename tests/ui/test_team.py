@@ -137,12 +137,12 @@ def test_opt_out_texts_in_other_languages(page: Page) -> None:
     """Each line is a language and its text; what is wrong is told with the language, and nothing is lost."""
     page.goto("/settings/consent")
     field, error = page.get_by_label("Opt-out in other languages"), page.locator("#f-sms-opt-out-hints-err")
-    for typed, told in (
+    for typed, error_text in (
         ("STOP zum Abmelden", "a language code, a colon and a text"), ("de STOP: x", "de STOP"), ("de: {{ x", "de: "),
     ):  # fmt: skip
         field.fill(typed)
         page.get_by_role("button", name="Save").click()
-        expect(error).to_contain_text(told)
+        expect(error).to_contain_text(error_text)
         expect(field).to_have_value(typed)
     field.fill("de: STOP zum Abmelden\nPT_br: Responda SAIR")
     page.get_by_role("button", name="Save").click()
