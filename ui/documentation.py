@@ -218,9 +218,9 @@ class SearchIndex:
     def search(self, query: str, *, only_headings: bool = False, limit: int = MAX_RESULTS) -> list[SearchResult]:
         """Return the parts that match a query, the best match first.
 
-        Words that no part contains are ignored; a part matches if it contains more than half of the others. With
-        `only_headings`, its title and heading must contain all of them. A word also finds longer ones ("segment" finds
-        "segments"), with or without hyphens.
+        A part matches if it contains more than half as many words of the query as the part that contains the most. With
+        `only_headings`, the title and heading of a part must contain every word. Filler words are ignored. A word also
+        finds longer ones ("segment" finds "segments"), with or without hyphens.
         """
         stems = list_stems(query)
         ranked: list[tuple[int, int, Part]] = []

@@ -51,7 +51,7 @@ class QuietHours(Struct, rename={"from_": "from"}):
     to: Annotated[TimeOfDay, Meta(description="end of the quiet hours, such as `08:00`")]
 
 
-_MAX_HINT_LANGUAGES = 20  # as many as a template has translations
+_MAX_HINT_LANGUAGES = 20  # the maximum number of translations of a template, too
 
 
 class AccountWrite(Struct):
@@ -182,7 +182,10 @@ _EMPTY: dict[str, Any] = {"test_email_recipients": [], "sms_opt_out_hints": {}}
 
 
 def create(name: str) -> Account:
-    """Create an account with an empty brand, whose language is that of the caller; the name is not validated."""
+    """Create an account with an empty brand; the name is not validated.
+
+    The language of the account is the current one: that of the page, or English for a command.
+    """
     require_write_transaction()
     now = clock.now_ms()
     account = Account.create(name=name, locale=get_language_tag(), created_at=now, updated_at=now)

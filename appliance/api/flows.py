@@ -253,7 +253,10 @@ async def _flow_response(row: models.Flow) -> ApiResponse:
 
 
 def _require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error unless the credential has the scope `campaigns:send`; `flows:write` is not enough."""
+    """Raise a 403 error unless the credential has the scope `campaigns:send`; `flows:write` is not enough.
+
+    A test key also needs `contacts:read`.
+    """
     require_scope(request.credential, "campaigns:send")
     require_contacts_scope_of_test_key(request)
 

@@ -170,8 +170,7 @@ class TranslatedText(Struct):
     """A text of a template with its translation.
 
     `text` is null if it is not translated; recipients then get `source`. The address of an image can be replaced in the
-    same way. A translation whose source has changed since
-    is still used, and its state is `changed`.
+    same way. A translation whose source has changed since is still used, and its state is `changed`.
     """
 
     id: Annotated[str, Meta(description="id of the text: a field, or section and path (`a1b2/props.title`)")]

@@ -239,7 +239,7 @@ def count_audience(campaign: Campaign) -> AudienceCounts:
 
 
 def count_languages(campaign: Campaign, limit: int) -> dict[str | None, int]:
-    """Return the current number of recipients of the `limit` largest languages, the largest first.
+    """Return the current numbers of recipients by language tag, for the `limit` most frequent ones, the largest first.
 
     None stands for an unknown language.
     """

@@ -266,7 +266,10 @@ def render_preview(
 def _render_sms(
     campaign: Campaign, account: Account, merge_values: dict[str, Any], contact: Contact | None, language: str | None
 ) -> dict[str, Any]:
-    """Return the keys of a preview that differ for SMS; `sms` has the parts and the characters that force UCS-2."""
+    """Return the keys of a preview that differ for SMS; `sms` has the parts and the characters that force UCS-2.
+
+    If a merge tag cannot be filled in, `error` is the only key.
+    """
     document = to_document(campaign.template)
     body = preview.translate_for_preview(account.id, document, contact, language, "sms")["body"]
     try:

@@ -21,8 +21,8 @@ from appliance.storage.models import Account, Campaign
 
 _TRANSLATIONS = "template_attributes.translations"
 _MAX_NAMED_TEXTS, _MAX_NAMED_LANGUAGES = 3, 10
-# Five times as many as a template has translations at most. Tags with regions and scripts, such as an import may bring,
-# would make thousands of rows, each with a handful of recipients.
+# Five times the maximum number of translations of a template. Without a limit, tags with regions and scripts, which an
+# import may contain, could make thousands of rows, each with a handful of recipients.
 MAX_COUNTED_LANGUAGES = 100
 
 

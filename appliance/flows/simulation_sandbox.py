@@ -295,7 +295,10 @@ def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: A
 
 
 def describe_refusal(spec: TriggerSpec, reasons: list[Reason], flow: Flow) -> str:
-    """Return a text that says why a trigger does not match a contact, from its explained conditions."""
+    """Return a text that says why the trigger of `flow` does not match a contact.
+
+    `reasons` are the conditions of the trigger, each with whether the contact meets it; they may be empty.
+    """
     if any(not reason.holds for reason in reasons):
         conditions = simulation_timeline.describe_decision(reasons)
         return gettext("the contact does not match: %(conditions)s", conditions=conditions)

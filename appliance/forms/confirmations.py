@@ -59,9 +59,10 @@ def load_page(token: str) -> ConfirmationPage | None:
 
 
 def _name_lists(confirmation: Confirmation) -> list[str]:
-    """Return names for the lists that the contact joins: those of public lists, and of forms without a public list.
+    """Return the names that stand for the lists that the contact joins, as in the email with the link.
 
-    Names of lists that are not public are for the team, as in the email with the link.
+    Only public lists are shown by name; the names of others are for the team. A form none of whose lists is public is
+    shown by the name of the form.
     """
     pending = {row.id: row for row in (*_list_pending(confirmation), confirmation)}.values()
     names = rows(
@@ -133,7 +134,8 @@ def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None
 def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
     """Opt the address in for all that the link of `mailed` confirms.
 
-    The values of others only fill empty fields: anybody can submit the address of somebody else.
+    Values from submissions that are not the person's own (`_find_own`) only fill empty fields, because anybody can
+    submit the address of somebody else.
     """
     pending = _list_pending(mailed)
     own_ids = _find_own(mailed, pending, evidence)
@@ -157,10 +159,10 @@ def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
 
 
 def _find_own(mailed: Confirmation, pending: list[Confirmation], evidence: Evidence) -> set[int]:
-    """Return the ids of those submissions that the person who confirms has made.
+    """Return the ids of the pending submissions that the person who confirms has made.
 
-    These are the ones of the client that confirms now. If it made none, because the email is read on another device,
-    they are the one whose link is confirmed, and those of the same client.
+    These are the submissions of the client that confirms now. If it made none, because the email is read on another
+    device, they are the submission whose link is confirmed, and the others of the same client.
     """
     ip = addresses.anonymize_ip(evidence.ip, mailed.account.privacy_ip)
     clients = [(ip, (evidence.user_agent or "")[:400] or None), (mailed.ip, mailed.user_agent)]

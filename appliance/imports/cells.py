@@ -205,7 +205,7 @@ COUNTRY_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl")
 _MORE_COUNTRIES = {
     "uk": "GB", "u.k.": "GB", "england": "GB", "scotland": "GB", "wales": "GB", "great britain": "GB", "holland": "NL",
     "usa": "US", "u.s.a.": "US", "united states of america": "US", "brd": "DE",
-    # The marks of German-speaking countries on vehicles, as addresses have them: D-10115 Berlin
+    # The vehicle codes of countries that precede postal codes in German addresses: D-10115 Berlin
     "d": "DE", "a": "AT",
 }  # fmt: skip
 

@@ -65,7 +65,7 @@ _NAMES = {
                     "desabonne baja",
     "bounced": "bounced clean_time cleaned bounced_at",
 }  # fmt: skip
-# What follows the name of a column of consent, such as `Newsletter ja/nein`
+# The words for yes and no after the name of a consent column, such as `Newsletter ja/nein`
 _YES_NO_REMARK = re.compile(r"_(?:ja_nein|j_n|yes_no|y_n|oui_non|o_n|si_no|sim_nao)$")
 _TARGET_BY_NAME = {name: target for target, names in _NAMES.items() for name in names.split()}
 # Columns of our own export that are skipped, because the service computes their values

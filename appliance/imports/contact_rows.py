@@ -57,9 +57,9 @@ def decide_consent(
 ) -> ConsentChange:
     """Return the consent change of an address.
 
-    `standing` is its stored state. `state` is its state in the file: `out`, `no`, `off`, `unstated` (neither yes nor
-    no, and such rows are not opted in), a suppression reason, or None for subscribed or not given. `opt_in` is the
-    option of the import. `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds), `now` if
+    `standing` is its stored state. `state` is its state in the file: `out`, `no`, `off` or `unstated` as in
+    `cells.RowAddress`, a suppression reason, or None for subscribed or not given. `opt_in` is the option of the import.
+    `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds); `now` replaces a time that is
     None. `keeps_opt_out` says that the opt-in must not lift an opt-out by an operator either, because a file stated it
     and this row does not say yes.
     """
@@ -292,7 +292,8 @@ class ExistingContacts:
     def _find_refused(self) -> set[tuple[str, bytes]]:
         """Return (kind, hash) of the addresses whose opt-out by an operator was stated by the file of an import.
 
-        Such an opt-out ends with the next opt-in, and with the undo of the import. The flag of the channels is set.
+        Such an opt-out ends with the next opt-in, and with the undo of the import. Also sets `is_refused` of the
+        channels with these addresses.
         """
         channels = {
             (key[0], self.hash_of(key)): channel

@@ -110,7 +110,7 @@ class PersonReader:
     """A reader that turns records into people, by the targets of the columns.
 
     `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers.
-    `written` has the date formats by column index, `numbers` the number formats, and `texts` the indexes of columns
+    By column index, `written` has the date formats and `numbers` the number formats; `texts` has the indexes of columns
     whose values stay text. `is_own` says that the file is our own export, which has no placeholders for empty values: a
     dash is a name there.
 
@@ -172,7 +172,7 @@ class PersonReader:
         Custom data that cannot be converted gets a warning.
         """
         iso, reason = columns.convert_date(cell, self._written[index])
-        # Times of consent get no warning here: a cell may be a word such as yes, and the readers report invalid times.
+        # Times of consent get no warning here: a cell may be a word such as yes, and READERS report invalid times.
         if iso is None and target.startswith("data.") and cell not in BLANKS:
             add_warning(row, target, cell, _KEPT_AS_TEXT % {"reason": reason})
         return iso or cell
@@ -240,7 +240,8 @@ class PersonReader:
             # Instead of a word, the cell may contain the time of the consent.
             state = _consent_word(word) or ("in" if cells.parse_past_time(cell) else None)
             if state == "no" and self._is_own:
-                # Our own export has the word for every address that is not subscribed; `opted_out_by` tells opt-outs.
+                # Our own export says no for every address that is not subscribed. Which of them opted out is in its
+                # column `opted_out_by`.
                 state = "off"
             if state is None:
                 add_warning(row, target, cell, gettext_noop("is neither yes nor no"))
@@ -264,7 +265,7 @@ class PersonReader:
             next((state for state in ("out", "no", "off", "in") if state in states), None) if states else None
         )
         if consent == "no" and email is None:
-            # The columns are about email; a column about SMS has its own answer.
+            # These columns are about email, so a no is no opt-out from SMS, whose consent has a column of its own.
             consent = "off"
         if self._consent_targets and "channels" not in row:
             consent = self._add_unstated(row, phone is not None, email is not None, consent, bool(states))
@@ -360,10 +361,11 @@ def _first_channel(channels: list[RowAddress] | None) -> Address | None:
 def _further_addresses(
     identifying: Address, phone: Address | None, row: dict[str, Any], own_state: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], str | None]:
-    """Return the state of the identifying address, and the other addresses as JSON, or None if there are none.
+    """Return (state of the identifying address, other addresses of the row as a JSON list of `RowAddress` or None).
 
-    `own_state` is (suppression, consent, verified, opt_in_at, opt_out_at) of the identifying address. `phone` is the
-    phone number if it is another address. The column `channels` overrides both.
+    `own_state` and the returned state are (suppression, consent, verified, opt_in_at, opt_out_at). `phone` is the phone
+    number of the row unless that is its identifying address. What the column `channels` says of an address replaces
+    both.
     """
     others: dict[tuple[str, str], RowAddress] = {}
     if phone is not None:

@@ -362,7 +362,10 @@ def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 class SnapshotBuilder:
-    """A builder for the snapshot of a chunk, used while the chunk is applied; `inserted` are its plain people."""
+    """A builder for the snapshot of a chunk, used while the chunk is applied.
+
+    `inserted` are the contacts of its plain rows (defined at `staging._SORT`), which are inserted together.
+    """
 
     def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:
         self.notes = ChunkSnapshot(now)

@@ -114,6 +114,7 @@ def record_report(fact: DeliveryReport) -> bool:
 def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
     """Return the message of a report, or None if the report cannot be accepted.
 
+    It cannot if the message is unknown or was not sent, if the report names another recipient, or if it is too late.
     Raises MessageInFlight if the message is being sent.
     """
     row = fetch_one(

@@ -112,7 +112,7 @@ def language_options(none: str, chosen: str = "") -> list[tuple[str, str]]:
     return [("", none), *beyond, *first, *further]
 
 
-# Time zones: regions named by their cities in the language of the user, with present offsets.
+# Time zones: regions named by their cities in the language of the user, with current offsets from UTC.
 
 # The time zones of each region. Selecting a region stores the first; its label names the cities of all.
 REGIONS = tuple(
@@ -210,7 +210,7 @@ Option = tuple[str, str, str]
 def time_zone_groups(chosen: str = "") -> list[tuple[str, list[Option]]]:
     """Return the options of a time zone field as (group, options): first the regions, then every other time zone.
 
-    Both are sorted by their present offset from UTC; UTC itself is the first region. The time zone `chosen` is always
+    Both are sorted by their current offset from UTC; UTC itself is the first region. The time zone `chosen` is always
     an option: if it is in neither group, it is added before UTC.
     """
     regions, others = _load_options(i18n.get_language(), clock.now_ms() // _HOUR_MS)
@@ -228,8 +228,8 @@ def describe_time_zone(name: str, at: int | None = None) -> str:
 
 @lru_cache(maxsize=16)
 def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]:
-    """Return the regions and the other time zones in a language, with the offsets of an hour since 1970."""
-    from babel.core import get_global  # 30 ms that a service need not spend at its start
+    """Return the regions and the other time zones in a language, with the offsets at `hour` (hours since 1970)."""
+    from babel.core import get_global  # imported here, because it would delay the start of the service by 30 ms
 
     with i18n.use_language(language):
         countries = i18n.get_locale().territories

@@ -153,7 +153,7 @@ def _add_summaries(account_id: int, events: list[Event]) -> None:
     stored_imports = {row.id: row for row in Import.select().where(Import.id.in_(import_ids))} if import_ids else {}
     for event in events:
         if event.event == "import_completed" and (job := stored_imports.get(event.data["import_id"])):
-            # The event counts rows; a row that repeats a contact of the file is no update of it.
+            # The event counts rows. A row with the contact of an earlier row of the file does not count as an update.
             event.data = event.data | {"updated": event.data["updated"] - imports_store.count_repeated(job)}
         text, details = _SUMMARIES[event.event](event, actor_label(event.data["actor"] or audit.SYSTEM, names))
         import_id = event.data.get("import_id")

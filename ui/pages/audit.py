@@ -130,7 +130,7 @@ _SUBJECT_LABELS = {
     "webhook": gettext_noop("Webhook %(id)s"),
 }  # fmt: skip
 
-# Details whose values are words, too
+# Details whose values are codes that `_DETAIL_WORDS` contains, too
 _CODED_DETAILS = frozenset(("kind", "role"))
 # The names and values of details that are recorded most often; others are shown as they are recorded.
 _DETAIL_WORDS = {

@@ -124,7 +124,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
 
 
 def _describe_unreported(count: int) -> str:
-    """Return the number of sent SMS whose delivery the provider has not reported yet; empty for 0."""
+    """Return a text with the number of sent SMS whose delivery the provider has not reported yet; empty for 0."""
     return ngettext("%(num)s being delivered", "%(num)s being delivered", count) if count > 0 else ""
 
 

@@ -173,7 +173,7 @@ async def _render_conversation(
 
 
 _EVENTS_PER_PAGE, _MAX_MESSAGES, _MAX_CONSENTS = 40, 8, 100
-# The groups by which the events of a contact can be filtered, beside all of them.
+# The groups by which the events of a contact can be filtered.
 _EVENT_GROUPS = (
     ("messages", gettext_noop("Messages")), ("consent", gettext_noop("Consent")),
     ("person", gettext_noop("Lists and data")), ("flows", gettext_noop("Flows")),

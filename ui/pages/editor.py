@@ -182,7 +182,10 @@ def _find_sample_contact(account_id: int, home: store.TemplateOwner) -> Contact 
 
 
 def _position_among_siblings(rows: list[document.Entry], entry: document.Entry | None) -> tuple[int, int]:
-    """Return the position of a section from 1, and the number of its siblings; (0, 0) without a section."""
+    """Return the position of a section from 1, and the number of sections at its level, itself included.
+
+    Returns (0, 0) without a section.
+    """
     if entry is None:
         return 0, 0
     return entry.position + 1, len([sibling for sibling in entry.siblings if isinstance(sibling, dict)])

@@ -72,6 +72,7 @@ async def log_in(request: Request) -> HTTPResponse:
 async def _authenticate(request: Request, form: Form) -> User | None:
     """Return the user who signs in, or None with errors in the form.
 
+    The field `pass` is the token of `CodeRequired`: the password was right, and the form asks for the code.
     Raises CodeRequired if the password is right and a code is needed, or RateLimitExceeded.
     """
     try:

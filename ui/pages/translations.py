@@ -231,7 +231,10 @@ def _build_row(number: int, state: TextState, stored: dict[str, Any]) -> TextRow
 
 
 def _list_pictures(account_id: int, groups: list[tuple[str, list[TextRow]]]) -> list[tuple[str, str]]:
-    """Return the newest pictures of the account as (URL, file name), to replace an image; none without an image."""
+    """Return the newest pictures of the account as (URL, file name), as suggestions for images in another language.
+
+    Returns an empty list if the template has no image.
+    """
     if all(row.kind != "image" for _, rows in groups for row in rows):
         return []
     page = media.fetch_page(account_id, limit=_MAX_SUGGESTED_PICTURES)

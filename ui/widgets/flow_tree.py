@@ -86,7 +86,10 @@ _REASONS = {
 
 
 def reason_label(code: str | None) -> str:
-    """Return the label of the reason why a run ended, a step was skipped or a message was not sent."""
+    """Return the label of the reason why a run ended, a step was skipped or a message was not sent.
+
+    An unknown code is labelled with its name, and None with a text that says that there is no reason.
+    """
     return gettext(_REASONS[code]) if code in _REASONS else labels.reason_label(code)
 
 

@@ -97,7 +97,7 @@ def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
 
 
 def list_event_names(account_id: int) -> list[str]:
-    """Return up to `_MAX_NAMES` names of recorded events of an account, sorted."""
+    """Return up to `_MAX_NAMES` names of recorded events of an account, sorted; cached for `_CACHE_SECONDS`."""
     return _cached(("events", account_id), lambda: _events(account_id))
 
 

@@ -538,7 +538,7 @@ class InnerContent(NamedTuple):
     text: str
 
 
-# The properties of new sections that are texts; all others are choices.
+# The properties in `Kind.initial_props` that are texts to translate; all others are the same in every language.
 _INITIAL_TEXTS = frozenset(("author", "content", "cta_text", "name", "price", "subtitle", "text", "title"))
 
 

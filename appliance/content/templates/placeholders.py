@@ -77,19 +77,22 @@ def find_placeholders(document: Mapping[str, Any], locale: str = DEFAULT_LANGUAG
 
 
 def has_placeholder_text(kind: str, text: str, locale: str) -> bool:
-    """Return whether any paragraph of a text in a section of a kind is a placeholder; labels may be, too."""
+    """Return whether any paragraph of a section's text is a placeholder; `kind` is the name of the section's kind.
+
+    Unlike in `find_placeholders`, unchanged labels such as "Learn more" count, too.
+    """
     language = language_of_locale(locale)
     known_texts = _initial_texts(kind, language) | _starter_texts(language)
     return any(paragraph in known_texts or _LOREM.search(paragraph) for paragraph in _split_paragraphs(text))
 
 
 def has_placeholder_link(text: str) -> bool:
-    """Return whether an address, or any link of an HTML, is a placeholder."""
+    """Return whether an address, or any link in HTML, is a placeholder."""
     addresses = (link.href for link in links.find_links(text)) if markup.is_html(text) else (text,)
     return any(_is_placeholder_link(address) for address in addresses)
 
 
-# The messages about placeholder texts by path; those in sections have a message of their own.
+# The messages about placeholder texts by path of the field; `_SECTION_MESSAGE` is that of all sections.
 _TEXT_MESSAGES = {
     "subject": gettext_noop("“%(text)s” in the subject is still placeholder text"),
     "preheader": gettext_noop("“%(text)s” in the preview text is still placeholder text"),
@@ -105,7 +108,7 @@ def _text_placeholder(text: str, path: str, section: str = "") -> Placeholder:
 
 
 def _find_link_placeholder(addresses: Iterable[str], path: str, section: str = "") -> Iterator[Placeholder]:
-    """Yield a finding for the first address that is `#` or a link to an example domain, if there is one."""
+    """Yield a placeholder for the first address that is `#` or a link to an example domain, if there is one."""
     address = next((address for address in addresses if _is_placeholder_link(address)), None)
     if address is None:
         return
@@ -138,9 +141,9 @@ def _is_placeholder_link(address: str) -> bool:
 def _find_text_placeholders(kind: str, text: _PlaceholderText, language: str) -> Iterator[str]:
     """Yield the paragraphs of a section's text that are placeholders; `kind` is the name of the section's kind."""
     for paragraph in _split_paragraphs(text.text):
-        is_sample = text.prop.wording != "label" and paragraph in _initial_texts(kind, language)
+        is_initial = text.prop.wording != "label" and paragraph in _initial_texts(kind, language)
         is_starter = text.prop.wording != "label" and paragraph in _starter_texts(language)
-        if is_sample or is_starter or _LOREM.search(paragraph):
+        if is_initial or is_starter or _LOREM.search(paragraph):
             yield paragraph
 
 
@@ -185,7 +188,7 @@ def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, 
 def _initial_texts(kind: str, language: str) -> frozenset[str]:
     """Return the paragraphs that a new section of a kind contains, and the default texts of the kind.
 
-    They are in English and in a language.
+    They are in English and in `language`.
     """
     with i18n.use_language(language):
         translated = [known.build_initial_props() for known in KINDS]
@@ -200,9 +203,9 @@ def _initial_texts(kind: str, language: str) -> frozenset[str]:
 
 @cache
 def _starter_texts(language: str) -> frozenset[str]:
-    """Return the paragraphs that authors are expected to replace; titles only of starters, not of flow emails.
+    """Return the paragraphs of ready-made emails that authors are expected to replace, in English and in `language`.
 
-    They are in English and in a language.
+    Texts with the wording `title` (`Prop.wording`) are among them only if they are from starters, not from flow emails.
     """
     languages = {DEFAULT_LANGUAGE, language}
     campaign_emails = [starter._asdict() for each in languages for starter in build_starters(Look(locale=each))]
@@ -218,13 +221,13 @@ def _starter_texts(language: str) -> frozenset[str]:
 
 @cache
 def _starter_subjects(language: str) -> frozenset[str]:
-    """Return the subjects of starters that authors are expected to replace, in English and in a language."""
+    """Return the subjects of starters that authors are expected to replace, in English and in `language`."""
     starters = [starter for each in (DEFAULT_LANGUAGE, language) for starter in build_starters(Look(locale=each))]
     return frozenset(starter.subject for starter in starters) - _sendable_texts(language)
 
 
 def _sendable_texts(language: str) -> frozenset[str]:
-    """Return `SENDABLE_TEXTS` in English and in a language."""
+    """Return `SENDABLE_TEXTS` in English and in `language`."""
     with i18n.use_language(language):
         return frozenset(SENDABLE_TEXTS) | frozenset(gettext(text) for text in SENDABLE_TEXTS)
 

@@ -168,7 +168,8 @@ def create(
 def duplicate(account_id: int, template_id: int, user_id: int | None = None, name: str = "") -> Template:
     """Copy a template, which may belong to a campaign or flow, to a new stand-alone template.
 
-    Without a `name` it gets that of the source. Raises NotFound, or Invalid for a name that is too long.
+    Without a `name`, the copy is named after the source, followed by " (copy)". Raises NotFound, or Invalid for a name
+    that is too long.
     """
     require_write_transaction()
     source = get(account_id, template_id)

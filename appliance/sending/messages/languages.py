@@ -39,7 +39,7 @@ def choose_opt_out_hint(
 ) -> str | None:
     """Return the opt-out hint of an SMS in the language of a contact, else that of the account (`hint`).
 
-    `hints` are those in other languages; the language is chosen as that of a translation is.
+    `hints` are those in other languages, by language tag; the language is chosen as that of a translation is.
     """
     language = translations.match_translation(sorted(hints), contact_language, locale.replace("_", "-"))
     return hint if language is None else hints[language]

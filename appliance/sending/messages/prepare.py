@@ -82,15 +82,19 @@ log = logging.getLogger("campanero.sender")
 # The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
 # at 76 characters; one with more consists of empty lines, which take servers and mail programs seconds to parse.
 MAX_MAIL_LINES = 250_000
-# The size of the compiled messages that a `MessagePreparer` caches, one for each language of a campaign or step. Their
-# number would not bound the memory: an ordinary one takes 0.2 MB, one of 190 sections 7 MB, and the largest 50 MB.
+# The total size of the compiled messages that a `MessagePreparer` caches, one for each language of a campaign or step.
+# A limit on their number would not bound the memory: an ordinary one takes 0.2 MB, one of 190 sections 7 MB, and the
+# largest 50 MB.
 _MAX_CACHED_BYTES = merge_limits.MAX_CACHED_BYTES
-# The number of pairs of a campaign or step and a contact's language for which it caches which translation is sent.
+# The maximum number of cached choices of a translation, one for each campaign or step and language of contacts.
 _MAX_CACHED_CHOICES = 2_000
 
 
 def _get_size(shared: SharedContent) -> int:
-    """Return the approximate memory of content in bytes; the largest content alone fills the cache."""
+    """Return the approximate memory of content in bytes.
+
+    It is at most `_MAX_CACHED_BYTES`, so that the largest content can be cached, too.
+    """
     content = shared.content
     size = sum(part.size for part in (content.subject, content.html, content.text, content.from_name))
     return min(size * (1 if shared.encoded_tracked is None else 2), _MAX_CACHED_BYTES)

@@ -130,7 +130,7 @@ SourceId = int | StepSource
 class SmsSettings(NamedTuple):
     """The sender of SMS and the opt-out hint of an account, each None if the account has not set it.
 
-    `opt_out_hints` are the hints in other languages than that of the account (`locale`).
+    `opt_out_hints` are the hints in languages other than that of the account (`locale`), by language tag.
     """
 
     sender: str | None
@@ -140,7 +140,7 @@ class SmsSettings(NamedTuple):
 
 
 def get_sms_settings(account: Account) -> SmsSettings:
-    """Return the present SMS settings of an account."""
+    """Return the current SMS settings of an account."""
     return SmsSettings(account.sms_from, account.sms_opt_out_hint, account.sms_opt_out_hints, account.locale)
 
 

@@ -110,9 +110,10 @@ def can_reset_password() -> bool:
 
 
 def request_password_reset(email: str, ip: str | None) -> None:
-    """Queue the email for a password reset, if an enabled user has this address and `can_reset_password`.
+    """Queue the email for a password reset; do nothing if no enabled user has this address.
 
-    It is in the user's language (`users.choose_language`). `ip` is the client's address for the audit log.
+    Also does nothing if passwords cannot be reset by email (`can_reset_password`). The email is in the user's language
+    (`users.choose_language`). `ip` is the client's address for the audit log.
     """
     require_write_transaction()
     try:
@@ -132,7 +133,10 @@ def request_password_reset(email: str, ip: str | None) -> None:
 
 
 def can_email_invitation(account: Account) -> bool:
-    """Return whether an invitation can be sent by email: neither captured, nor skipped for want of a sender."""
+    """Return whether an invitation by email would be delivered.
+
+    It would be captured with the capture transport, and skipped if the account has no valid sender.
+    """
     transport = config.current().email.transport
     sender = senders.resolve_email(account, None)
     return transport != "capture" and not senders.find_email_problems(account, sender, transport, marketing=False)

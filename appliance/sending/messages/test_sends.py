@@ -45,9 +45,10 @@ _sent_to_unknown: dict[int, deque[int]] = {}
 
 
 def limit_unknown_recipients(account: Account, recipients: list[addresses.Address], can_send: bool) -> None:
-    """Count the recipients who are neither testers nor users of the account, nor with `can_send` its contacts.
+    """Count the recipients whose addresses are unknown: neither of testers or users of the account nor of contacts.
 
-    Raises RateLimitExceeded if there would be more than `MAX_UNKNOWN_PER_HOUR` in an hour.
+    Without `can_send`, contacts count as unknown. Raises RateLimitExceeded if there would be more than
+    `MAX_UNKNOWN_PER_HOUR` in an hour.
     """
     require_write_transaction()
     unknown = [address for address in recipients if not _is_known(account, address, can_send)]
@@ -196,8 +197,9 @@ def send(
 
     With `test_key`, the request has a test API key, and the messages are captured. `prepared` is from `prepare`.
     Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could read the
-    message. Without `can_send`, few tests may go to contacts. Raises NotFound, RateLimitExceeded, or Invalid: with all
-    errors of the request, or if the template or its sender is not ready.
+    message. Without `can_send`, contacts count as unknown recipients, of whom only `MAX_UNKNOWN_PER_HOUR` get a test.
+    Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its sender is
+    not ready.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
