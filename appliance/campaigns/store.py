@@ -477,7 +477,8 @@ def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = N
     require_write_transaction()
     original = get(account_id, campaign_id)
     request = CampaignCreate(
-        name=name or f"{original.name[:_MAX_NAME]} (copy)", channel="sms" if original.channel == "sms" else "email",
+        name=name or gettext("%(name)s (copy)", name=original.name[:_MAX_NAME]),
+        channel="sms" if original.channel == "sms" else "email",
         tracking=original.tracking,
         data={key: value for key, value in original.data.items() if key not in _UNCOPIED_DATA},
     )  # fmt: skip

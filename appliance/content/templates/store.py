@@ -183,7 +183,7 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None, nam
     faults = Faults()
     validate_content(account_id, TemplateWrite(name=name or source_name), "", faults, source.channel)
     faults.check()
-    copied.name = name or f"{source_name[:240]} (copy)"
+    copied.name = name or gettext("%(name)s (copy)", name=source_name[:240])
     copied.save(force_insert=True)
     revisions.add_revision(copied, _COPIED % {"name": source_name}, user_id, Origin(1, None, None))
     return copied

@@ -18,7 +18,7 @@ from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import gettext
 from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, content_keys, unsupported, use_instead
 from appliance.core.validation import Data, EmailText, Id, LanguageTag, Phone
 from appliance.events import log
@@ -35,10 +35,6 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # needs no consent, so for callers who may not send, contacts count as unknown: tests must not replace a campaign.
 
 MAX_UNKNOWN_PER_HOUR = 20
-_TOO_MANY_UNKNOWN = gettext_noop(
-    "At most %(limit)s tests an hour can go to addresses outside of your contacts and team."
-)
-_TOO_MANY_OUTSIDE_OF_TEAM = gettext_noop("At most %(limit)s tests an hour can go to addresses outside of your team.")
 _HOUR_MS = 3_600_000
 # By account id: the times of tests to unknown addresses in the last hour (Unix milliseconds). A restart clears them.
 _sent_to_unknown: dict[int, deque[int]] = {}
