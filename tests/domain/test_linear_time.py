@@ -14,7 +14,7 @@ from appliance.content.designs.sections import BY_NAME
 from appliance.content.templates import editing
 from appliance.content.templates.editing import Change
 from appliance.core import addresses, validation
-from appliance.imports import cells
+from appliance.imports import cells, people
 from appliance.sending.delivery import safe_http
 from appliance.storage.models import Template
 from ui.forms import flow_forms
@@ -83,7 +83,7 @@ def test_hostname_is_found_as_by_the_pattern(host: str) -> None:
 )
 def test_name_before_email(cell: str, name: str | None) -> None:
     """The name before an address in angle brackets is found without its quotes."""
-    assert cells._find_name_before_email(cell) == name
+    assert people._find_name_before_email(cell) == name
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,6 @@ def retry_delay(delivery: dict[str, Any], read: Callable[[str], float]) -> int:
 
 def parse_seconds(moment: str) -> float:
     """Return a timestamp of the API in seconds."""
-    from datetime import datetime
 
     return datetime.fromisoformat(moment).timestamp()
 
@@ -118,7 +118,8 @@ def test_three_days_of_failure_disable_a_webhook(timed: Server, clock: TestClock
     (email,) = api.capture.list.wait(until=bool)
     assert email["to"] == EMAIL and "webhook" in email["subject"]
     text = api.capture.get(email["id"])["text"]
-    assert "127.0.0.1" in text and since in text and "/hook" not in text
+    since_date = f"{datetime.fromisoformat(since):%A, %-d %B %Y}"
+    assert "127.0.0.1" in text and since_date in text and "/hook" not in text
     arrived_before = len(receiver.requests)
     record_event(api, "thing_seen", 9)
     receiver.respond_with()

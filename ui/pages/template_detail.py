@@ -31,6 +31,7 @@ _FIELD_LABELS = {
     "name": gettext_noop("name"), "subject": gettext_noop("subject"), "preheader": gettext_noop("preview text"),
     "body": gettext_noop("content"), "design": gettext_noop("design"), "from_name": gettext_noop("From name"),
     "from_email": gettext_noop("From address"), "reply_to": gettext_noop("Reply-to address"),
+    "translations": gettext_noop("Translations"),
 }  # fmt: skip
 
 
