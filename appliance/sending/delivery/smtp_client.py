@@ -198,7 +198,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
     return f"{' '.join(mail_command)}\r\n".encode(), f"RCPT TO:<{recipient}>\r\n".encode(), b"DATA\r\n"
 
 
-# Exceptions of the dialogue, and an envelope that was sent ahead.
+# Exceptions of the client, and an envelope that was sent ahead.
 
 
 class MessageRejected(Exception):

@@ -44,34 +44,34 @@ async def open_connection(server: Server, context: ContextFactory = ssl.create_d
     server cannot be reached, and the error of `connection_error` if the server rejects the connection. With
     `tls="offered"`, raises EncryptionFailed if the server offers STARTTLS but the handshake fails.
     """
-    dialogue = SmtpClient(server)
+    client = SmtpClient(server)
     try:
-        await _open_socket(dialogue, context if server.tls == "tls" else None)
-        await _start_session(dialogue, context)
+        await _open_socket(client, context if server.tls == "tls" else None)
+        await _start_session(client, context)
     except ssl.SSLError as error:
-        dialogue.abort()
+        client.abort()
         cause = connection_errors.explain_failure(error)
         raise _with_cause(
             ClientRejected(f"TLS with {server.host}:{server.port} failed: {cause.message}"), cause
         ) from None
     except (OSError, ConnectionLost) as error:
-        dialogue.abort()
+        client.abort()
         cause = connection_errors.explain_failure(error, server.connect_timeout)
         raise _with_cause(
             ConnectionFailed(f"{server.host}:{server.port} cannot be reached: {cause.message}"), cause
         ) from None
     except DeliveryError as error:
-        await dialogue.close()
+        await client.close()
         if error.smtp is not None and not error.cause:
             _with_cause(error, connection_errors.BUSY if error.smtp < 500 else connection_errors.CONNECTION_REJECTED)
         raise
     except EncryptionFailed:
-        dialogue.abort()
+        client.abort()
         raise
     except asyncio.CancelledError:
-        dialogue.abort()
+        client.abort()
         raise
-    return dialogue
+    return client
 
 
 def _with_cause(error: DeliveryError, cause: Cause) -> DeliveryError:
@@ -80,13 +80,13 @@ def _with_cause(error: DeliveryError, cause: Cause) -> DeliveryError:
     return error
 
 
-async def _open_socket(dialogue: SmtpClient, context: ContextFactory | None) -> None:
-    server = dialogue.server
+async def _open_socket(client: SmtpClient, context: ContextFactory | None) -> None:
+    server = client.server
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(server.connect_timeout):
             transport, _ = await loop.create_connection(
-                lambda: dialogue, server.address or server.host, server.port,
+                lambda: client, server.address or server.host, server.port,
                 ssl=None if context is None else context(),
                 ssl_handshake_timeout=None if context is None else server.connect_timeout,
             )  # fmt: skip
@@ -97,63 +97,63 @@ async def _open_socket(dialogue: SmtpClient, context: ContextFactory | None) -> 
         raise ClientRejected(f"{server.host!r} is not a valid host name: {error}") from None
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        # Each write is a complete step of the dialogue; waiting for a full packet would cost 40 ms for each message
+        # Each write is a complete step of the client; waiting for a full packet would cost 40 ms for each message
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Bytes in the system's send buffer count as sent. With a buffer that holds whole large messages, a connection
         # that breaks in the middle of one would leave its outcome unknown without need
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
 
 
-async def _start_session(dialogue: SmtpClient, context: ContextFactory) -> None:
-    _require_success(await dialogue.read_banner())
-    await _ehlo(dialogue)
-    server = dialogue.server
+async def _start_session(client: SmtpClient, context: ContextFactory) -> None:
+    _require_success(await client.read_banner())
+    await _ehlo(client)
+    server = client.server
     encrypted = server.tls == "tls"
     if server.tls == "starttls":
-        if "STARTTLS" not in dialogue.extensions:
+        if "STARTTLS" not in client.extensions:
             raise ClientRejected(f"{server.host} offers no STARTTLS; nothing was sent in clear text")
-        _require_success(await dialogue.send_command("STARTTLS"))
-        await dialogue.encrypt(context())
-        await _ehlo(dialogue)
+        _require_success(await client.send_command("STARTTLS"))
+        await client.encrypt(context())
+        await _ehlo(client)
         encrypted = True
-    if server.tls == "offered" and "STARTTLS" in dialogue.extensions:
-        await _try_to_encrypt(dialogue, context)
+    if server.tls == "offered" and "STARTTLS" in client.extensions:
+        await _try_to_encrypt(client, context)
     if server.username:
         if not encrypted and server.host not in _LOOPBACK:
             raise ClientRejected("the password would be sent in clear text: set tls to starttls or tls")
-        await _log_in(dialogue)
+        await _log_in(client)
 
 
-async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None:
+async def _try_to_encrypt(client: SmtpClient, context: ContextFactory) -> None:
     """Send STARTTLS and start TLS. Raises EncryptionFailed if the handshake fails.
 
     A server that rejects the command, although it offers it, is used without encryption.
     """
-    reply = await dialogue.send_command("STARTTLS")
+    reply = await client.send_command("STARTTLS")
     if not reply.is_good:
         return
     try:
-        await dialogue.encrypt(context())
+        await client.encrypt(context())
     except (OSError, ConnectionLost, ValueError) as error:
         raise EncryptionFailed(str(error) or type(error).__name__) from None
-    await _ehlo(dialogue)
+    await _ehlo(client)
 
 
-async def _ehlo(dialogue: SmtpClient) -> None:
+async def _ehlo(client: SmtpClient) -> None:
     """Send EHLO and store the extensions of the server, or HELO without extensions if it does not know EHLO.
 
     Raises the error of `connection_error` if both are rejected.
     """
-    name = dialogue.server.helo or await _get_own_hostname()
-    reply = await dialogue.send_command(f"EHLO {name}")
+    name = client.server.helo or await _get_own_hostname()
+    reply = await client.send_command(f"EHLO {name}")
     if not reply.is_good and reply.code in (500, 502, 550):
-        reply = await dialogue.send_command(f"HELO {name}")
+        reply = await client.send_command(f"HELO {name}")
         _require_success(reply)
-        dialogue.extensions = {}
+        client.extensions = {}
         return
     _require_success(reply)
     lines = (line.partition(" ") for line in reply.text.splitlines()[1:])
-    dialogue.extensions = {word.upper(): parameters.strip() for word, _, parameters in lines}
+    client.extensions = {word.upper(): parameters.strip() for word, _, parameters in lines}
 
 
 async def _get_own_hostname() -> str:
@@ -168,19 +168,19 @@ def _resolve_own_hostname() -> str:
         return _own_hostname
 
 
-async def _log_in(dialogue: SmtpClient) -> None:
-    server = dialogue.server
-    mechanisms = dialogue.extensions.get("AUTH", "").upper().split()
+async def _log_in(client: SmtpClient) -> None:
+    server = client.server
+    mechanisms = client.extensions.get("AUTH", "").upper().split()
     user, password = server.username.encode(), server.password.encode()
     if "PLAIN" in mechanisms:
         credentials = base64.b64encode(b"\0" + user + b"\0" + password).decode()
-        _require_login(await dialogue.send_command(f"AUTH PLAIN {credentials}"))
+        _require_login(await client.send_command(f"AUTH PLAIN {credentials}"))
     elif "LOGIN" in mechanisms:
-        reply = await dialogue.send_command("AUTH LOGIN")
+        reply = await client.send_command("AUTH LOGIN")
         for credential in (user, password):
             if reply.code != 334:
                 break
-            reply = await dialogue.send_command(base64.b64encode(credential).decode())
+            reply = await client.send_command(base64.b64encode(credential).decode())
         _require_login(reply)
     else:
         raise ClientRejected(f"login is not possible: {server.host} offers {', '.join(mechanisms) or 'no mechanism'}")
@@ -401,12 +401,12 @@ async def _can_connect(domain: str) -> bool | None:
         return None
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_SECONDS):
-            dialogue = await connect_to_mx(MxTarget(domain, route.hosts, route.group))
+            client = await connect_to_mx(MxTarget(domain, route.hosts, route.group))
     except (ConnectionFailed, TimeoutError):
         return False
     except DeliveryError as error:
         return None if error.smtp is None else True
-    await dialogue.close()
+    await client.close()
     return True
 
 

@@ -106,7 +106,6 @@ class Outcome(msgspec.Struct):
     subject: str | None = None
     sender: str | None = None
     internet_message_id: str | None = None
-    reply: str | None = None
     prepared: OutgoingMessage | None = None  # the message as it was sent, for a retry with the same bytes
     delivered_via: dict[str, str] | None = None  # in direct delivery: `mx` (host that accepted) and `tls` (encryption)
     provider_id: str | None = None  # the provider's id of an SMS

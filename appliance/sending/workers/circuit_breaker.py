@@ -66,11 +66,15 @@ class CircuitBreaker:
         self._closed_until: dict[str, float] = {}
         # By provider: when it was closed first, in ms, and the last reason.
         self._close_reasons: dict[str, tuple[int, str]] = {}
+        # By provider (of the client) or campaign id (of the sender): rejections in a row.
         self._refusal_counts: dict[str | int, int] = {}
-        self._open: set[str | int] = set()
-        self._held_campaigns: set[int] = set()
+        # By campaign id: ids of the messages that could not be authenticated.
         self._unauthenticated: dict[int, set[int]] = {}
-        self._unwelcome: dict[tuple[int, str], int] = {}
+        # By campaign id and recipient group: rejections in a row because of our reputation.
+        self._reputation_counts: dict[tuple[int, str], int] = {}
+        # What has to be paused, until `confirm_pause`, and the last reason.
+        self._open_providers: set[str] = set()
+        self._open_campaigns: set[int] = set()
         self._reason = ""
         self._stop_file = _StopFile()
 
@@ -126,10 +130,10 @@ class CircuitBreaker:
                 self._close_reasons.pop(claim.provider, None)
                 if claim.campaign_id is not None:
                     self._refusal_counts.pop(claim.campaign_id, None)
-                    if self._unwelcome or isinstance(error, RecipientRejected):
-                        self._count_unwelcome(claim.campaign_id, get_address_group(claim.recipient), error)
+                    if self._reputation_counts or isinstance(error, RecipientRejected):
+                        self._count_reputation(claim.campaign_id, get_address_group(claim.recipient), error)
 
-    def _count_unwelcome(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
+    def _count_reputation(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
         """Count rejections of a campaign by a recipient group because of our reputation.
 
         An accepted message resets the count. At `MAX_REFUSALS` the campaign is to be paused.
@@ -138,14 +142,13 @@ class CircuitBreaker:
         if isinstance(error, RecipientRejected) and bounce_classes.is_sender_blocked(
             error.smtp, error.enhanced, error.text
         ):
-            self._unwelcome[key] = self._unwelcome.get(key, 0) + 1
-            if self._unwelcome[key] >= MAX_REFUSALS:
+            self._reputation_counts[key] = self._reputation_counts.get(key, 0) + 1
+            if self._reputation_counts[key] >= MAX_REFUSALS:
                 bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
                 self._reason = f"{error.text} - {bounce_class.help}"
-                self._open.add(campaign_id)
-                self._held_campaigns.add(campaign_id)
+                self._open_campaigns.add(campaign_id)
         elif error is None:
-            self._unwelcome.pop(key, None)
+            self._reputation_counts.pop(key, None)
 
     def _count_unauthenticated(self, claim: Claim, error: MailUnauthenticated) -> None:
         if claim.campaign_id is None:
@@ -154,39 +157,37 @@ class CircuitBreaker:
         message_ids.add(claim.id)
         if len(message_ids) >= MAX_UNAUTHENTICATED:
             self._reason = f"{error.text} - {bounce_classes.authentication_help(error.enhanced, error.text)}"
-            self._open.add(claim.campaign_id)
-            self._held_campaigns.add(claim.campaign_id)
+            self._open_campaigns.add(claim.campaign_id)
 
     def _count_refusal(self, key: str | int) -> None:
         self._refusal_counts[key] = self._refusal_counts.get(key, 0) + 1
         if self._refusal_counts[key] >= MAX_REFUSALS:
-            self._open.add(key)
             self._refusal_counts[key] = 0
             if isinstance(key, int):
-                self._held_campaigns.add(key)
+                self._open_campaigns.add(key)
+            else:
+                self._open_providers.add(key)
 
     def get_held_campaigns(self) -> tuple[int, ...]:
         """Return the ids of the campaigns that must not send because they are about to be paused."""
         with self._lock:
-            return tuple(self._held_campaigns)
+            return tuple(self._open_campaigns)
 
     def get_open_circuit(self) -> OpenCircuit:
         """Return what must be paused; the same is returned again until `confirm_pause` is called."""
         with self._lock:
-            return OpenCircuit(
-                frozenset(key for key in self._open if isinstance(key, str)),
-                frozenset(key for key in self._open if isinstance(key, int)),
-                self._reason,
-            )
+            return OpenCircuit(frozenset(self._open_providers), frozenset(self._open_campaigns), self._reason)
 
     def confirm_pause(self, paused: OpenCircuit) -> None:
         """Record that providers and campaigns were paused, and reset the counts of the campaigns."""
         with self._lock:
-            self._open -= paused.providers | paused.campaigns
-            self._held_campaigns -= paused.campaigns
+            self._open_providers -= paused.providers
+            self._open_campaigns -= paused.campaigns
             for campaign_id in paused.campaigns:
                 self._unauthenticated.pop(campaign_id, None)
-            self._unwelcome = {key: count for key, count in self._unwelcome.items() if key[0] not in paused.campaigns}
+            self._reputation_counts = {
+                key: count for key, count in self._reputation_counts.items() if key[0] not in paused.campaigns
+            }
 
 
 class StopSwitch:

@@ -14,12 +14,11 @@ from collections.abc import Callable
 
 import uvloop
 
-from appliance.core import clock, send_status
+from appliance.core import send_status
 from appliance.core.errors import DeliveryError, SenderRejected, Unavailable
 from appliance.core.send_status import SendStatus
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
-from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import Outcome
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
@@ -33,6 +32,7 @@ from appliance.sending.workers.mx_connections import (
 from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
 from appliance.sending.workers.smtp_worker import SmtpWorker
+from appliance.sending.workers.worker_tasks import CANCEL_SECONDS, WorkerTasks
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.storage.database import close_database
@@ -52,7 +52,7 @@ class EmailWorker(SmtpWorker):
     ) -> None:  # fmt: skip
         super().__init__(breaker, limits, ready_queue, outcome_writer, is_halted)
         self._mx_connections = mx_connections
-        self._lookup: asyncio.Task[MxConnection] | None = None
+        self._connecting: asyncio.Task[MxConnection] | None = None
         self._transaction: Transaction | None = None
 
     async def _send_next(self) -> None:
@@ -62,25 +62,25 @@ class EmailWorker(SmtpWorker):
             return
         await self._store_outcome()
         self._next = None
-        self._lookup = asyncio.ensure_future(self._mx_connections.connect(ready.claim))
+        self._connecting = asyncio.ensure_future(self._mx_connections.connect(ready.claim))
         try:
-            connection = await self._lookup
+            connection = await self._connecting
         except BaseException:
             self._ready_queue.finish_claim(ready.claim, is_claimed=False)
-            if self._lookup.cancelled() and self._is_halted():
+            if self._connecting.cancelled() and self._is_halted():
                 return
-            self._lookup.cancel()
+            self._connecting.cancel()
             raise
         finally:
-            self._lookup = None
+            self._connecting = None
         connection = self._mx_connections.put_off_slow(connection)
-        async with self._mx_connections.transactions.hold(connection.dialogue) as self._transaction:
+        async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
             await self._process_with(ready, connection)
 
-    def cancel_lookup(self) -> None:
+    def cancel_connecting(self) -> None:
         """Stop waiting for a connection, because the service is stopping."""
-        if self._lookup is not None:
-            self._lookup.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
 
     async def _process_with(self, ready: RenderedMessage, connection: MxConnection) -> None:
         """Send a message over a connection and store its outcome, then give the connection back.
@@ -89,8 +89,8 @@ class EmailWorker(SmtpWorker):
         recipient group than was assumed, or if a limit now applies to the message.
         """
         error: DeliveryError | None = None
-        if connection.dialogue is not None:
-            self._connections[DIRECT] = connection.dialogue
+        if connection.client is not None:
+            self._connections[DIRECT] = connection.client
         try:
             if (
                 connection.is_other_group
@@ -100,7 +100,7 @@ class EmailWorker(SmtpWorker):
                 self._ready_queue.put_back(ready)
                 return
             try:
-                await self._process(ready, connection.dialogue, connection.error)
+                await self._process(ready, connection.client, connection.error)
                 error = self._outcome.error if self._outcome is not None else None
                 if error is None and self._outcome is not None:
                     self._mx_connections.hosts.record_accepted(domain_of(ready.sender))
@@ -108,23 +108,23 @@ class EmailWorker(SmtpWorker):
             finally:
                 self._ready_queue.release(ready.claim)
         finally:
-            dialogue = self._connections.pop(DIRECT, None)
+            client = self._connections.pop(DIRECT, None)
             if connection.target is not None:
-                self._mx_connections.give_back(connection.target, dialogue, error)
+                self._mx_connections.give_back(connection.target, client, error)
 
     def _can_claim_ahead(self, provider: str) -> bool:
         """Return False for direct delivery, where the next message may need another connection."""
         return provider != DIRECT
 
-    async def _transmit(self, ready: RenderedMessage, dialogue: SmtpClient | None, outcome: Outcome) -> None:
+    async def _transmit(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         if ready.claim.provider == DIRECT:
             if isinstance(outcome.error, SenderRejected):
                 outcome.error = self._mx_connections.classify_refusal(outcome.error, outcome.claim, ready.sender)
-            if dialogue is not None:
+            if client is not None:
                 if self._transaction is not None:
                     self._transaction.is_claimed = True
-                outcome.delivered_via = {"mx": dialogue.server.host, "tls": dialogue.encryption}
-        await super()._transmit(ready, dialogue, outcome)
+                outcome.delivered_via = {"mx": client.server.host, "tls": client.encryption}
+        await super()._transmit(ready, client, outcome)
 
     async def _connect_ahead(self, provider: str) -> None:
         if provider != DIRECT:
@@ -134,13 +134,9 @@ class EmailWorker(SmtpWorker):
 log = logging.getLogger("campanero.sender")
 # Messages rendered ahead for each worker; more would only wait longer.
 _READY_PER_CONNECTION = 8
-# Time that open transactions get to finish when the service stops, so that a hanging connection cannot delay it.
-_STOP_SECONDS = 22.0
-_CANCEL_SECONDS = 2.0
 # Workers for each allowed connection in direct delivery, because most workers may be waiting for a server.
 _WORKERS_PER_CONNECTION = 8
 _MAX_WORKERS = 100
-_HOUR_MS = 3_600_000
 
 
 class EmailSender:
@@ -156,7 +152,6 @@ class EmailSender:
         self._wake_event: asyncio.Event | None = None
         self.limits = EmailRateLimits(config.current().email)
         self.hosts = UnreachableHosts()
-        self._has_counted_past = not self.limits.has_hourly_limits
         self._workers: set[EmailWorker] = set()
         self._mx_connections: MxConnections | None = None
         send_status.set_reporter("email", self.get_status)
@@ -207,79 +202,36 @@ class EmailSender:
             self.breaker, self.limits, self.hosts, TransactionLimit(email.connections)
         )
         self._loop, self._wake_event = asyncio.get_running_loop(), asyncio.Event()
-        ready_queue, outcome_writer = (
-            ReadyQueue(self.breaker, self.limits, worker_count * _READY_PER_CONNECTION, self.is_halted),
-            OutcomeWriter(self.process, email.connections),
-        )
-        tasks: set[asyncio.Task[None]] = set()
+        ready_queue = ReadyQueue(self.breaker, self.limits, worker_count * _READY_PER_CONNECTION, self.is_halted)
+        outcome_writer = OutcomeWriter(self.process, email.connections)
+        tasks = WorkerTasks(lambda: self._run_worker(ready_queue, outcome_writer, mx_connections), self._wake_event)
         try:
-            await self._count_past_messages()
+            await self.limits.count_past_hour("email")
             while not self.stopping.is_set():
                 self._wake_event.clear()
                 self._woken.clear()
                 ready_queue.refill()
-                for _ in range(worker_count - len(tasks)):
-                    self._start_worker(self._wake_event, tasks, ready_queue, outcome_writer)
+                tasks.start(worker_count)
                 # Workers that find no message end, and are started again at the next wake-up.
                 await self._wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     return
-            ready_queue.refill()
-            await self._stop(tasks)
+            ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
+            for worker in [*self._workers]:
+                worker.cancel_connecting()
+            await tasks.stop()
         finally:
             self._loop = self._wake_event = None
             await mx_connections.pool.close()
             # The shutdown does not wait for a database that cannot be written.
-            await outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
+            await outcome_writer.flush(CANCEL_SECONDS if self.stopping.is_set() else None)
             await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
-    async def _count_past_messages(self) -> None:
-        """Count the messages accepted in the last hour towards the hourly limits, if there are any.
-
-        Only the first call does so.
-        """
-        if not self._has_counted_past:
-            since = clock.now_ms() - _HOUR_MS
-            self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
-            self._has_counted_past = True
-
-    def _start_worker(
-        self,
-        wake_event: asyncio.Event,
-        tasks: set["asyncio.Task[None]"],
-        ready_queue: ReadyQueue,
-        outcome_writer: OutcomeWriter,
+    async def _run_worker(
+        self, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter, mx_connections: MxConnections
     ) -> None:
-        def ended(task: "asyncio.Task[None]") -> None:
-            tasks.discard(task)
-            if not tasks:
-                wake_event.set()
-
-        task = asyncio.create_task(self._run_worker(ready_queue, outcome_writer))
-        tasks.add(task)
-        task.add_done_callback(ended)
-
-    async def _stop(self, tasks: set["asyncio.Task[None]"]) -> None:
-        """Wait for open transactions, and cancel those that take longer than `_STOP_SECONDS`.
-
-        A message without a stored outcome is decided by the next process.
-        """
-        for worker in [*self._workers]:
-            worker.cancel_lookup()
-        if tasks:
-            _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
-            for task in late:
-                task.cancel()
-            if late:
-                # The cancelled workers store the outcomes that they know.
-                await asyncio.wait(late, timeout=_CANCEL_SECONDS)
-
-    async def _run_worker(self, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter) -> None:
         """Run one worker until it finds no message; its errors are logged, so that the other workers continue."""
-        assert self._mx_connections is not None
-        worker = EmailWorker(
-            self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, self._mx_connections
-        )
+        worker = EmailWorker(self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, mx_connections)
         self._workers.add(worker)
         try:
             await worker.run()
@@ -304,10 +256,3 @@ def _create_loop() -> asyncio.AbstractEventLoop:
     if config.current().email.transport == DIRECT:
         return asyncio.SelectorEventLoop()
     return uvloop.new_event_loop()
-
-
-def _list_accepted_since(since: int) -> list[tuple[int, str, str | None, str]]:
-    try:
-        return queue.list_accepted_since(since)
-    finally:
-        close_database()

@@ -98,7 +98,7 @@ _MAX_IDLE = 50
 
 class _IdleConnection(NamedTuple):
     target: MxTarget
-    dialogue: SmtpClient
+    client: SmtpClient
     timer: asyncio.TimerHandle
 
 
@@ -121,9 +121,9 @@ class ConnectionPool:
             if idle.target.key == target.key:
                 self._idle.remove(idle)
                 idle.timer.cancel()
-                if idle.dialogue.is_open():
+                if idle.client.is_open():
                     self._open[target.group] += 1
-                    return idle.dialogue
+                    return idle.client
         return None
 
     async def reserve(self, target: MxTarget, limit: int) -> None:
@@ -150,32 +150,32 @@ class ConnectionPool:
         if self._open[target.group] <= 0:
             del self._open[target.group]
 
-    def put(self, target: MxTarget, dialogue: SmtpClient) -> None:
+    def put(self, target: MxTarget, client: SmtpClient) -> None:
         """Keep a connection as idle for `_IDLE_SECONDS`; the oldest idle one is closed if there are `_MAX_IDLE`."""
         self.release(target)
         if len(self._idle) >= _MAX_IDLE:
             self._close_idle(self._idle[0])
-        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, dialogue)
-        self._idle.append(_IdleConnection(target, dialogue, timer))
+        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, client)
+        self._idle.append(_IdleConnection(target, client, timer))
 
     def close_group(self, group: str) -> None:
         """Close the idle connections to a recipient group."""
         for idle in [idle for idle in self._idle if idle.target.group == group]:
             self._close_idle(idle)
 
-    def _expire(self, dialogue: SmtpClient) -> None:
-        for idle in [idle for idle in self._idle if idle.dialogue is dialogue]:
+    def _expire(self, client: SmtpClient) -> None:
+        for idle in [idle for idle in self._idle if idle.client is client]:
             self._close_idle(idle)
 
     def _close_idle(self, idle: _IdleConnection) -> None:
         self._idle.remove(idle)
         idle.timer.cancel()
         self._open[idle.target.group] += 1
-        self.close_connection(idle.target, idle.dialogue)
+        self.close_connection(idle.target, idle.client)
 
-    def close_connection(self, target: MxTarget, dialogue: SmtpClient) -> None:
+    def close_connection(self, target: MxTarget, client: SmtpClient) -> None:
         """Close a connection in the background; it counts as in use until it is closed."""
-        task = asyncio.ensure_future(dialogue.close())
+        task = asyncio.ensure_future(client.close())
         self._closing[task] = target.group
 
         def ended(_: "asyncio.Future[None]") -> None:
@@ -317,8 +317,8 @@ _SLOW_WAIT_SECONDS = 60.0
 class Transaction:
     """A running transaction; `is_claimed` is set once its message is claimed and the server is ready for it."""
 
-    def __init__(self, dialogue: SmtpClient | None) -> None:
-        self.dialogue = dialogue
+    def __init__(self, client: SmtpClient | None) -> None:
+        self.client = client
         self.is_claimed = self.is_slow = False
 
 
@@ -337,13 +337,13 @@ class TransactionLimit:
         self._slow_seconds = _SLOW_PART * parse_seconds(config.current().email.command_timeout)
 
     @asynccontextmanager
-    async def hold(self, dialogue: SmtpClient | None) -> AsyncIterator[Transaction]:
+    async def hold(self, client: SmtpClient | None) -> AsyncIterator[Transaction]:
         """Wait for a place among the transactions, and hold it for a transaction while the block runs.
 
-        `dialogue` is None for a message that only gets an outcome.
+        `client` is None for a message that only gets an outcome.
         """
-        transaction = Transaction(dialogue)
-        operator = _get_operator(dialogue) if dialogue is not None else ""
+        transaction = Transaction(client)
+        operator = _get_operator(client) if client is not None else ""
         if operator in self._slow_operators:
             await self._wait_for_slow_slot()
             self._count_as_slow(transaction)
@@ -363,12 +363,12 @@ class TransactionLimit:
                 self._slow_count -= 1
                 self._slow_ended.set()
 
-    def find_delay(self, dialogue: SmtpClient) -> RateLimited | None:
+    def find_delay(self, client: SmtpClient) -> RateLimited | None:
         """Return the error for a message to a slow server if too many others wait for slow servers, else None."""
-        if self._waiting_count < self._max_waiting or _get_operator(dialogue) not in self._slow_operators:
+        if self._waiting_count < self._max_waiting or _get_operator(client) not in self._slow_operators:
             return None
         return RateLimited(
-            f"{dialogue.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS
+            f"{client.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS
         )
 
     async def _wait_for_slow_slot(self) -> None:
@@ -389,7 +389,7 @@ class TransactionLimit:
 
         After the message was sent, an abort would leave its outcome unknown.
         """
-        if transaction.dialogue is None:
+        if transaction.client is None:
             return
         if len(self._slow_operators) >= _MAX_SLOW_OPERATORS:
             self._slow_operators.clear()
@@ -397,14 +397,14 @@ class TransactionLimit:
         if not transaction.is_slow:
             self._count_as_slow(transaction)
         if self._slow_count > self._max_slow and self._slots.locked() and not transaction.is_claimed:
-            log.info("direct: slow server given up host=%s", transaction.dialogue.server.host)
-            transaction.dialogue.fail(
+            log.info("direct: slow server given up host=%s", transaction.client.server.host)
+            transaction.client.fail(
                 ReplyTimeout(f"no reply within {self._slow_seconds:g} s, while other messages waited")
             )
 
 
-def _get_operator(dialogue: SmtpClient) -> str:
-    return mx_routes.get_organisation(dialogue.server.host)
+def _get_operator(client: SmtpClient) -> str:
+    return mx_routes.get_organisation(client.server.host)
 
 
 class MxConnection(NamedTuple):
@@ -415,7 +415,7 @@ class MxConnection(NamedTuple):
     """
 
     target: MxTarget | None = None
-    dialogue: SmtpClient | None = None
+    client: SmtpClient | None = None
     error: DeliveryError | None = None
     is_other_group: bool = False
 
@@ -488,13 +488,13 @@ class MxConnections:
         return target
 
     async def _open_connection(self, target: MxTarget, claim: Claim) -> MxConnection:
-        dialogue = self.pool.take(target)
-        if dialogue is not None:
-            return MxConnection(target, dialogue)
+        client = self.pool.take(target)
+        if client is not None:
+            return MxConnection(target, client)
         await self.pool.reserve(target, self._limits.get_max_connections(target.group, domain_of(claim.recipient_key)))
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                dialogue = await smtp_connect.connect_to_mx(target)
+                client = await smtp_connect.connect_to_mx(target)
         except DeliveryError as error:
             self.pool.release(target)
             return MxConnection(error=await self._handle_connect_error(target, claim, error))
@@ -513,7 +513,7 @@ class MxConnections:
             self.pool.release(target)
             raise
         self.hosts.record_connection(target)
-        return MxConnection(target, dialogue)
+        return MxConnection(target, client)
 
     async def _handle_route_error(self, error: DeliveryError) -> DeliveryError:
         if error.enhanced == "4.4.3":
@@ -561,28 +561,28 @@ class MxConnections:
 
     def put_off_slow(self, connection: MxConnection) -> MxConnection:
         """Return a connection, or the error for its message if too many messages already wait for slow servers."""
-        if connection.target is None or connection.dialogue is None:
+        if connection.target is None or connection.client is None:
             return connection
-        error = self.transactions.find_delay(connection.dialogue)
+        error = self.transactions.find_delay(connection.client)
         if error is None:
             return connection
-        self.give_back(connection.target, connection.dialogue, None)
+        self.give_back(connection.target, connection.client, None)
         return MxConnection(error=error)
 
-    def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
+    def give_back(self, target: MxTarget, client: SmtpClient | None, error: DeliveryError | None) -> None:
         """Keep a connection for the next message, or close it if it is used up or its recipient group is paused.
 
-        `dialogue` is None for an aborted connection. `error` is the error of the message, or None; RateLimited also
+        `client` is None for an aborted connection. `error` is the error of the message, or None; RateLimited also
         closes the idle connections to the group.
         """
         if isinstance(error, RateLimited):
             self.pool.close_group(target.group)
-        if dialogue is None:
+        if client is None:
             self.pool.release(target)
-        elif dialogue.is_open() and not self._limits.is_paused(target.group):
-            self.pool.put(target, dialogue)
+        elif client.is_open() and not self._limits.is_paused(target.group):
+            self.pool.put(target, client)
         else:
-            self.pool.close_connection(target, dialogue)
+            self.pool.close_connection(target, client)
 
 
 def load_policy(domain: str) -> MtaStsPolicy | None:

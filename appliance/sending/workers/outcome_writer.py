@@ -59,9 +59,9 @@ class OutcomeWriter:
         unavailable, an outcome is retried until it is stored, and its claim is given up. The future fails with
         Unavailable if there is only a claim or the service ends, and with any other error of the transaction.
         """
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Pending(outcome, claim, future))
         loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append(_Pending(outcome, claim, future))
         if not self._is_busy:
             self._is_busy = True
             self._delay = loop.call_later(_MAX_DELAY_SECONDS, self._submit)

@@ -3,6 +3,7 @@
 Only messages that are not claimed yet wait for a limit. The limits of email are in `email_rate_limits`.
 """
 
+import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import deque
@@ -12,10 +13,12 @@ from typing import Protocol
 from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, Uncertain
 from appliance.core.send_status import ExhaustedLimit, SendStatus, ThrottledGroup
+from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay, get_limit_name
 from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
+from appliance.storage.database import close_database
 
 HOUR = 3600.0
 # A message that is late by up to this many seconds does not delay the next one. A longer delay is not made up for, to
@@ -203,6 +206,7 @@ class RateLimits(ABC):
         self.is_timed = any(overall)
         self.is_free = is_free
         self._admitted: dict[int, list[SendLimit]] = {}
+        self._has_counted_past = False
 
     @abstractmethod
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
@@ -298,10 +302,18 @@ class RateLimits(ABC):
                 opens_at[limit.name] = max(opens_at[limit.name], limit.allowed_at(now))
         return max(overall_at, now if others else min(opens_at.values(), default=now))
 
-    @property
-    def has_hourly_limits(self) -> bool:
-        """Return whether any hourly limit is set; `count_past` must then be called before sending."""
-        return any(limiter.limit.per_hour for limiter in self._get_all_limits() if isinstance(limiter, RateLimiter))
+    async def count_past_hour(self, channel: str) -> None:
+        """Count the messages of a channel that were accepted in the last hour, if there are hourly limits.
+
+        Only the first call does so. It must come before sending, because an earlier process may have used up a limit.
+        """
+        limiters = (limit for limit in self._get_all_limits() if isinstance(limit, RateLimiter))
+        if not self._has_counted_past and any(limiter.limit.per_hour for limiter in limiters):
+            since = clock.now_ms() - int(HOUR * 1000)
+            self.count_past(
+                await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since, channel)
+            )
+            self._has_counted_past = True
 
     def count_past(self, messages: Iterable[tuple[int, str, str | None, str]]) -> None:
         """Count messages of the last hour towards the hourly limits.
@@ -332,6 +344,13 @@ class RateLimits(ABC):
             for limiter, at in hours
             if at > loop_now
         )
+
+
+def _list_accepted_since(since: int, channel: str) -> list[tuple[int, str, str | None, str]]:
+    try:
+        return queue.list_accepted_since(since, channel)
+    finally:
+        close_database()
 
 
 def _get_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:

@@ -389,8 +389,7 @@ class ReadyQueue:
         Return False if `queue` is that queue, so that its next message need not be tried, else True. If too many
         messages wait for the limit, the message is dropped and its row is read again.
         """
-        singly = ready.claim.is_single
-        waiting = (self._single_waiting if singly else self._waiting).setdefault(name, deque())
+        waiting = (self._single_waiting if ready.claim.is_single else self._waiting).setdefault(name, deque())
         if queue is waiting:
             waiting.appendleft(ready)
             return False
@@ -439,10 +438,8 @@ class ReadyQueue:
         """Wait until a limit opens, a message ends, or a refill is requested or done; at most `_MAX_WAIT_SECONDS`."""
         waiting = [*self._waiting.items(), *self._single_waiting.items()]
         names = {name for name, queue in waiting if queue}
-        has_ready, blocked_seconds = (
-            bool(self._ready or self._single),
-            self._get_blocked_seconds() if self._blocked_groups else 0.0,
-        )
+        has_ready = bool(self._ready or self._single)
+        blocked_seconds = self._get_blocked_seconds() if self._blocked_groups else 0.0
         names |= self._blocked_groups if blocked_seconds <= 0 else set()
         wait = (
             self._limits.get_opening_time(names, has_ready) - clock.monotonic()
@@ -536,13 +533,10 @@ class ReadyQueue:
     ) -> None:
         messages = await asyncio.wrap_future(turn) if isinstance(turn, Future) else turn
         for message in messages:
-            domain = (
-                self._limits.find_missing_quota(message.claim, message.prepared.sender)
-                if message.prepared is not None
-                else None
-            )
-            if domain is not None:
-                self._limits.set_quota(await transactions.commit(senders.get_or_create_today, domain))
+            if message.prepared is not None:
+                domain = self._limits.find_missing_quota(message.claim, message.prepared.sender)
+                if domain is not None:
+                    self._limits.set_quota(await transactions.commit(senders.get_or_create_today, domain))
             self._append(message)
             del claims[message.claim.id]
 

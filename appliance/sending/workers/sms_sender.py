@@ -26,7 +26,7 @@ from appliance.core.errors import (
 from appliance.core.i18n import gettext_noop
 from appliance.core.send_status import SendStatus
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.messages import queue, queue_reader, retries
+from appliance.sending.messages import queue_reader, retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes, numbers
@@ -38,6 +38,7 @@ from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.rate_limits import SmsRateLimits
 from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
+from appliance.sending.workers.worker_tasks import CANCEL_SECONDS, WorkerTasks
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
@@ -61,13 +62,8 @@ class SmsWorkerContext:
         is_halted: Callable[[], bool],
         connections: int,
     ) -> None:
-        self.breaker, self.limits, self.ready_queue, self.outcome_writer, self.is_halted = (
-            breaker,
-            limits,
-            ready_queue,
-            outcome_writer,
-            is_halted,
-        )
+        self.breaker, self.limits, self.is_halted = breaker, limits, is_halted
+        self.ready_queue, self.outcome_writer = ready_queue, outcome_writer
         # By number: messages in progress, including those whose outcome is not stored yet.
         self.in_progress: Counter[str] = Counter()
         # Messages to look up at the provider. Only some workers do this, so slow lookups do not delay other messages.
@@ -263,13 +259,9 @@ log = logging.getLogger("campanero.sender")
 CHANNEL = "sms"
 # Messages rendered ahead for each concurrent request; more would only wait longer.
 _READY_PER_CONNECTION = 4
-# Time that open requests get to finish when the service stops, so that a hanging request cannot delay it.
-_STOP_SECONDS = 22.0
-_CANCEL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 # After this time without a message, the connections to the provider are closed.
 _IDLE_SECONDS = 10.0
-_HOUR_MS = 3_600_000
 
 
 class SmsSender:
@@ -286,8 +278,7 @@ class SmsSender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None
         self._woken = threading.Event()
-        self._worker_count = 0
-        self._has_counted_past = not self.limits.has_hourly_limits
+        self._tasks: WorkerTasks | None = None
         send_status.set_reporter(CHANNEL, self.get_status)
 
     def is_due(self) -> bool:
@@ -319,7 +310,7 @@ class SmsSender:
     def get_status(self) -> SendStatus:
         """Return the state of the providers, limits and requests of SMS; may be called from any thread."""
         return self.limits.get_status()._replace(
-            closed_transports=self.breaker.get_closed_transports(), connections=self._worker_count
+            closed_transports=self.breaker.get_closed_transports(), connections=len(self._tasks or ())
         )
 
     def _run_thread(self) -> None:
@@ -344,27 +335,26 @@ class SmsSender:
         context = SmsWorkerContext(
             self.breaker, self.limits, ready_queue, OutcomeWriter(self.process, 1), self.is_halted, max_workers
         )
-        tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks = WorkerTasks(lambda: _run_worker(context), wake_event)
         try:
-            await self._count_past_messages()
+            await self.limits.count_past_hour(CHANNEL)
             while not self.is_halted.stopping.is_set():
                 wake_event.clear()
                 self._woken.clear()
                 ready_queue.refill()
-                for _ in range(max_workers - len(tasks)):
-                    self._start_worker(wake_event, tasks, context)
+                tasks.start(max_workers)
                 # Workers that find no message end, and are started again at the next wake-up.
                 await wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     signals.wake("campaigns")  # a campaign may be complete
                     await self._sleep_until_woken(wake_event)
         finally:
-            ready_queue.refill()
+            ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
             with self._lock:
                 self._loop = self._wake_event = None
-            await _finish_tasks(tasks)
+            await tasks.stop()
             # The shutdown does not wait for a database that cannot be written.
-            await context.outcome_writer.flush(_CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
+            await context.outcome_writer.flush(CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
             await provider_base.close_connections()
             await loop.run_in_executor(None, ready_queue.close)
 
@@ -381,30 +371,6 @@ class SmsSender:
         while not self._woken.is_set():
             await wake_event.wait()
             wake_event.clear()
-
-    async def _count_past_messages(self) -> None:
-        """Count the messages accepted in the last hour towards the hourly limits, if there are any.
-
-        Only the first call does so.
-        """
-        if not self._has_counted_past:
-            since = clock.now_ms() - _HOUR_MS
-            self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
-            self._has_counted_past = True
-
-    def _start_worker(
-        self, wake_event: asyncio.Event, tasks: set["asyncio.Task[None]"], context: SmsWorkerContext
-    ) -> None:
-        def ended(task: "asyncio.Task[None]") -> None:
-            tasks.discard(task)
-            self._worker_count = len(tasks)
-            if not tasks:
-                wake_event.set()
-
-        task = asyncio.create_task(_run_worker(context))
-        tasks.add(task)
-        self._worker_count = len(tasks)
-        task.add_done_callback(ended)
 
 
 class SenderLimitNames:
@@ -434,25 +400,3 @@ async def _run_worker(context: SmsWorkerContext) -> None:
         log.error("sms: sending stopped: %s", error)
     except Exception:
         log.exception("sms: worker failed")
-
-
-async def _finish_tasks(tasks: set["asyncio.Task[None]"]) -> None:
-    """Wait for open requests, and cancel those that take longer than `_STOP_SECONDS`.
-
-    A message without a stored outcome is decided by the next process.
-    """
-    if not tasks:
-        return
-    _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
-    for task in late:
-        task.cancel()
-    if late:
-        # The cancelled workers store the outcomes that they know.
-        await asyncio.wait(late, timeout=_CANCEL_SECONDS)
-
-
-def _list_accepted_since(since: int) -> list[tuple[int, str, str | None, str]]:
-    try:
-        return queue.list_accepted_since(since, CHANNEL)
-    finally:
-        close_database()

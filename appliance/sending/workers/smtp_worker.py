@@ -64,13 +64,8 @@ class SmtpWorker:
         outcome_writer: OutcomeWriter,
         is_halted: Callable[[], bool],
     ) -> None:
-        self._breaker, self._limits, self._ready_queue, self._outcome_writer = (
-            breaker,
-            limits,
-            ready_queue,
-            outcome_writer,
-        )
-        self._is_halted = is_halted
+        self._breaker, self._limits, self._is_halted = breaker, limits, is_halted
+        self._ready_queue, self._outcome_writer = ready_queue, outcome_writer
         self._connections: dict[str, SmtpClient] = {}
         self._next: RenderedMessage | None = None  # the next message
         self._early_claim: _PendingClaim | None = None  # the claim of the next message, if it is claimed ahead
@@ -100,7 +95,7 @@ class SmtpWorker:
 
     async def _send_next(self) -> None:
         """Send the next message, or put it back into the queue if a limit now applies to it."""
-        dialogue, closed = await self._connect()
+        client, closed = await self._connect()
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
             # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
@@ -109,7 +104,7 @@ class SmtpWorker:
             self._return(ready)
         elif ready is not None:
             try:
-                await self._process(ready, dialogue, closed)
+                await self._process(ready, client, closed)
             finally:
                 self._ready_queue.release(ready.claim)
 
@@ -225,7 +220,7 @@ class SmtpWorker:
         finally:
             self._waiting_until = 0.0
 
-    async def _process(self, ready: RenderedMessage, dialogue: SmtpClient | None, closed: DeliveryError | None) -> None:
+    async def _process(self, ready: RenderedMessage, client: SmtpClient | None, closed: DeliveryError | None) -> None:
         """Claim and send a message over a connection, or record the error `closed` if there is none.
 
         While its body is being sent, the next message may be taken and its envelope sent.
@@ -238,9 +233,9 @@ class SmtpWorker:
         opened, self._pipelined = self._pipelined, None
         outcome, prepared = ready.failure or Outcome(ready.claim, closed), ready.prepared
         started_at = time.monotonic()
-        if dialogue is not None and prepared is not None:
-            outcome.error = await self._wait_until_ready(dialogue, prepared.envelope, opened, outcome)
-            if isinstance(outcome.error, ConnectionFailed) and dialogue.sent_count:
+        if client is not None and prepared is not None:
+            outcome.error = await self._wait_until_ready(client, prepared.envelope, opened, outcome)
+            if isinstance(outcome.error, ConnectionFailed) and client.sent_count:
                 # The message is claimed and checked again for the next connection, and this is not an attempt.
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
@@ -263,10 +258,10 @@ class SmtpWorker:
         # The message is claimed, so from here on it always gets an outcome.
         self._previous, self._outcome = self._outcome, outcome
         try:
-            await self._transmit(ready, dialogue, outcome)
+            await self._transmit(ready, client, outcome)
         finally:
             self._store_previous()
-        if dialogue is not None and prepared is not None:
+        if client is not None and prepared is not None:
             ledger.observe_transaction(ready.claim.provider, outcome.error, time.monotonic() - started_at)
 
     def _can_claim_ahead(self, provider: str) -> bool:
@@ -295,31 +290,31 @@ class SmtpWorker:
         if previous is not None:
             self._outcome_writer.write(previous, None)
 
-    async def _transmit(self, ready: RenderedMessage, dialogue: SmtpClient | None, outcome: Outcome) -> None:
+    async def _transmit(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         """Send a claimed message unless it has an error already, and complete and count its outcome."""
         prepared = ready.prepared
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
-            if dialogue is not None and outcome.error is None and self._breaker.is_stopped():
+            if client is not None and outcome.error is None and self._breaker.is_stopped():
                 # All sending was stopped since the claim. After DATA, only an abort withdraws the message.
                 outcome.error = Postponed("all sending is stopped", 0)
                 self._abort_connection(ready.claim.provider)
-            elif dialogue is not None and outcome.error is None:
+            elif client is not None and outcome.error is None:
                 outcome.error = Uncertain("the service stopped while this message was being sent")
-                await self._deliver(dialogue, prepared.envelope, outcome)
+                await self._deliver(client, prepared.envelope, outcome)
         if isinstance(outcome.error, RecipientRejected) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
-        if dialogue is not None:
+        if client is not None:
             outcome.error = self._limits.record_answer(ready.claim, outcome.error)
         self._breaker.record_answer(ready.claim, outcome.error)
 
     async def _wait_until_ready(
-        self, dialogue: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None, outcome: Outcome
+        self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None, outcome: Outcome
     ) -> DeliveryError | None:
         """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
         try:
-            await dialogue.wait_until_ready(opened or dialogue.open_envelope(envelope))
+            await client.wait_until_ready(opened or client.open_envelope(envelope))
         except DeliveryError as error:
             return error
         except asyncio.CancelledError:
@@ -330,11 +325,11 @@ class SmtpWorker:
         except Exception as error:
             # An internal error before the final dot affects this message only.
             log.exception("smtp: sending a message failed")
-            dialogue.abort()
+            client.abort()
             return Deferred(f"{type(error).__name__}: {error}")
         return None
 
-    async def _deliver(self, dialogue: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
+    async def _deliver(self, client: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
         """Send the message of an outcome, and set the error or reply of the outcome.
 
         The next message is taken meanwhile, and its envelope is sent behind this message if both have the same
@@ -352,8 +347,8 @@ class SmtpWorker:
         self._store_previous()
         self._start_waiting()
         try:
-            reply, self._pipelined = await dialogue.deliver(envelope, next_envelope)
-            outcome.reply, outcome.error = reply.text, None
+            _, self._pipelined = await client.deliver(envelope, next_envelope)
+            outcome.error = None
         except MessageRejected as rejection:
             outcome.error, self._pipelined = rejection.error, rejection.next_envelope
         except DeliveryError as error:
@@ -361,7 +356,7 @@ class SmtpWorker:
         except Exception as error:
             log.exception("smtp: outcome of message %s is unknown", outcome.claim.id)
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")
-            dialogue.abort()
+            client.abort()
         finally:
             self._waiting_until = 0.0
         if self._pipelined is not None and self._next is None:
