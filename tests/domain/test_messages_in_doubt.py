@@ -16,6 +16,7 @@ from appliance.storage import transactions
 from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
 from tests.domain.home import BY_API, Home, record_and_claim, recover_after_crash
+from tests.domain.test_rendering_claims import render_all
 
 
 def _claim_message(home: Home, name: str = "Ann") -> tuple[Claim, OutgoingMessage]:
@@ -92,7 +93,7 @@ def test_a_crash_after_a_failed_rendering_causes_no_doubt(is_cancelled: bool, ho
     pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
     transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
     renderer = ready_queue.Renderer()
-    [ready] = renderer.render(QueueReader().fetch_candidates(1))
+    [ready] = render_all(renderer, QueueReader().fetch_candidates(1))
     renderer.close()
     assert ready.failure is not None and transactions.write(queue.record_and_claim, [], [ready.claim], "process") == {
         claim.id

@@ -1,17 +1,27 @@
 """Rendering of claimed messages: failures that concern all of them, and fair shares of accounts."""
 
+import math
+from concurrent.futures import Future
+
 import pytest
 
 from appliance.accounts import accounts
 from appliance.core import validation
 from appliance.core.errors import Postponed
 from appliance.sending.messages import transactional
+from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
-from appliance.sending.workers.ready_queue import FairShares, Renderer
+from appliance.sending.workers.ready_queue import FairShares, RenderedMessage, Renderer
 from appliance.storage import transactions
 from appliance.storage.database import connection
 from tests.domain.home import Home
+
+
+def render_all(renderer: Renderer, claims: list[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
+    """Render and sign messages in turns, and return all when they are signed."""
+    turns = [*renderer.render_turns(claims, seconds)]
+    return [message for turn in turns for message in (turn.result() if isinstance(turn, Future) else turn)]
 
 
 def test_a_database_error_postpones_rendering(home: Home) -> None:
@@ -20,9 +30,9 @@ def test_a_database_error_postpones_rendering(home: Home) -> None:
     claims, renderer = QueueReader().fetch_candidates(2), Renderer()
     try:
         transactions.write(lambda: connection().execute("ALTER TABLE template_revision RENAME TO away").fetchall())
-        postponed = renderer.render(claims)
+        postponed = render_all(renderer, claims)
         transactions.write(lambda: connection().execute("ALTER TABLE away RENAME TO template_revision").fetchall())
-        rendered = renderer.render(claims)
+        rendered = render_all(renderer, claims)
     finally:
         renderer.close()
 
@@ -53,7 +63,7 @@ def test_accounts_share_rendering_time(home: Home, seconds: float) -> None:
     renderer = Renderer()
     try:
         claims = QueueReader().fetch_candidates(0, singles=60)
-        rendered = renderer.render(claims, seconds)
+        rendered = render_all(renderer, claims, seconds)
     finally:
         renderer.close()
     assert len(claims) == 42

@@ -21,6 +21,7 @@ from appliance.storage.models import DomainKey, SendingDomain
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import PAIRS, create_domain
 from tests.domain.test_render_ahead import run_sender, use_relay
+from tests.domain.test_rendering_claims import render_all
 from tests.kit import dkim as kit
 from tests.kit.smtp import SmtpServer
 
@@ -130,7 +131,7 @@ def test_batch_signing_equals_single_signing(home: Home) -> None:
         queue_single_message(home, from_email="x@other.example"),
     ]
     renderer = Renderer()
-    rendered = renderer.render(claims)
+    rendered = render_all(renderer, claims)
     renderer.close()
     assert [message.claim.id for message in rendered] == [claim.id for claim in claims]
     assert [message.prepared for message in rendered] == [MessagePreparer().prepare(claim) for claim in claims]
@@ -142,11 +143,11 @@ def test_a_new_key_signs_later_messages(home: Home) -> None:
     sending_domain = create_domain(home)
     transactions.write(keys.store_first_keys, sending_domain, PAIRS[0])
     claims, renderer = send_campaign(home, 4), Renderer()
-    renderer.render(claims[:2])
+    render_all(renderer, claims[:2])
     home.advance(1)
     (second_key,) = transactions.write(keys.store_next_keys, sending_domain, PAIRS[1])
     transactions.write(keys.activate_key, second_key)
-    (later_message,) = renderer.render(fetch_claims()[2:3])
+    (later_message,) = render_all(renderer, fetch_claims()[2:3])
     renderer.close()
     assert later_message.prepared is not None
     assert kit.verify(later_message.prepared.envelope.content, lookup_txt)[0].tags["s"] == second_key.selector

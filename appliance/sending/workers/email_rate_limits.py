@@ -11,7 +11,7 @@ from collections import deque
 
 from appliance.core import clock
 from appliance.core.errors import DeliveryError, RateLimited
-from appliance.core.send_status import ClosedTransport, SendStatus, ThrottledGroup, WarmingDomain
+from appliance.core.send_status import ClosedTransport, SendStatus, WarmingDomain
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.messages.ledger import Claim
@@ -265,28 +265,17 @@ class EmailRateLimits(RateLimits):
     def get_status(self) -> SendStatus:
         """Return the paused providers, throttled groups, exhausted hourly limits and domains in warm-up."""
         loop_now, now = clock.monotonic(), clock.now_ms()
-
-        def moment(at: float) -> int:
-            return now + int((at - loop_now) * 1000)
-
         throttles = [*self._throttles.items()]
         return SendStatus(
             tuple(
-                ClosedTransport(provider, throttle.reason, throttle.since, moment(throttle.paused_until))
+                ClosedTransport(
+                    provider, throttle.reason, throttle.since, now + int((throttle.paused_until - loop_now) * 1000)
+                )
                 for (provider, group), throttle in throttles
                 if group == ALL and throttle.paused_until > loop_now
             ),
             tuple(
-                ThrottledGroup(
-                    provider,
-                    group,
-                    throttle.reason,
-                    throttle.since,
-                    moment(throttle.paused_until) if throttle.paused_until > loop_now else None,
-                    throttle.max_in_use,
-                )
-                for (provider, group), throttle in throttles
-                if throttle.reason
+                throttle.describe(provider, loop_now, now) for (provider, _), throttle in throttles if throttle.reason
             ),
             self.get_full_limits(),
             warming_domains=tuple(

@@ -367,9 +367,7 @@ class TransactionLimit:
         """Return the error for a message to a slow server if too many others wait for slow servers, else None."""
         if self._waiting_count < self._max_waiting or _get_operator(client) not in self._slow_operators:
             return None
-        return RateLimited(
-            f"{client.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS
-        )
+        return RateLimited(f"{client.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS)
 
     async def _wait_for_slow_slot(self) -> None:
         self._waiting_count += 1

@@ -62,8 +62,7 @@ class RateLimiter:
         self.in_use += 1
         if self._gap:
             self._next = max(self._next, now - _SLACK) + self._gap
-        if self.limit.per_hour:
-            self.record(now)
+        self.record(now)
 
     def end(self, used: bool) -> None:
         """Count a message as no longer in progress; if `used` is False, it was not sent and counts towards no limit."""
@@ -170,7 +169,13 @@ class AdaptiveThrottle:
         if not used:
             self._next = 0.0
 
+    def describe(self, provider: str, now: float, now_ms: int) -> ThrottledGroup:
+        """Return the throttle as pages show it; `now` is the present time in seconds, and `now_ms` in Unix ms."""
+        until = now_ms + int((self.paused_until - now) * 1000) if self.paused_until > now else None
+        return ThrottledGroup(provider, self.name, self.reason, self.since, until, self.max_in_use)
 
+
+# The name of the limits that apply to all messages of a channel, or to all of a provider.
 ALL = "*"
 
 
@@ -489,15 +494,5 @@ class SmsRateLimits(RateLimits):
     def get_status(self) -> SendStatus:
         """Return the throttled senders and the exhausted hourly limits."""
         loop_now, now = clock.monotonic(), clock.now_ms()
-        throttled = (
-            ThrottledGroup(
-                self._provider,
-                name,
-                throttle.reason,
-                throttle.since,
-                now + int((throttle.paused_until - loop_now) * 1000) if throttle.paused_until > loop_now else None,
-                throttle.max_in_use,
-            )
-            for name, throttle in [*self._throttles.items()]
-        )
+        throttled = (throttle.describe(self._provider, loop_now, now) for throttle in [*self._throttles.values()])
         return SendStatus(throttled_groups=tuple(throttled), exhausted_limits=self.get_full_limits())

@@ -9,7 +9,6 @@ while the next ones are rendered.
 import asyncio
 import contextlib
 import logging
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -112,11 +111,6 @@ class Renderer:
     def reset(self) -> None:
         """Drop all cached content, so that the next messages are rendered from the current state of the database."""
         self._preparer = MessagePreparer()
-
-    def render(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
-        """Render and sign messages in turns (`render_turns`), and return all when they are signed."""
-        turns = [*self.render_turns(claims, seconds)]
-        return [message for turn in turns for message in (turn.result() if isinstance(turn, Future) else turn)]
 
     def render_turns(
         self, claims: Sequence[Claim], seconds: float
