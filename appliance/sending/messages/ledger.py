@@ -32,7 +32,11 @@ FLOWS_DUE_NOW = 2
 class Claim(NamedTuple):
     """The columns of a ledger row that a worker needs to send its message; the row is claimed or about to be.
 
-    `created_at` and `first_attempt_at` are milliseconds since 1970 UTC.
+    `provider` is the transport: `relay`, `direct` or `capture` for email, the name of a provider for SMS. `attempts`
+    counts ended attempts, `uncertain_count` those of them that may have been accepted. `body_hash` is the CRC of the
+    bytes to send (`retries.hash_body`), by which the next start knows whether it can repeat them; it is None if the
+    message could not be rendered, so that nothing was sent. `created_at` and `first_attempt_at` are milliseconds since
+    1970 UTC.
     """
 
     id: int

@@ -50,10 +50,6 @@ from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Contact, Message, MessageContent, User
 from appliance.storage.models.message import NO_CONTACT_ID
 
-# Webhooks of some mail services identify a message by an id in its headers, because the services replace the
-# Message-ID.
-
-
 # Errors that are stored with the message, in English
 _NOT_VERIFIED = gettext_stored("%(domain)s is no longer verified: check its DNS records")
 _TOO_MANY_LINES = gettext_stored("it has more than %(limit)s lines")
@@ -64,7 +60,8 @@ _CANNOT_RENDER = gettext_stored("it cannot be rendered: %(reason)s")
 def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
     """Return headers with the message's id for the mail services whose webhook is enabled (`email.hooks`).
 
-    The services remove these headers. The result is empty unless `provider` is `relay`.
+    The webhooks identify a message by this id, because the services replace its Message-ID. The services remove the
+    headers. The result is empty unless `provider` is `relay`.
     """
     hooks = config.current().email.hooks
     if provider != "relay" or not (hooks.postmark or hooks.sendgrid):

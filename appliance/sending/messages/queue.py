@@ -1,9 +1,9 @@
 """The queue of messages, which is the ledger itself: claim messages before they are sent, and record their outcomes.
 
-A row is set to `sending`, and this is committed, before its message is sent. Its outcome and the claim of the next
-message share one commit. A message is therefore sent once, unless the connection or this process dies between the final
-dot of SMTP and the commit of the reply. Such a message is uncertain: it is sent once more with the same Message-ID, or
-held for a person's decision (P3).
+A row is set to `sending`, and this is committed, before its message is sent; for most emails a row of `send_log` says
+so first. A message is therefore sent once, unless the connection or this process dies between the final dot of SMTP and
+the commit of the reply. Such a message is uncertain: it is sent once more with the same Message-ID, or held for a
+person's decision (P3).
 """
 
 from typing import Any

@@ -54,7 +54,7 @@ log = logging.getLogger("campanero.messages")
 _MAX_PRUNED_ROWS = 100
 _CANNOT_ASK = gettext_stored("unconfirmed, and its provider cannot be asked: %(reason)s")
 _NO_ANSWER = gettext_stored("delivery is unknown, and its provider does not say: %(reason)s")
-_STOPPED = gettext_noop("the service stopped while this message was being sent")
+STOPPED_WHILE_SENDING = gettext_noop("the service stopped while this message was being sent")
 
 
 # zlib gives up the interpreter lock for more bytes than this, and then waits for it much longer than the CRC takes.
@@ -119,7 +119,7 @@ def recover_interrupted(interrupted: list[tuple[Claim, OutgoingMessage | None]])
     for claim, prepared in interrupted:
         if claim.body_hash is None:
             # Without a hash the message was never rendered, so nothing of it was sent.
-            outcomes.record_failure(Outcome(claim, Postponed(_STOPPED, 0)))
+            outcomes.record_failure(Outcome(claim, Postponed(STOPPED_WHILE_SENDING, 0)))
         elif (
             prepared is None
             and claim.uncertain_count == 0
@@ -134,7 +134,7 @@ def recover_interrupted(interrupted: list[tuple[Claim, OutgoingMessage | None]])
                 now,
             )
         else:
-            outcomes.handle_uncertain(claim, Uncertain(_STOPPED), now, prepared)
+            outcomes.handle_uncertain(claim, Uncertain(STOPPED_WHILE_SENDING), now, prepared)
     return len(interrupted)
 
 

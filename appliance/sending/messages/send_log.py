@@ -7,6 +7,10 @@ here know of the log. Those that only read see a message as queued for some tent
 
 A row is a claim, on disk before the body of its message leaves (docs/promises.md#p3). Its `sent_at` is set when the
 server accepted the message. After a crash, the first `settle` finds both.
+
+The log has claims that `queue.IS_ALLOWED` certainly allows, and plain acceptances. All else is rare and goes through
+`queue.record_and_claim`, which changes the ledger at once: other claims and outcomes, every SMS, and acceptances in
+direct delivery, whose server and encryption have no column here.
 """
 
 import itertools
@@ -62,6 +66,7 @@ _MARK_SENT = (
     "internet_message_id = l.internet_message_id, error_code = NULL, error_smtp = NULL, error_enhanced = NULL, "
     f"error_text = NULL, updated_at = :now FROM send_log l WHERE m.id = +l.message_id AND {_ACCEPTED}"
 )
+# The numbers of the batches of claims. They start again with each process, whose start empties the log before.
 _numbers = itertools.count(1)
 
 
@@ -95,6 +100,7 @@ def _can_be_logged(outcome: Outcome) -> bool:
 
 
 def _claim(claims: list[Claim], process: str) -> set[int]:
+    # If not all are claimed, the number tells which are: the log has rows of other batches too.
     number = next(_numbers)
     items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.channel == "email"]
     claimed = {row[0] for row in items}

@@ -30,7 +30,10 @@ _STOP_FILE_SECONDS = 0.05
 
 
 class OpenCircuit(NamedTuple):
-    """What must be paused: providers that reject us, ids of campaigns whose sender is rejected, and the last reason."""
+    """What must be paused: providers that reject us, ids of campaigns whose sender is rejected, and the last reason.
+
+    All campaigns that use such a provider are paused.
+    """
 
     providers: frozenset[str]
     campaigns: frozenset[int]
@@ -57,7 +60,8 @@ class _StopFile:
 class CircuitBreaker:
     """The state of the transports of one channel; its methods may be called from any thread.
 
-    A provider that fails is closed for `probe_after` seconds, in which its messages wait without using up attempts.
+    A provider that fails is closed for `probe_after` seconds, in which its messages wait without using up attempts. The
+    breaker itself pauses nothing: `jobs.tasks.advance_campaigns` pauses what `get_open_circuit` returns.
     """
 
     def __init__(self, probe_after: float) -> None:

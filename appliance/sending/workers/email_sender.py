@@ -2,9 +2,10 @@
 
 `EmailWorker` adds direct delivery to `smtp_worker.py`, which sends through the relay and to the capture server.
 
-Each connection carries one message at a time. The outcome of a message and the claim of the next are stored in one
-commit. During that commit the next envelope may be sent, but a body is sent only after its claim is on disk. An outcome
-that cannot be stored is kept and retried.
+`EmailSender.drain` runs on the thread of the job `outbox` (`jobs.tasks.send_due_email`). It starts an event loop, on
+which the workers run, and on which messages are read and rendered; only signatures, DNS look-ups and writes have other
+threads. The loop ends when no message is due, and the next wake-up starts another. Limits, the circuit breaker and what
+is known about unreachable hosts outlive the loop; workers, connections and the ready queue do not.
 """
 
 import asyncio
@@ -42,8 +43,8 @@ class EmailWorker(SmtpWorker):
     """A worker for every transport of email: direct delivery here, relay and capture as in `SmtpWorker`.
 
     For direct delivery it looks up the recipient's mail servers and connects before it claims the message, so that no
-    message is claimed while a server is slow. Never more messages are claimed than `email.connections`, whatever the
-    number of workers (docs/promises.md#p3).
+    message is claimed while a server is slow. There are more workers than `email.connections`, because most may be
+    waiting for a server, but `TransactionLimit` allows only that many claimed messages (docs/promises.md#p3).
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class EmailWorker(SmtpWorker):
         finally:
             self._connecting = None
         connection = self._mx_connections.put_off_slow(connection)
+        # The place is held until the outcome is stored, so that it counts all messages that a crash leaves in doubt.
         async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
             await self._process_with(ready, connection)
 
@@ -134,7 +136,7 @@ class EmailWorker(SmtpWorker):
 log = logging.getLogger("campanero.sender")
 # Messages rendered ahead for each worker; more would only wait longer.
 _READY_PER_CONNECTION = 8
-# Workers for each allowed connection in direct delivery, because most workers may be waiting for a server.
+# Workers for each allowed connection in direct delivery.
 _WORKERS_PER_CONNECTION = 8
 _MAX_WORKERS = 100
 
@@ -167,7 +169,10 @@ class EmailSender:
                 log.debug("smtp: wake ignored, sender has ended")
 
     def drain(self) -> None:
-        """Send messages until none is due or sending is stopped."""
+        """Send messages until none is due or sending is stopped.
+
+        A wake-up that comes too late for the workers of this loop starts another loop.
+        """
         while not self.is_halted():
             try:
                 with asyncio.Runner(loop_factory=_create_loop) as runner:

@@ -41,6 +41,7 @@ class OutcomeWriter:
     """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop.
 
     A batch of `workers` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
+    `process` is the name of this process, which each claim stores.
     """
 
     def __init__(self, process: str, workers: int) -> None:
@@ -49,7 +50,7 @@ class OutcomeWriter:
         self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
         self._delay: asyncio.TimerHandle | None = None
-        self._logged = 0  # entries written since the log was settled
+        self._logged = 0  # entries written since the log was settled; 0 means that it need not be settled
         self._settle_timer: asyncio.TimerHandle | None = None
 
     def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
@@ -109,7 +110,7 @@ class OutcomeWriter:
         return settling
 
     def _settle_later(self, seconds: float) -> None:
-        self._logged = self._logged or 1
+        self._logged = self._logged or 1  # after a failure it is 0, although the log has rows
         if self._settle_timer is None:
             self._settle_timer = asyncio.get_running_loop().call_later(seconds, self._settle)
 
@@ -141,6 +142,7 @@ class OutcomeWriter:
         outcomes = [entry.outcome for entry in batch if entry.outcome is not None]
         claims = [entry.claim for entry in batch if entry.claim is not None]
         try:
+            # `send_log.record_and_claim`, and what providers have reported about SMS that were uncertain.
             record = delivery_reports.record_and_claim_with_receipts
             if any(_may_suppress(outcome) for outcome in outcomes):
                 # This forbids messages to the same address that are claimed already.
@@ -196,4 +198,4 @@ class OutcomeWriter:
         for entry in batch:
             if not entry.future.done():
                 entry.future.set_exception(error)
-                entry.future.exception()
+                entry.future.exception()  # marks it as retrieved, since not every caller awaits the future

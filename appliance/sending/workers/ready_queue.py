@@ -29,12 +29,11 @@ from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.rate_limits import ALL, RateLimits
 from appliance.storage import transactions
 
-# Accounts share the rendering thread: the account that used the least processor time gets the next turn.
-
 
 class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
+    Accounts share the thread that renders: the account that used the least time gets the next turn.
     An account that returns after a pause starts with the least time among the active accounts. A pause therefore gives
     no advantage, and earlier use no lasting disadvantage.
     """
@@ -241,14 +240,15 @@ class ReadyQueue:
         self._ready: deque[RenderedMessage] = deque()
         self._waiting: dict[str, deque[RenderedMessage]] = {}  # by the name of the limit that the messages wait for
         self._single_waiting: dict[str, deque[RenderedMessage]] = {}
+        # Ids of messages in this queue, or with a worker and not claimed yet: their rows are not read again.
         self._taken_ids: set[int] = set()
-        self._sender_limits: dict[int, str] = {}  # by campaign
+        self._sender_limits: dict[int, str] = {}  # by campaign id: the limit of its sender
         self._renderer = Renderer()
         self._reader = QueueReader(channel, names)
         self._blocked_groups: set[str] = set()  # recipient groups whose rows were skipped
         self._filling: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()  # of the worker that waits for a limit
+        self._changed = asyncio.Event()  # ends that wait (`_wait_for_change`)
         self._refill_requested = False
         self._blocked_until = 0.0
         self.is_exhausted = False
@@ -327,7 +327,11 @@ class ReadyQueue:
         return self._blocked_until - asyncio.get_running_loop().time()
 
     def _waits_for_limits(self) -> bool:
-        """Return whether there are messages that wait for a limit, rendered or skipped."""
+        """Return whether there are messages that wait for a limit, rendered or skipped.
+
+        What `poll` leaves in `_ready` waits for the overall limit, so a refill brings nothing that may be sent sooner.
+        While only other limits are waited for, the refill in progress may bring such messages.
+        """
         return bool(self._ready or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
 
     async def _wait_for_refill(self) -> bool:

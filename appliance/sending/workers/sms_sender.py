@@ -1,7 +1,9 @@
 """Send SMS that are due, with up to `sms.connections` requests at a time, on the event loop of a separate thread.
 
-Connections to the provider stay open between messages, and the loop sleeps until it is woken. A claim is on disk before
-its request is written. The outcome of a message and the claim of the next are stored in one commit.
+`SmsSender.wake` starts the thread, which then runs as long as the service: connections to the provider stay open
+between messages, and the loop sleeps until it is woken. A claim is on disk before its request is written, and no
+message is claimed ahead: the outcome of a message and the claim of the next are stored in one commit, between their
+requests.
 """
 
 import asyncio
@@ -23,11 +25,11 @@ from appliance.core.errors import (
     Unavailable,
     Uncertain,
 )
-from appliance.core.i18n import gettext_noop
 from appliance.core.send_status import SendStatus
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue_reader, retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes, numbers
 from appliance.sending.sms.providers import PROVIDERS
@@ -44,7 +46,6 @@ from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
 
-_STOPPED = gettext_noop("the service stopped while this message was being sent")
 _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 # Delay of a lookup while another message to the same number is being sent, because it might find that message.
 _CONCURRENT_SECONDS = 1.0
@@ -139,7 +140,7 @@ class SmsWorker:
             if self._shared.is_halted() or self._shared.breaker.is_stopped():
                 outcome.error = Postponed("all sending is stopped", 0)
             else:
-                outcome.error = Uncertain(_STOPPED)
+                outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
                 await self._transmit(prepared, outcome)
                 self._record_answer(outcome, prepared.sender)
         if not isinstance(outcome.error, Uncertain):
@@ -332,9 +333,9 @@ class SmsSender:
         ready_queue = ReadyQueue(
             self.breaker, self.limits, max_workers * _READY_PER_CONNECTION, self.is_halted, CHANNEL, SenderLimitNames()
         )
-        context = SmsWorkerContext(
-            self.breaker, self.limits, ready_queue, OutcomeWriter(self.process, 1), self.is_halted, max_workers
-        )
+        # A batch begins with its first entry: a request takes much longer than a commit, and nothing is claimed ahead.
+        outcome_writer = OutcomeWriter(self.process, 1)
+        context = SmsWorkerContext(self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, max_workers)
         self._tasks = tasks = WorkerTasks(lambda: _run_worker(context), wake_event)
         try:
             await self.limits.count_past_hour(CHANNEL)
@@ -354,7 +355,7 @@ class SmsSender:
                 self._loop = self._wake_event = None
             await tasks.stop()
             # The shutdown does not wait for a database that cannot be written.
-            await context.outcome_writer.flush(CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
+            await outcome_writer.flush(CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
             await provider_base.close_connections()
             await loop.run_in_executor(None, ready_queue.close)
 

@@ -4,6 +4,15 @@ While the body of a message is being sent, the next message is claimed and its e
 neither a commit nor a round trip keeps the connection waiting. At most two messages of a connection are therefore
 claimed without a stored outcome (docs/promises.md#p3). A claimed message is checked again before its body is sent, if
 anything was written since that may forbid it (docs/promises.md#p4): a server may take long to accept its envelope.
+
+The steps of message 2 in a row of messages on one connection:
+
+1. During the body of message 1, message 2 is taken from the queue, its claim is written (together with the outcome of
+   message 0), and its envelope is sent behind that body (`_deliver`).
+2. The server accepts message 1 and then the envelope of message 2 (`_wait_until_ready`).
+3. The claim of message 2 is on disk, and it is checked again if necessary (`_check_again`).
+4. Its body is sent. Meanwhile message 3 is in step 1: the outcome of message 1 is written together with its claim.
+5. The server accepts message 2. That outcome is written together with the claim of message 4, or alone if none follows.
 """
 
 import asyncio
@@ -25,6 +34,7 @@ from appliance.sending.delivery import smtp_connect
 from appliance.sending.delivery.smtp_client import Envelope, MessageRejected, OpenedEnvelope, SmtpClient
 from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.outcome_writer import OutcomeWriter
@@ -67,7 +77,7 @@ class SmtpWorker:
         self._breaker, self._limits, self._is_halted = breaker, limits, is_halted
         self._ready_queue, self._outcome_writer = ready_queue, outcome_writer
         self._connections: dict[str, SmtpClient] = {}
-        self._next: RenderedMessage | None = None  # the next message
+        self._next: RenderedMessage | None = None  # the next message, taken from the queue
         self._early_claim: _PendingClaim | None = None  # the claim of the next message, if it is claimed ahead
         self._pipelined: OpenedEnvelope | None = None  # the envelope of the next message, if its commands were sent
         self._closing: set[asyncio.Future[None]] = set()
@@ -95,7 +105,7 @@ class SmtpWorker:
 
     async def _send_next(self) -> None:
         """Send the next message, or put it back into the queue if a limit now applies to it."""
-        client, closed = await self._connect()
+        client, connection_error = await self._connect()
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
             # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
@@ -104,7 +114,7 @@ class SmtpWorker:
             self._return(ready)
         elif ready is not None:
             try:
-                await self._process(ready, client, closed)
+                await self._process(ready, client, connection_error)
             finally:
                 self._ready_queue.release(ready.claim)
 
@@ -220,10 +230,13 @@ class SmtpWorker:
         finally:
             self._waiting_until = 0.0
 
-    async def _process(self, ready: RenderedMessage, client: SmtpClient | None, closed: DeliveryError | None) -> None:
-        """Claim and send a message over a connection, or record the error `closed` if there is none.
+    async def _process(
+        self, ready: RenderedMessage, client: SmtpClient | None, connection_error: DeliveryError | None
+    ) -> None:
+        """Claim and send a message over a connection, or record the error if there is none.
 
-        While its body is being sent, the next message may be taken and its envelope sent.
+        The envelope is sent before the claim is on disk, because it does not deliver anything: without a claim the
+        connection is aborted. While the body is being sent, the next message may be taken and its envelope sent.
         """
         early, self._early_claim = self._early_claim, None
         if early is None:
@@ -231,7 +244,7 @@ class SmtpWorker:
             revision = transactions.get_permission_revision()
             early = _PendingClaim(self._outcome_writer.write(last_outcome, ready.claim), revision)
         opened, self._pipelined = self._pipelined, None
-        outcome, prepared = ready.failure or Outcome(ready.claim, closed), ready.prepared
+        outcome, prepared = ready.failure or Outcome(ready.claim, connection_error), ready.prepared
         started_at = time.monotonic()
         if client is not None and prepared is not None:
             outcome.error = await self._wait_until_ready(client, prepared.envelope, opened, outcome)
@@ -297,11 +310,12 @@ class SmtpWorker:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
             if client is not None and outcome.error is None and self._breaker.is_stopped():
-                # All sending was stopped since the claim. After DATA, only an abort withdraws the message.
+                # There is a STOP file since the claim. After DATA, only an abort withdraws the message. While the
+                # service ends, claimed messages are still sent, so `is_halted` does not decide here.
                 outcome.error = Postponed("all sending is stopped", 0)
                 self._abort_connection(ready.claim.provider)
             elif client is not None and outcome.error is None:
-                outcome.error = Uncertain("the service stopped while this message was being sent")
+                outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
                 await self._deliver(client, prepared.envelope, outcome)
         if isinstance(outcome.error, RecipientRejected) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
@@ -373,9 +387,9 @@ class SmtpWorker:
             connection = self._connections[provider] = await smtp_connect.connect_to_provider(provider)
         except Deferred as error:
             # A temporary rejection of the connection must not count as an attempt to reach the recipient.
-            closed = ConnectionFailed(error.text, error.smtp, error.enhanced)
-            self._breaker.record_connection_failure(provider, closed)
-            raise closed from None
+            failure = ConnectionFailed(error.text, error.smtp, error.enhanced)
+            self._breaker.record_connection_failure(provider, failure)
+            raise failure from None
         except (ClientRejected, ConnectionFailed) as error:
             self._breaker.record_connection_failure(provider, error)
             raise

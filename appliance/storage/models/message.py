@@ -167,7 +167,7 @@ class SendLog(Table):
     """A claim of an email, and its acceptance, that its message does not show yet (`sending/messages/send_log.py`)."""
 
     id = None
-    message_id = IntegerField(primary_key=True)  # no foreign key: a row is older than a few tenths of a second
+    message_id = IntegerField(primary_key=True)  # no foreign key: a row lasts for some tenths of a second
     batch = IntegerField(null=True)  # the transaction that claimed it; null if the message shows the claim already
     process = TextField(null=True)
     first_attempt_at = Time(null=True)
