@@ -9,11 +9,11 @@ settled some tenths of a second later, or with the next write of anybody else.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
 from appliance.core.errors import Postponed, Unavailable
-from appliance.inbound import delivery_reports
 from appliance.sending.messages import send_log
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.storage import transactions
@@ -24,6 +24,8 @@ _MAX_DELAY_SECONDS = 0.001
 # Logged claims and acceptances are shown in the ledger after this time, or when there are this many.
 _SETTLE_SECONDS = 0.1
 _MAX_LOGGED = 500
+
+_Record = Callable[[list[Outcome], list[Claim], str], set[int]]
 
 
 class _Pending(NamedTuple):
@@ -41,11 +43,12 @@ class OutcomeWriter:
     """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop.
 
     A batch of `workers` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
-    `process` is the name of this process, which each claim stores.
+    `process` is the name of this process, which each claim stores. `record` is the write that stores a batch; it returns
+    the ids of the claimed messages.
     """
 
-    def __init__(self, process: str, workers: int) -> None:
-        self._process, self._workers = process, workers
+    def __init__(self, process: str, workers: int, record: _Record = send_log.record_and_claim) -> None:
+        self._process, self._workers, self._record = process, workers, record
         self._waiting: list[_Pending] = []
         self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
@@ -142,14 +145,12 @@ class OutcomeWriter:
         outcomes = [entry.outcome for entry in batch if entry.outcome is not None]
         claims = [entry.claim for entry in batch if entry.claim is not None]
         try:
-            # `send_log.record_and_claim`, and what providers have reported about SMS that were uncertain.
-            record = delivery_reports.record_and_claim_with_receipts
             if any(_may_suppress(outcome) for outcome in outcomes):
                 # This forbids messages to the same address that are claimed already.
-                future = transactions.submit_essential(record, outcomes, claims, self._process)
+                future = transactions.submit_essential(self._record, outcomes, claims, self._process)
             else:
                 future = transactions.submit_record(
-                    record, outcomes, claims, self._process, is_essential=bool(outcomes)
+                    self._record, outcomes, claims, self._process, is_essential=bool(outcomes)
                 )
         except Unavailable as error:
             self._handle_unavailable(batch, error)

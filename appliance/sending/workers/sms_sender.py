@@ -26,6 +26,7 @@ from appliance.core.errors import (
     Uncertain,
 )
 from appliance.core.send_status import SendStatus
+from appliance.inbound import delivery_reports
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue_reader, retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
@@ -334,7 +335,7 @@ class SmsSender:
             self.breaker, self.limits, max_workers * _READY_PER_CONNECTION, self.is_halted, CHANNEL, SenderLimitNames()
         )
         # A batch begins with its first entry: a request takes much longer than a commit, and nothing is claimed ahead.
-        outcome_writer = OutcomeWriter(self.process, 1)
+        outcome_writer = OutcomeWriter(self.process, 1, delivery_reports.record_and_claim_with_receipts)
         context = SmsWorkerContext(self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, max_workers)
         self._tasks = tasks = WorkerTasks(lambda: _run_worker(context), wake_event)
         try:
