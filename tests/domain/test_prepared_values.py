@@ -39,7 +39,7 @@ def clear_caches() -> None:
     validation._design_faults.cache_clear()
     compose.try_compile.cache_clear()
     merge.parse_template.cache_clear()
-    shared_content._links_cache.clear()
+    shared_content.get_step_links.cache.clear()
 
 
 @contextmanager

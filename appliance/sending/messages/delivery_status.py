@@ -1,5 +1,6 @@
 """The delivery status of an account: queue depth, obstacles and sending rates of each channel, and the outbox."""
 
+from collections.abc import Iterable, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -21,7 +22,10 @@ from appliance.storage.models import Account
 # campaign. Counting a million open messages takes a third of a second, so frequent callers cache the result.
 
 CHANNELS = ("email", "sms")
-_OPEN_STATES = "status IN ('queued', 'held') AND due_at IS NOT NULL"
+# Messages of a paused flow have no due time and are not counted.
+_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
+# An SQL condition for messages, and its values.
+_SourceCondition = tuple[str, tuple[Any, ...]]
 
 _LIVE_CAMPAIGNS = (
     "SELECT id, phase FROM campaign WHERE account_id = coalesce(?, account_id) AND channel = ? "
@@ -43,36 +47,57 @@ def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
     """Return the depth of a channel's queue for one account, or for all accounts if `account_id` is None."""
     now = clock.now_ms()
     campaigns = rows(_LIVE_CAMPAIGNS, (account_id, channel))
-    account_filter = "" if account_id is None else " AND +account_id = ?"
-    indexed_filter = "" if account_id is None else " AND account_id = ?"
-    account_values = () if account_id is None else (account_id,)
-    sources: list[tuple[str, tuple[Any, ...]]] = [
-        (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{account_filter}", (channel, *account_values)),
-        (f"channel = ? AND run_id IS NOT NULL{indexed_filter}", (channel, *account_values)),
-    ]
-    sources += [("campaign_id = ? AND channel = ? AND run_id IS NULL", (campaign_id, channel))
-                for campaign_id, phase in campaigns if phase != "paused"]  # fmt: skip
     due = later = 0
     oldest: list[int] = []
-    for where, values in sources:
+    active_ids = [campaign_id for campaign_id, phase in campaigns if phase != "paused"]
+    for where, values in _list_sources(channel, account_id, active_ids):
         waiting, ready = _count_open(where, values, now)
         due, later = due + ready, later + waiting - ready
-        # `due_at` of a message without a delay is near zero (`ledger.DUE_NOW`), so its wait begins at `created_at`.
-        oldest_sql = (
-            f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN_STATES} ORDER BY due_at, id LIMIT 1"
-        )
-        oldest += [row[0] for row in rows(oldest_sql, values) if row[0] <= now]
+        oldest += _find_oldest_due(where, values, now)
     paused = sum(_count_paused(campaign_id) for campaign_id, phase in campaigns if phase == "paused")
     sending = sum(
-        _count_sending(campaign_id, channel, account_filter, account_values)
+        _count_sending(campaign_id, channel, account_id)
         for campaign_id in (None, *(campaign_id for campaign_id, _ in campaigns))
     )
     return QueueDepth(due, later, paused, sending, (now - min(oldest, default=now)) / 1000)
 
 
+def _list_sources(channel: str, account_id: int | None, campaign_ids: Iterable[int]) -> list[_SourceCondition]:
+    """Return conditions that together match a channel's messages: single ones, those of flows, and of each campaign.
+
+    Each is answered by one index. Without an account, they match single messages and those of flows of all accounts.
+    """
+    # A plus sign keeps SQLite from choosing an index that begins with the account instead of that of open messages.
+    single, of_flows = ("", "") if account_id is None else (" AND +account_id = ?", " AND account_id = ?")
+    values = (channel,) if account_id is None else (channel, account_id)
+    return [
+        (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{single}", values),
+        (f"channel = ? AND run_id IS NOT NULL{of_flows}", values),
+        *(("campaign_id = ? AND channel = ? AND run_id IS NULL", (number, channel)) for number in campaign_ids),
+    ]
+
+
+def _list_sources_of_account(account_id: int, campaigns: Sequence[tuple[int, str]]) -> list[_SourceCondition]:
+    """Return the conditions of both channels for an account; `campaigns` are (id, channel)."""
+    sources: list[_SourceCondition] = []
+    for channel in CHANNELS:
+        campaign_ids = [campaign_id for campaign_id, its_channel in campaigns if its_channel == channel]
+        sources += _list_sources(channel, account_id, campaign_ids)
+    return sources
+
+
+def _find_oldest_due(where: str, values: tuple[Any, ...], now: int) -> list[int]:
+    """Return a list with the time since which the first open message of a source has been due, if it is due at `now`.
+
+    `due_at` of a message without a delay is near zero (`ledger.DUE_NOW`), so its wait begins at `created_at`.
+    """
+    sql = f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
+    return [row[0] for row in rows(sql, values) if row[0] <= now]
+
+
 def _count_open(where: str, values: tuple[Any, ...], now: int) -> tuple[int, int]:
     """Return (open messages, due messages): the numbers that match an SQL condition, the latter due at `now`."""
-    sql = f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN_STATES}"
+    sql = f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN}"
     waiting, ready = fetch_one(sql, (now, *values)) or (0, 0)
     return int(waiting), int(ready)
 
@@ -82,20 +107,18 @@ def _count_paused(campaign_id: int) -> int:
     return int(scalar(sql, (campaign_id,)))
 
 
-def _count_sending(campaign_id: int | None, channel: str, account_filter: str, account_values: tuple[int, ...]) -> int:
+def _count_sending(campaign_id: int | None, channel: str, account_id: int | None) -> int:
     """Return the number of messages of a campaign that are being sent.
 
     If `campaign_id` is None, messages without a campaign are counted.
     """
     sql = (
-        "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
-        f"AND +channel = ?{account_filter}"
+        "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' AND +channel = ?"
     )
-    return int(scalar(sql, (campaign_id, channel, *account_values)))
+    if account_id is None:
+        return int(scalar(sql, (campaign_id, channel)))
+    return int(scalar(f"{sql} AND +account_id = ?", (campaign_id, channel, account_id)))
 
-
-# Messages of a paused flow have no due time and are not counted.
-_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 
 _LIVE_CAMPAIGNS_OF_ACCOUNT = (
     "SELECT id FROM campaign WHERE account_id = ? AND channel = ? AND phase IN ('holding', 'sending', 'paused')"
@@ -232,29 +255,12 @@ def count_waiting(account_id: int, channel: str) -> WaitingCounts:
     """Return the counts of an account's open messages of a channel, including those of paused campaigns."""
     now, open_rows, ready, sending = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
-    sources: list[tuple[str, tuple[Any, ...]]] = [
-        (
-            "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
-            (channel, account_id),
-        ),
-        ("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)),
-    ]
-    sources += [
-        ("campaign_id = ? AND channel = ? AND run_id IS NULL", (row[0], channel))
-        for row in rows(_LIVE_CAMPAIGNS_OF_ACCOUNT, (account_id, channel))
-    ]
-    for where, values in sources:
-        [(waiting, due)] = rows(
-            f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN}",
-            (now, *values),
-        )
-        open_rows, ready = open_rows + waiting, ready + int(due)
+    campaign_ids = [row[0] for row in rows(_LIVE_CAMPAIGNS_OF_ACCOUNT, (account_id, channel))]
+    for where, values in _list_sources(channel, account_id, campaign_ids):
+        waiting, due = _count_open(where, values, now)
+        open_rows, ready = open_rows + waiting, ready + due
         sending += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
-        # `due_at` of a message without a delay is near zero (`ledger.DUE_NOW`), so its wait begins at `created_at`.
-        oldest_sql = (
-            f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
-        )
-        oldest += [row[0] for row in rows(oldest_sql, values) if row[0] <= now]
+        oldest += _find_oldest_due(where, values, now)
     return WaitingCounts(open_rows, ready, sending, min(oldest, default=None))
 
 
@@ -357,19 +363,8 @@ def _count_queue(account_id: int) -> tuple[int, int, int, int | None]:
 
     Both channels are counted together. Messages of paused campaigns are left out.
     """
-    sources: list[tuple[str, tuple[Any, ...]]] = [
-        ("campaign_id = ? AND channel = ? AND run_id IS NULL", row) for row in rows(_SENDING_CAMPAIGNS, (account_id,))
-    ]
-    for channel in ("email", "sms"):
-        sources.append(
-            (
-                "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
-                (channel, account_id),
-            )
-        )
-        sources.append(("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)))
     now, waiting, due, due_times = clock.now_ms(), 0, 0, []
-    for where, values in sources:
+    for where, values in _list_sources_of_account(account_id, rows(_SENDING_CAMPAIGNS, (account_id,))):
         sql = (
             f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}"
         )
@@ -410,22 +405,13 @@ _BY_STATUS = (
     "FROM message m WHERE m.campaign_id IS NULL AND m.status = ?2 AND +m.account_id = ?1",
 )
 
-_SourceCondition = tuple[str, tuple[Any, ...]]
-
 
 def count_outbox(account_id: int) -> dict[OutboxState, int]:
     """Return the number of an account's messages in each state; `waiting` includes the messages of `retrying`."""
-    waiting = [
-        f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}" for where, _ in _get_waiting_sources(account_id)
-    ]
     counts: dict[OutboxState, int] = {
-        "waiting": _sum_counts(waiting, [values for _, values in _get_waiting_sources(account_id)])
+        "waiting": _count_sources(_get_waiting_sources(account_id)),
+        "retrying": _count_sources(_get_retrying_sources(account_id)),
     }
-    retrying = _get_retrying_sources(account_id)
-    counts["retrying"] = _sum_counts(
-        [f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}" for where, _ in retrying],
-        [parameters for _, parameters in retrying],
-    )
     for status in ("sending", "failed", "uncertain"):
         counts[status] = count_by_status(account_id, status)
     return counts
@@ -464,24 +450,8 @@ def list_outbox_ids(account_id: int, state: Literal["failed", "uncertain"], befo
 
 
 def _get_waiting_sources(account_id: int) -> list[_SourceCondition]:
-    """Return the SQL conditions, with their values, that together match all waiting messages of an account.
-
-    There is one condition for each live or paused campaign, and for each channel one for single messages and one for
-    flows.
-    """
-    sources: list[_SourceCondition] = [
-        ("campaign_id = ? AND channel = ? AND run_id IS NULL", (campaign_id, channel))
-        for campaign_id, channel, _ in rows(_OPEN_CAMPAIGNS, (account_id,))
-    ]
-    for channel in ("email", "sms"):
-        sources.append(
-            (
-                "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
-                (channel, account_id),
-            )
-        )
-        sources.append(("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)))
-    return sources
+    """Return the conditions that together match all waiting messages of an account, also of paused campaigns."""
+    return _list_sources_of_account(account_id, [row[:2] for row in rows(_OPEN_CAMPAIGNS, (account_id,))])
 
 
 def _get_retrying_sources(account_id: int) -> list[_SourceCondition]:
@@ -504,5 +474,7 @@ def _get_retrying_sources(account_id: int) -> list[_SourceCondition]:
     return sources
 
 
-def _sum_counts(statements: list[str], values: list[tuple[Any, ...]]) -> int:
-    return sum(int(scalar(sql, parameters)) for sql, parameters in zip(statements, values, strict=True))
+def _count_sources(sources: list[_SourceCondition]) -> int:
+    return sum(
+        int(scalar(f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}", values)) for where, values in sources
+    )

@@ -462,9 +462,16 @@ class MessagePreparer:
         tracked = (
             shared_content.encode_tracked(content, stored.links) if marketing and stored.links is not None else None
         )
-        needs = frozenset({"phone"})
         compiled = SharedContent(
-            content, EncodedMessage(content), tracked, sender, shared, b"", needs, LINK_NAMES, None, stored.shown_as
+            content,
+            EncodedMessage(content),
+            tracked,
+            sender,
+            shared,
+            headers=b"",
+            address_kinds=frozenset({"phone"}),
+            link_names=LINK_NAMES,
+            sample_contact_id=stored.shown_as,
         )
         headers = tuple(stored.headers.items())
         if marketing:

@@ -1,12 +1,12 @@
 """Shared content of all messages of a campaign or a flow step: pinned when it goes live, and compiled once."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
+from cachetools import LRUCache, cached
 
 from appliance.content import brand as brands
 from appliance.content.designs import merge
@@ -455,20 +455,13 @@ def _build_step_source(
 
 # Links are cached by a hash of their source. They are small, so that those of all steps of many flows fit.
 _MAX_CACHED_LINKS = 2_000
-_links_cache: "OrderedDict[bytes, tuple[tuple[str, str], ...]]" = OrderedDict()
-_lock = threading.Lock()
 
 
+def _hash_source(source: MessageSource) -> bytes:
+    return blake2b(msgspec.json.encode(source), digest_size=16).digest()
+
+
+@cached(LRUCache(_MAX_CACHED_LINKS), key=_hash_source, lock=threading.Lock())
 def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
     """Return (URL, text) of each link of a message, from a cache; raises MergeError if the message does not compile."""
-    digest = blake2b(msgspec.json.encode(source), digest_size=16).digest()
-    with _lock:
-        if digest in _links_cache:
-            _links_cache.move_to_end(digest)
-            return _links_cache[digest]
-    step_links = tuple((link.href, link.words) for link in compose.compile_message(source).links)
-    with _lock:
-        _links_cache[digest] = step_links
-        while len(_links_cache) > _MAX_CACHED_LINKS:
-            _links_cache.popitem(last=False)
-    return step_links
+    return tuple((link.href, link.words) for link in compose.compile_message(source).links)

@@ -121,7 +121,7 @@ def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> boo
     return bool(senders.pick_sms_sender(settings.sender, None))
 
 
-def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
+def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
     """Return the ids of the SMS that the rules of this module may not allow now, so that each is checked alone.
 
     The time zone in a contact's data is not considered here: the statement of `queue.record_and_claim` claims no SMS to
@@ -130,7 +130,7 @@ def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}
     is_full: dict[int, bool] = {}
-    for row in rows:
+    for row in claims:
         if row.channel != "sms":
             continue
         settings = settings_by_account.get(row.account_id) or settings_by_account.setdefault(

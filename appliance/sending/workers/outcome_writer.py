@@ -43,8 +43,8 @@ class OutcomeWriter:
     """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop.
 
     A batch of `workers` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
-    `process` is the name of this process, which each claim stores. `record` is the write that stores a batch; it returns
-    the ids of the claimed messages.
+    `process` is the name of this process, which each claim stores. `record` is the write that stores a batch and
+    returns the ids of the claimed messages.
     """
 
     def __init__(self, process: str, workers: int, record: _Record = send_log.record_and_claim) -> None:
