@@ -38,7 +38,7 @@ _CLAIM = (
     "WHERE +status IN ('queued', 'held') AND due_at <= :now "
     f"AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id) AND {queue.IS_ALLOWED}"
 )
-# Items: (id, subject, sender, Message-ID).
+# Items: (id, subject, sender, Message-ID). The claim may have been settled since; then the acceptance gets a row alone.
 _ACCEPT = (
     "INSERT INTO send_log (message_id, sent_at, subject, sender, internet_message_id) "
     "SELECT item.value ->> 0, :now, item.value ->> 1, item.value ->> 2, item.value ->> 3 "

@@ -262,6 +262,7 @@ CHANNEL = "sms"
 # Messages rendered ahead for each concurrent request; more would only wait longer.
 _READY_PER_CONNECTION = 4
 _RETRY_SECONDS = 1.0
+_SENDER_CACHE_SECONDS = 1.0
 # After this time without a message, the connections to the provider are closed.
 _IDLE_SECONDS = 10.0
 
@@ -378,7 +379,7 @@ class SmsSender:
 class SenderLimitNames:
     """A callable that finds the sender's limit of an SMS before it is rendered; used by one thread.
 
-    The sender of each account is cached for `_RETRY_SECONDS`.
+    The sender of each account is cached for `_SENDER_CACHE_SECONDS`.
     """
 
     def __init__(self) -> None:
@@ -387,7 +388,7 @@ class SenderLimitNames:
     def __call__(self, row: Claim) -> tuple[str, ...]:
         """Return the name of the sender's limit for a row of the ledger, in a tuple."""
         read_at, account_sender = self._own.get(row.account_id, (float("-inf"), None))
-        if clock.monotonic() > read_at + _RETRY_SECONDS:
+        if clock.monotonic() > read_at + _SENDER_CACHE_SECONDS:
             account_sender = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
             self._own[row.account_id] = (clock.monotonic(), account_sender)
         return (
