@@ -334,7 +334,9 @@ class SmtpWorker:
         except asyncio.CancelledError:
             # The service ends before the server replied, so nothing of the message was sent.
             outcome.error = Postponed("the service stopped before this message was sent", 0)
-            self._outcome = outcome
+            # If this message was claimed ahead, the outcome of the message before it is not stored yet.
+            self._previous, self._outcome = self._outcome, outcome
+            self._store_previous()
             raise
         except Exception as error:
             # An internal error before the final dot affects this message only.
