@@ -90,7 +90,7 @@ class Receiver:
     @property
     def requests(self) -> list[WebhookRequest]:
         """All requests ever received, in the order of the responses."""
-        return [WebhookRequest(line) for line in self._log.read_text().splitlines()]
+        return [WebhookRequest(line) for line in self._log.read_text().rpartition("\n")[0].splitlines()]
 
     def wait(self, condition: Callable[[list[WebhookRequest]], bool], timeout: float = 90) -> list[WebhookRequest]:
         """Wait until the received requests satisfy a condition, and return them."""
