@@ -101,7 +101,7 @@ LANGUAGE_PREFERENCE = "language"
 
 
 def choose_language(user: User | None, account: Account) -> str:
-    """Return the language of an email to a user, or to somebody who has no user yet.
+    """Return the language of an email to a user, or to an invited person who is none yet (`user` is None).
 
     It is that of the user's profile, else that of the account, else that of the request.
     """

@@ -135,7 +135,7 @@ def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
     """Opt the address in for all that the link of `mailed` confirms.
 
     Values from submissions that are not the person's own (`_find_own`) only fill empty fields, because anybody can
-    submit the address of somebody else.
+    submit the address of another person.
     """
     pending = _list_pending(mailed)
     own_ids = _find_own(mailed, pending, evidence)

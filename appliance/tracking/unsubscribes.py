@@ -230,7 +230,7 @@ def _fetch_channels(contact_id: int) -> list[Channel]:
 def _may_opt_in(channel: Channel, own: Channel) -> bool:
     """Return whether the recipient of a message to `own` may opt in another channel of the contact on the page.
 
-    An address that was never opted in nor verified may belong to somebody else: a sign-up form takes any phone number.
+    An address that was never opted in nor verified may be that of another person: a form takes any phone number.
     """
     return channel.id == own.id or channel.opt_in_at is not None or channel.verified_at is not None
 

@@ -9,7 +9,7 @@ from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import audience
 from appliance.core.i18n import gettext
 from ui import formats
-from ui.forms import Form, edit_conflicts
+from ui.forms import Form, edit_conflicts, parse_id
 
 # The form offers the first lists and segments only; further ones can be chosen with the API.
 _MAX_PAGES, _PAGE_SIZE = 5, 100
@@ -126,7 +126,7 @@ def read_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
     stored: dict[str, Any] = {key: value for key, value in data.items() if key not in _FORM_KEYS}
     everybody = form["who"] == "all"
     list_ids = [] if everybody else form.ids("list")
-    segment = None if everybody else _parse_id(form["segment"])
+    segment = None if everybody else parse_id(form["segment"]) or None
     if len(list_ids) > 1:
         stored["contact_list_ids"] = list_ids[1:]
     if everybody:
@@ -134,11 +134,7 @@ def read_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
     if form["sure"] == "yes":
         stored["confirm_send_to_all"] = True
     for kind, key in (("list", "exclude_contact_list_ids"), ("segment", "exclude_segment_ids")):
-        out = [number for item in form.getlist("without") if (number := _parse_id(item.removeprefix(f"{kind}-")))]
+        out = [number for item in form.getlist("without") if (number := parse_id(item.removeprefix(f"{kind}-")))]
         if out:
             stored[key] = list(dict.fromkeys(out))
     return {"contact_list_id": list_ids[0] if list_ids else None, "segment_id": segment, "data": stored}
-
-
-def _parse_id(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 19 else None
