@@ -2,5 +2,5 @@
 
 A flow is edited as a nested `document` of steps. Publishing compiles it into the rows of a version (`versions`), and a
 run keeps the version that it entered with. New events start runs (`enrollment`), and due runs advance step by step
-(`engine`). The state of runs that wait is only in the database.
+(`engine`). Waiting runs keep their state only in the database.
 """

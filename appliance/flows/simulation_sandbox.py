@@ -63,9 +63,9 @@ class SimulationSandbox:
 
     @contextmanager
     def open(self) -> Iterator[int]:
-        """Redirect reads and writes of this thread to the sandbox, and set its clock to the start.
+        """Redirect database access of this thread to the sandbox, and set its clock to the start of the simulation.
 
-        Yields a number for a version of the flow that was never live.
+        Yields an unused version number, under which the simulated steps can be stored.
         """
         with sandbox(self._select_rows()), clock.simulated_time(self.start):
             # Sending is always on in the sandbox; otherwise the simulation of a stopped account would show no messages.
@@ -154,8 +154,9 @@ _REFUSALS = {
 class EntryResult(NamedTuple):
     """A run that was started in the sandbox.
 
-    `event` and `data` are those of the triggering event, None if the contact was enrolled by hand. `filters` are the
-    explained conditions of the trigger, and `notes` say why the contact would not enter in reality.
+    `says` is the text of its timeline entry. `event` and `data` are those of the triggering event, None if the contact
+    was enrolled by hand. `filters` are the explained conditions of the trigger, and `notes` say why the contact would
+    not enter in reality.
     """
 
     run_id: int
@@ -167,10 +168,10 @@ class EntryResult(NamedTuple):
 
 
 def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> EntryResult:
-    """Start a run of a contact, even if the trigger does not match or the frequency forbids it.
+    """Start a run of a contact, even if the trigger does not match or the frequency forbids it, and return it.
 
-    What would prevent the entry in reality becomes a note. `given` is data of the triggering event that overrides the
-    default.
+    What would prevent the entry in reality becomes a note of the result. `given` has data of the triggering event that
+    overrides the default data.
     """
     require_write_transaction()
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
@@ -279,10 +280,10 @@ def _load_event_data(event_id: int) -> dict[str, Any]:
 
 
 def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: Any, now: int) -> list[Reason]:
-    """Return each filter and the segment of a trigger, with whether it holds for a contact.
+    """Return each filter and the segment of a trigger, with whether it matches a contact.
 
-    `data` is that of the event, and `now` the start of the run in Unix milliseconds. Returns an empty list for invalid
-    filters.
+    `data` is that of the triggering event, and `now` the time of the entry in Unix milliseconds. Returns an empty list
+    for invalid filters.
     """
     scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
     filters = list(spec.data.get("where") or [])
@@ -337,7 +338,7 @@ def send_due_messages(
 
 
 def send_due_unrendered(runs: str) -> int:
-    """Send the due messages of runs (ids as a JSON list) together, without rendering them; return their number."""
+    """Mark the due messages of runs (ids as a JSON list) as sent without rendering them; return how many were sent."""
     claims = [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]
     marked_ids = transactions.write(queue.record_and_claim, [], claims, _WORKER_ID) if claims else set()
     transactions.write(
@@ -450,7 +451,7 @@ def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7, channels:
     For each of these contacts, the result says whether its last event matches the trigger. A trigger that is incomplete
     or invalid matches no contact. Quiet events, such as those of an import without flows, start nothing and are left
     out. `channels` are those of the flow's marketing messages (`email`, `sms`): a contact who may get none of them
-    enters all the same, and the reason says that its messages are skipped.
+    still enters, and the reason says that its messages are skipped.
     """
     since_ms = clock.now_ms() - days * DAY_MS
     if spec.event == MANUAL:

@@ -316,7 +316,7 @@ def describe_branch(is_yes: bool) -> str:
 
 
 def describe_decision(reasons: Sequence[Reason]) -> str:
-    """Return the filters that determined a result, each with the contact's value."""
+    """Return a text with up to three of the filters that determined a result, each with the contact's value."""
     decisive = [reason for reason in reasons if reason.decided]
     parts = [
         gettext("%(condition)s (found: %(value)s)", condition=_get_sentence(reason), value=reason.found)
@@ -333,13 +333,13 @@ def _get_sentence(reason: Reason) -> str:
 
 
 def describe_skip(reason: str | None) -> str:
-    """Return a text for the reason code with which a step or message was skipped."""
+    """Return a text for a skip reason of a step or message; a reason without a text is returned with spaces for `_`."""
     reason = reason or "skipped"
     return gettext(_SKIP_WORDS[reason]) if reason in _SKIP_WORDS else reason.replace("_", " ")
 
 
 def describe_end(status: str, reason: str | None) -> str:
-    """Return a text that says why a run ended, from its status and exit reason."""
+    """Return a text for the exit reason of a run, or for its status if the reason is None."""
     reason = reason or status
     return gettext(_END_WORDS[reason]) if reason in _END_WORDS else reason.replace("_", " ")
 

@@ -139,7 +139,7 @@ class Starter(NamedTuple):
         return sum("design" in step for step in _walk(self.steps))
 
     def count_steps(self) -> int:
-        """Return the number of steps on all branches, as the editor draws them."""
+        """Return the number of steps on all branches."""
         return sum(1 for _ in _walk(self.steps))
 
 
@@ -192,7 +192,7 @@ def list_starters(account_id: int) -> tuple[Starter, ...]:
 
 
 def find_starter(account_id: int, key: str) -> Starter | None:
-    """Return the starter with a key, with the look of an account's brand, or None."""
+    """Return the starter with this key, in the look of the account's brand, or None."""
     return next((starter for starter in list_starters(account_id) if starter.key == key), None)
 
 
@@ -310,7 +310,11 @@ def find(account_id: int, flow_id: int) -> Flow:
 
 
 def load_details(flows: list[Flow]) -> list[Flow]:
-    """Set `loaded_trigger`, and `templates` (those of the steps, with the live content), on flows; return the flows."""
+    """Set `loaded_trigger` and `templates` on each flow, and return the flows.
+
+    `templates` are those of the current steps. Of a flow with unpublished changes, they have the published content; do
+    not save them.
+    """
     ids = [flow.id for flow in flows]
     triggers_by_flow = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
     templates = versions.load_templates_by_flow(ids)
@@ -409,7 +413,7 @@ def _raise_faults(faults: Faults) -> None:
 
 
 def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
-    """Return a request with name, trigger and steps of its starter where it has none of its own.
+    """Return a request completed from its starter: its name, trigger and steps, unless the request has its own.
 
     Raises Invalid for an unknown starter.
     """
@@ -471,7 +475,7 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
 
 
 def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) -> Flow:
-    """Call a function of `lifecycle` with a flow and the arguments, and save the flow.
+    """Call a function of `lifecycle` with a flow and the arguments, then save and return the flow.
 
     Raises NotFound, and what the function raises.
     """
@@ -541,7 +545,7 @@ def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput
 def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
     """Save the trigger of a flow; return whether it changed.
 
-    If an active flow gets another event, or a changed date trigger, it starts only from later events.
+    If an active flow gets a trigger with another event, or a changed date trigger, only later events start the flow.
     """
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.get_spec(row) == spec:

@@ -84,7 +84,7 @@ class TriggerSpec(NamedTuple):
 
 
 def get_spec(row: Trigger) -> TriggerSpec:
-    """Return the trigger of a row."""
+    """Return the trigger that a `Trigger` row stores."""
     return TriggerSpec(row.event, row.segment_id, row.contact_list_id, row.data)
 
 
@@ -116,9 +116,9 @@ def parse_trigger(
 
 
 def asks_about_contact(spec: TriggerSpec) -> bool:
-    """Return whether a trigger has a condition on the contact, which the runs of its flow answer.
+    """Return whether a trigger has a condition on the contact, so that the runs of its flow reveal contact data.
 
-    An event about a list, segment or tag is no condition on the contact: it only decides when the flow starts.
+    An event about a list, segment or tag is not such a condition: it only decides when the flow starts.
     """
     return (
         spec.event == DATE
@@ -130,12 +130,12 @@ def asks_about_contact(spec: TriggerSpec) -> bool:
 
 
 def asks_about_event_data(spec: TriggerSpec) -> bool:
-    """Return whether a trigger has a condition on the data of events, which the runs of its flow answer."""
+    """Return whether a trigger has a condition on the data of events, so that the runs of its flow reveal that data."""
     return bool(spec.data.get("keywords")) or parse.asks_about_event_data(spec.data.get("where"))
 
 
 def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
-    """Return whether two triggers differ at most in how often a contact may enter."""
+    """Return whether two triggers are equal, apart from how often a contact may enter."""
     without_frequency = [
         spec._replace(data={key: value for key, value in spec.data.items() if key != "frequency"})
         for spec in (first, other)
@@ -144,7 +144,7 @@ def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
 
 
 def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
-    """Return (key, message) for everything in a trigger that keeps its flow from being activated.
+    """Return (key, message) for each error in a trigger that keeps its flow from being activated.
 
     The filters are checked by `list_broken_conditions`.
     """
@@ -184,7 +184,7 @@ def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str
 
 
 def restart_listening(flow_id: int) -> None:
-    """Let a flow start only from events after this transaction, and let the scan of its date trigger start over."""
+    """Start a flow only from events after this transaction, and scan its date trigger from the beginning."""
     require_write_transaction()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))

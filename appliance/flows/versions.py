@@ -81,11 +81,11 @@ def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Ite
 
 
 def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
-    """Write the rows of a version.
+    """Write the compiled steps of a version as rows of `step`.
 
     `messages` maps the id of each sending step to a dict with its template id (`template`), its content revision id
-    (`content`), and `pinned`: all that is fixed at publication besides the content, such as look, locale, sender and
-    links.
+    (`content`), and `pinned`: everything besides the content that is fixed at publication, such as look, locale,
+    sender and links.
     """
     require_write_transaction()
     encode = msgspec.json.encode
@@ -148,7 +148,7 @@ def read_plan(flow_id: int, version: int) -> Plan:
 
 
 def clear_plan_cache() -> None:
-    """Clear the cache of plans; call it if the database was replaced."""
+    """Clear the cache of plans; call this after the database file was replaced."""
     with _plan_lock:
         _plan_cache.clear()
 
@@ -190,7 +190,10 @@ def save_draft_contents(account_id: int, flow_id: int, steps: Sequence[Step], us
 
 
 def prepare_contents(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> PreparedContents:
-    """Check and parse the content of parsed steps; return it by step id. Call it outside of the write transaction."""
+    """Check and parse the content of parsed steps; return it by step id. Call this outside of the write transaction.
+
+    Raises Invalid for invalid content.
+    """
     own = {row.action_id: row for row in list_flow_templates(flow.id)} if flow is not None else {}
     prepared = {}
     for _, step in walk(steps):
@@ -369,7 +372,10 @@ def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None =
 
 
 def prepare_changed_step(template: Template, document: dict[str, Any]) -> StepMessages:
-    """Compile the message of a step with the new content of its template; compile nothing if its flow is not active."""
+    """Compile the message of a step with new content (`document`) for its template.
+
+    Returns `NO_STEP_MESSAGES` if the flow is not active or no longer has a step with this template.
+    """
     flow = Flow.get_by_id(template.flow_id)
     steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
     step = next(steps, None)

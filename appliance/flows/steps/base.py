@@ -82,12 +82,12 @@ def wait_until(until: int) -> StepResult:
 
 
 def skip(reason: str) -> StepResult:
-    """Return the result for a run whose step did nothing, for this reason; the run continues."""
+    """Return the result for a run whose step did nothing; `reason` is a code, and the run continues."""
     return StepResult("on", outcome="skipped", reason=reason)
 
 
 def leave(reason: str) -> StepResult:
-    """Return the result for a run that ends at its step, for this reason."""
+    """Return the result for a run that ends at its step; `reason` is the exit reason that the run stores."""
     return StepResult("exit", outcome="exited", reason=reason)
 
 
@@ -143,11 +143,11 @@ class StepKind(ABC):
         """Return the stored props of a raw step, which has only `keys`; add every error to `context`."""
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the props of a stored step as request keys; sending them back changes nothing."""
+        """Return the props of a stored step as keys of a request; sending these changes nothing."""
         return dict(props)
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return (key, message) for everything that keeps a flow with this step from being activated."""
+        """Return (key, message) for each error that keeps a flow with this step from being activated."""
         return []
 
     @abstractmethod
@@ -155,7 +155,10 @@ class StepKind(ABC):
         """Execute a step for runs that are at it, in the current transaction; return a result for each, in order."""
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return details that a simulation reports besides the result: `filters`, a list of `Reason`, and data."""
+        """Return details for the timeline entry of a simulated step.
+
+        The key `filters` has a list of `Reason`; all other keys become the entry's `data`.
+        """
         return {}
 
     @abstractmethod
@@ -201,9 +204,10 @@ _SELECT_STEP = (
 
 
 def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-    """Create the message of a step for each run, unless it exists, and return the results.
+    """Create the message of a step for each run that has none yet, and return the results in the order of `runs`.
 
-    If the contact may not get the message, a skipped message is created; the run continues with the same reason.
+    If the contact may not get the message, a skipped message is created, and the result of the run has the skip
+    reason. Raises ValueError for a step without content.
     """
     require_write_transaction()
     values = _get_common_values(channel, node, context)
@@ -294,7 +298,7 @@ class MessageStep(StepKind):
         return convert(sent_fields(parsed.value), Content)
 
     def check(self, content: Content, context: ParseContext) -> None:
-        """Add all errors of the content."""
+        """Add every error of the content to `context`; subclasses replace the rules."""
         validation.validate_content(context.account_id, content, f"{context.path}.", context.faults)
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
@@ -320,7 +324,7 @@ class MessageStep(StepKind):
 
     @abstractmethod
     def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return (key, message) for everything that is missing in the content."""
+        """Return (key, message) for each required field that is missing in the content."""
 
 
 def get_content(props: dict[str, Any]) -> dict[str, Any]:

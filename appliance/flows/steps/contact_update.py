@@ -57,7 +57,10 @@ class ContactUpdate(StepKind):
             return {"data_merge": {}}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Update each contact as the API does; skip the step for contacts whose data would be too long or invalid."""
+        """Update each contact as the API does.
+
+        The step is skipped for a deleted contact, and for a contact whose data would become invalid or too long.
+        """
         evidence, request = (
             Evidence("flow", f"flow:{context.flow_id}"),
             ContactPatch(data_merge=node.props["data_merge"]),

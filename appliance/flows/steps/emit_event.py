@@ -43,7 +43,7 @@ class EmitEvent(StepKind):
     )
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse the name, which must be one that clients may submit, and the data."""
+        """Parse `event_name`, which must be a name that API clients may use, `event_data` and `forward_event_data`."""
         name = raw.get("event_name")
         if name is None:
             context.add_fault("event_name", "can't be blank")

@@ -23,5 +23,5 @@ class Exit(StepKind):
         return [leave("exit_step") for _ in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a fixed text."""
+        """Return the text "Exit the flow"."""
         return gettext("Exit the flow")

@@ -57,7 +57,10 @@ class ListAdd(_ListStep):
     pattern = gettext_noop("Add to %(list)s")
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Add all contacts to the list; skip the step for contacts who left the list themselves."""
+        """Add all contacts to the list; the step is skipped for contacts who left the list themselves.
+
+        It is skipped for all if the list was deleted or mirrors a segment by now.
+        """
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)
         if reason is not None:
@@ -81,7 +84,10 @@ class ListRemove(_ListStep):
     pattern = gettext_noop("Remove from %(list)s")
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Remove all contacts from the list."""
+        """Remove all contacts from the list.
+
+        The step is skipped for all if the list was deleted or mirrors a segment by now.
+        """
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)
         if reason is not None:

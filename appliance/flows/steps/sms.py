@@ -41,7 +41,7 @@ class Sms(MessageStep):
     )  # fmt: skip
 
     def check(self, content: Content, context: ParseContext) -> None:
-        """Add an error for invalid merge tags, or for a text that is too long whatever its merge tags contain."""
+        """Add an error to `context` for invalid merge tags, or a text that is too long even with empty merge tags."""
         error = segments.find_length_fault(content.body) if isinstance(content.body, str) else None
         if error:
             context.add_fault("body", error)

@@ -43,9 +43,9 @@ def get_sql_scope(account_id: int) -> Scope:
 
 
 def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -> set[int]:
-    """Return the ids of the runs whose contacts match the filters now, from one statement.
+    """Return the ids of the runs whose contacts match the filters now, from one SQL statement.
 
-    The SQL of the filters is that of segments. Raises Invalid for invalid filters.
+    Raises Invalid for invalid filters.
     """
     scope = get_sql_scope(account_id)
     condition = compiler.compile_filters(read.parse_filters(filters, scope), scope)
@@ -65,7 +65,7 @@ class Split(StepKind):
     fields = (StepField("filters", gettext_noop("Conditions for Yes"), "filters", required=True),)
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse the filters; they may also refer to the data of the event that started the run."""
+        """Parse `filters`, which may also refer to the data of the event that started the run."""
         filters = raw.get("filters")
         if filters is None:
             context.add_fault("filters", "can't be blank")
@@ -85,7 +85,7 @@ class Split(StepKind):
         return []
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Return `yes` or `no` for each run."""
+        """Return the result `yes` for each run whose contact matches the filters, else `no`."""
         yes = match_runs(context.account_id, node.props["filters"], runs)
         return [YES if run.id in yes else NO for run in runs]
 
@@ -102,7 +102,7 @@ class Split(StepKind):
         }
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a question that says which contacts take the branch `yes`."""
+        """Return the conditions for the branch `yes` as a question."""
         filter_scope = get_scope(account_id)
         sentence = explain.describe_filters(account_id, parse_filters(props, filter_scope), filter_scope)
         return gettext("%(conditions)s?", conditions=sentence)
