@@ -27,7 +27,8 @@ State = Literal["open", "done", "expired"]
 class ConfirmationPage(NamedTuple):
     """The content of the confirmation page.
 
-    `masked_address` is None after the address was deleted. `lists` are names for the lists that the contact joins.
+    `masked_address` is None after the address was deleted. `lists` are the names of the public lists that the contact
+    joins; a form without public lists is listed by its own name. `message_id` is the email with the link.
     """
 
     purpose: Literal["opt_in", "erase"]
@@ -39,7 +40,7 @@ class ConfirmationPage(NamedTuple):
 
 
 def find_confirmation(token: str) -> Confirmation | None:
-    """Return the confirmation of a token, or None if the token is invalid or the row was deleted."""
+    """Return the row that a token refers to, or None if the token is invalid or the row was deleted."""
     confirmation_id = crypto.read_token(links.CONFIRM, token)
     return Confirmation.get_or_none(Confirmation.id == confirmation_id) if confirmation_id is not None else None
 

@@ -249,7 +249,7 @@ _READERS: Mapping[str, Callable[[Field, Any, Faults], Any]] = {
 
 
 def is_text(value: str) -> bool:
-    """Return whether a text can be stored: without NUL and without half surrogate pairs."""
+    """Return whether a text can be stored: it has no NUL and no unpaired surrogates."""
     return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
 
 

@@ -123,7 +123,7 @@ def list_forms(account_id: int, query: FormQuery) -> Page:
 
 
 def get(account_id: int, form_id: int) -> Form:
-    """Return a form with its URL; raises NotFound."""
+    """Return a form with `url` and `topics` set, without the lists that were deleted; raises NotFound."""
     form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if form is None:
         raise NotFound
@@ -131,7 +131,7 @@ def get(account_id: int, form_id: int) -> Form:
 
 
 def find_by_key(public_key: str) -> Form:
-    """Return the form with a public key, of any account; raises NotFound."""
+    """Return the form with a public key, of any account, with the attributes of `get`; raises NotFound."""
     form = Form.get_or_none(Form.public_key == public_key)
     if form is None:
         raise NotFound
@@ -178,7 +178,7 @@ _COPIED_COLUMNS = (
 
 
 def count_recent_submissions(account_id: int, form_id: int, days: int) -> int:
-    """Return the number of submissions of a form in the last days."""
+    """Return the number of submissions of a form in the last `days` days."""
     count = fetch_one(
         "SELECT count(*) FROM event WHERE account_id = ? AND resource_uid = ? AND created_at > ? "
         "AND event = 'form_submitted'",

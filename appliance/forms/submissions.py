@@ -169,9 +169,9 @@ def find_channel(account_id: int, kind: str, key: str) -> Channel | None:
 def save_contact(account_id: int, submission: Submission, evidence: Evidence, is_theirs: bool) -> Channel:
     """Create or update the contact with the address of a submission, and return the channel; consent is unchanged.
 
-    `is_theirs` says that the owner of the address has confirmed the values. Otherwise existing values are not replaced.
-    `submission.phone` is left out if the contact already has a phone number, or if another contact has this number.
-    Raises Invalid if the contact would be invalid, such as for too much custom data.
+    With `is_theirs`, the owner of the address has confirmed the values, and they replace existing values. The phone
+    number beside an email address is left out if the contact already has a number, or if another contact has this one.
+    Raises Invalid if the contact would become invalid, for example with too much custom data.
     """
     require_write_transaction()
     existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -432,7 +432,10 @@ def list_expired(limit: int) -> list[int]:
 
 
 def clear_personal_data(confirmation_ids: list[int]) -> int:
-    """Clear the submitted data of unconfirmed rows, and return their number; the rows stay for `RETENTION_MS`."""
+    """Clear the submitted data of the unconfirmed among these rows, and return how many were cleared.
+
+    The rows stay for `RETENTION_MS`.
+    """
     require_write_transaction()
     return run(
         "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
