@@ -43,7 +43,7 @@ _HSTS = "max-age=31536000"
 
 
 async def read_as_text(request: Request) -> None:
-    """Replace bytes in header values that are not UTF-8: some old programs send them, and no row can store them."""
+    """Replace bytes in header values that are not valid UTF-8 with U+FFFD, because the database cannot store them."""
     if request.head.isascii():
         return
     decoded = [
@@ -55,9 +55,10 @@ async def read_as_text(request: Request) -> None:
 
 
 def find_client(context: Any, peer: str, forwarded: list[str]) -> str:
-    """Return the IP address of a client; X-Forwarded-For (`forwarded`: its lines) counts only from a trusted proxy.
+    """Return the IP address of a client.
 
-    `context` is `app.ctx`. A proxy that is not trusted is logged once.
+    `peer` is the address of the connection, `forwarded` are the X-Forwarded-For lines, which count only from a trusted
+    proxy, and `context` is `app.ctx`. The first request through a proxy that is not trusted is logged.
     """
     trusted = context.config.network.trusted_proxies
     if forwarded and not (context.warned or trusted) and addresses.is_private_ip(peer):
@@ -70,12 +71,12 @@ def find_client(context: Any, peer: str, forwarded: list[str]) -> str:
 
 
 def common_headers(request_id: str, is_strict: bool) -> dict[str, str]:
-    """Return the headers of every response; with `is_strict` browsers use only https from now on."""
+    """Return the headers that every response has; `is_strict` adds Strict-Transport-Security (RFC 6797)."""
     return {"X-Request-Id": request_id} | ({"Strict-Transport-Security": _HSTS} if is_strict else {})
 
 
 def is_unread(request: Request) -> bool:
-    """Return whether a request is the empty one that Sanic creates if the head of a request could not be parsed."""
+    """Return whether the head of a request could not be parsed, so that Sanic created an empty request in its place."""
     return not request.head
 
 
@@ -161,11 +162,11 @@ def _log_refusal(connection_count: int) -> None:
 
 
 class Handshakes:
-    """The TLS handshakes of the https listener that are under way. It belongs to the event loop of the server.
+    """The TLS handshakes in progress on the https listener. Use it only in the event loop of the server.
 
-    The server itself does TLS, and not the loop, because the loop tells only about finished handshakes. If too many are
-    under way, the oldest is ended: a client that means it needs less than a second, so that clients that open
-    connections and send nothing end each other's.
+    It runs TLS itself, because the event loop reports only finished handshakes. If too many are in progress, the
+    oldest is aborted: a real client needs less than a second, so only clients that connect and send nothing are
+    affected.
     """
 
     def __init__(self, certificate: ServedCertificate) -> None:
@@ -294,7 +295,7 @@ class StrictProtocol(HttpProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the TLS handshake or the first request of a new connection, or refuse the connection.
 
-        The response to a refused connection is 503; without a handshake there is none.
+        A refused connection gets a 503 response on the http listener, and none on the https listener.
         """
         handshakes: Handshakes | None = self.app.ctx.handshakes
         is_encrypted = transport.get_extra_info("sslcontext") is not None
@@ -344,7 +345,7 @@ class StrictProtocol(HttpProtocol):
 
 
 def is_sound_head(buffer: bytes | bytearray, end: int) -> bool:
-    """Return whether the head in `buffer[:end]` is valid: its lines, and the number of Host lines.
+    """Return whether the head in `buffer[:end]` is valid by RFC 9112, including the number of Host lines.
 
     HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body.
     """
@@ -390,7 +391,7 @@ class PostedForm(NamedTuple):
 
 
 def parse_form(content_type: str, body: bytes) -> PostedForm:
-    """Return the fields and files of a body; none if it is not a complete form in UTF-8.
+    """Return the fields and files of a body; both are empty unless it is a complete form in UTF-8.
 
     Raises PayloadTooLarge for too many fields or parts, and BadRequest for an invalid boundary.
     """
@@ -445,7 +446,7 @@ def _add_part(form: PostedForm, head: str, content: bytes) -> None:
 
 
 class FormRequest(Request):
-    """A request whose form is parsed by `parse_form`, and only once."""
+    """A request that parses its form with `parse_form`, at most once."""
 
     __slots__ = ("_posted",)
 
@@ -464,7 +465,7 @@ class FormRequest(Request):
         return self.parsed_form
 
     def parse_posted(self) -> PostedForm:
-        """Return the form, which is parsed at the first call. Raises the exceptions of `parse_form`."""
+        """Return the form of the body, from the cache after the first call. Raises the exceptions of `parse_form`."""
         if not hasattr(self, "_posted"):
             self._posted = parse_form(self.headers.get("content-type", ""), self.body)
         return self._posted

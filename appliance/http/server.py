@@ -62,7 +62,7 @@ _MAX_DISCARDED_BYTES = 419_430_400  # twice the default size limit of an import 
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
-    """Return the Sanic app with all routes and middleware; nothing is started yet."""
+    """Return the Sanic app with all routes and middleware; the services start with the server."""
     app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter(), request_class=FormRequest)
     Http.HEADER_CEILING = MAX_HEAD_BYTES  # Sanic's default is half of that.
     app.config.update(

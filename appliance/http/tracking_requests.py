@@ -1,7 +1,7 @@
 """Respond to requests for tracked links and tracking pixels before Sanic, whose handling takes most of their time.
 
-Only the usual request of a browser or mail program is answered here: one that arrives whole and alone, has no body and
-asks for nothing unusual. Every other request is left to Sanic, and so is every response except the redirect and the
+Only a plain GET request is handled here: it must arrive complete in one piece, without a body and without headers that
+Sanic has to interpret. Every other request is left to Sanic, and so is every response except the redirect and the
 pixel. The responses are those of `public/clicks.py`, byte for byte (`tests/api/test_tracking_requests.py`).
 """
 
@@ -36,7 +36,7 @@ class TrackingRequest(NamedTuple):
 
 
 def read_request(data: bytes) -> TrackingRequest | None:
-    """Return the request that some received bytes contain; None if it is not a usual one, or its token is invalid."""
+    """Return the request in some received bytes; None if Sanic must handle the request, or if its token is invalid."""
     end, match = len(data) - len(_END), _REQUEST_LINE.match(data)
     if match is None or data.find(_END) != end or end >= MAX_HEAD_BYTES or not data.isascii():
         return None
@@ -60,12 +60,12 @@ def read_request(data: bytes) -> TrackingRequest | None:
 
 
 class TrackingProtocol(StrictProtocol):
-    """A connection that answers requests for tracked links and pixels itself."""
+    """A connection that responds to requests for tracked links and pixels itself, and leaves all others to Sanic."""
 
     __slots__ = ("_is_answering",)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin without a request that is being answered; Sanic sets `_http` a moment later."""
+        """Initialize the state of the connection; `_http` is None until Sanic sets it."""
         self._is_answering, self._http = False, None
         super().connection_made(transport)
 
