@@ -1,4 +1,4 @@
-"""Read the cells of an imported file: clean them, and translate the words that files say yes, no and a status with."""
+"""Clean and parse the cells of an imported file, including words for yes, no and the status of a contact."""
 
 import re
 import unicodedata
@@ -107,7 +107,7 @@ class InvalidRecord(Exception):
 
 
 def clean_cell(cell: str) -> str:
-    """Return a cell without white space at its ends and without the quote that our export puts before a formula."""
+    """Return a cell without white space at its ends, and without the quote that our export puts before a formula."""
     cell = cell.strip(SPACES)
     return cell[1:] if cell.startswith("'") and _ESCAPED_FORMULA.match(cell) else cell
 
@@ -365,7 +365,7 @@ class RowAddress(Struct, array_like=True):
 
     @property
     def state(self) -> str | None:
-        """Return the argument `state` for `contact_rows.decide_consent`, from the suppression and the consent."""
+        """Return the state of the address for `contact_rows.decide_consent`; a complaint precedes the consent."""
         if self.suppression == "complaint":
             return self.suppression
         if self.consent == "in":
@@ -404,7 +404,7 @@ def parse_past_time(cell: Any) -> int | None:
 
 
 def parse_channels(cell: Any) -> list[RowAddress]:
-    """Parse a cell of the column `channels` of our own export, a list or its JSON; raises InvalidRecord."""
+    """Parse a cell of the column `channels` of Campanero's export: a list, or its JSON. Raises InvalidRecord."""
     channels = cell
     if isinstance(cell, str):
         try:

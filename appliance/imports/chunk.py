@@ -28,7 +28,10 @@ _SQL_BATCH = 500
 
 
 class NamedLists:
-    """The ids of the lists named in the rows of a chunk. Missing lists are created, unless `dry` is set."""
+    """The ids of the lists that rows of a chunk name.
+
+    The constructor creates the missing lists, unless `dry` is set.
+    """
 
     def __init__(self, account_id: int, people: list[Person], dry: bool) -> None:
         names = {normalize_name(name): name for person in people for name in person.list_names()}
@@ -47,7 +50,7 @@ class NamedLists:
                 self._ids[key] = lists.create(account_id, ListCreate(names[key])).id
 
     def ids(self, person: Person) -> list[int]:
-        """Return the ids of the lists named in the row of a person, without missing ones."""
+        """Return the ids of the lists that a person's row names; in a dry run, without missing lists."""
         return [self._ids[key] for name in person.list_names() if (key := normalize_name(name)) in self._ids]
 
 
@@ -523,7 +526,7 @@ def _follow_state(previous: str, state: str) -> str:
 
 
 class StateCounter:
-    """The last state of each contact of a running import, which counts a contact on several lines once.
+    """The last known state of each contact of a running import, so that a contact on several lines counts once.
 
     It takes one byte for each contact id. Plain people are not included: they are counted when they are inserted, and
     no other line names them.
@@ -537,7 +540,7 @@ class StateCounter:
             self._take(Outcome(*fields) for fields in _decode_outcomes(packed)[1])
 
     def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """Return new outcomes with the states that follow from the chunks before (`_follow_state`)."""
+        """Return the outcomes of a new chunk, with their states adjusted by earlier chunks (`_follow_state`)."""
         return [
             outcome
             if outcome.contact_id is None or outcome.state is None or outcome.contact_id >= len(self._states)
@@ -546,7 +549,7 @@ class StateCounter:
         ]
 
     def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
-        """Return the change in the number of contacts of each state after new outcomes; a change may be negative."""
+        """Return by how much new outcomes change the number of contacts in each state; a change may be negative."""
         new_states: dict[int, str] = {}
         for outcome in outcomes:
             if outcome.contact_id is not None and outcome.state is not None:
@@ -560,7 +563,7 @@ class StateCounter:
         return differences
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
-        """Set the states of contacts to those of new outcomes. Call it after they were written."""
+        """Store the states of the contacts in new outcomes. Call this after the outcomes were written."""
         self._take(outcomes)
 
     def _take(self, outcomes: Iterable[Outcome]) -> None:

@@ -354,7 +354,7 @@ class DateColumn:
         self._day_first = self._month_first = self._either = self._has_dots = False
 
     def add(self, text: str) -> bool:
-        """Add a value that is not empty, and return whether the column may still be one of dates."""
+        """Add a value that is not empty, and return whether the column may still be a column of dates."""
         parsed = parse_date(text)
         self._filled += 1
         if parsed is not None:
@@ -368,7 +368,10 @@ class DateColumn:
         return self._filled < _SAMPLED_VALUES or self._dates * 2 >= self._filled
 
     def verdict(self, order: DateOrder | None) -> DateFormat | None:
-        """Return the date format of the column, or None if it has no dates; `order` decides what its values do not."""
+        """Return the date format of the column, or None if it has no dates.
+
+        `order` is used if the values do not show the order of day and month, or contradict each other.
+        """
         if self._dates * 2 < self._filled or not self._dates:
             return None
         if self._day_first and self._month_first:

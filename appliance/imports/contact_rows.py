@@ -95,7 +95,7 @@ _SQL_BATCH = 500
 
 
 class ContactFields(NamedTuple):
-    """The columns of a contact that an import writes. `data` is JSON. `new` says that the contact is not stored yet."""
+    """The columns of a contact that an import writes. `data` is JSON. `new` is true until the contact is stored."""
 
     first_name: str | None
     last_name: str | None
@@ -149,7 +149,7 @@ def _select_in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[
     return selected
 
 
-# The evidence from which `find_refused_addresses` tells; `{}` is the condition.
+# The evidence that `find_refused_addresses` reads; `{}` is the condition.
 _EVIDENCE_SQL = (
     "SELECT id, kind, address_hash, act, json_extract(data, '$.import_id') FROM consent WHERE account_id = ? AND {} "
     "AND (act IN ('opt_in', 'confirmed', 'import_undone') OR (act = 'opt_out' AND source = 'import'))"
@@ -157,9 +157,9 @@ _EVIDENCE_SQL = (
 
 
 def find_refused_addresses(evidence: Iterable[tuple[Any, ...]]) -> set[tuple[str, bytes]]:
-    """Return (kind, hash) of the addresses whose opt-out was stated by an import and was not lifted or undone since.
+    """Return (kind, hash) of the addresses whose opt-out an import stated, unless it was lifted or undone since.
 
-    `evidence` has rows (id, kind, hash, act, import id or None), in the order of the ids.
+    `evidence` has rows (id, kind, hash, act, import id or None), ordered by id.
     """
     refusing: dict[tuple[str, bytes], set[int]] = defaultdict(set)
     # The imports whose opt-out an import lifted, by address and import, because its undo restores the opt-out
@@ -192,7 +192,7 @@ class DryRunState:
         self.reasons: dict[tuple[str, bytes], set[str]] = {}
 
     def keep(self, known: "ExistingContacts", contact_ids: Iterable[int]) -> None:
-        """Store the state of some contacts after a chunk, and the id from which the next chunk continues."""
+        """Store the state of some contacts after a chunk, and the last id that was given to a new contact."""
         self.next_id = known.last_id()
         for contact_id in contact_ids:
             self.contacts[contact_id] = known.contacts[contact_id]
@@ -337,7 +337,7 @@ class ExistingContacts:
         return self._reasons.get((kind, hashed), frozenset())
 
     def suppress(self, kind: str, hashed: bytes, reason: str) -> None:
-        """Add a suppression, also to the state of the dry run."""
+        """Add a suppression to this chunk, and in a dry run also for the following chunks."""
         self._reasons.setdefault((kind, hashed), set()).add(reason)
         if self._remembered is not None:
             self._remembered.setdefault((kind, hashed), set()).add(reason)
@@ -355,7 +355,7 @@ class ExistingContacts:
         return [channel for channel in self.channels.values() if channel.touched]
 
     def next_id(self) -> int:
-        """Return an id for a new contact. In a write transaction it stays free, because no other thread writes."""
+        """Return an id for a new contact. No other thread can take this id before the write transaction ends."""
         if self._next is None:
             self._next = storage_sql.last_id("contact")
         self._next += 1
@@ -366,7 +366,7 @@ class ExistingContacts:
         return self._next
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:
-        """Return the name of a list, the members among some contacts, and those who have opted out of the list.
+        """Return the name of a list, and the members and the opted-out contacts among `contact_ids`.
 
         The name is None if the list does not exist or mirrors a segment.
         """

@@ -156,7 +156,7 @@ def has_full_names(cells: Iterable[str]) -> bool:
 
 
 def choose_examples(cells: Iterable[str], number: int = 3) -> list[str]:
-    """Return up to `number` full names, first those that are not just two words, in the order of the file."""
+    """Return up to `number` different full names in file order, preferring a comma, a title or three words."""
     names = list(dict.fromkeys(name for cell in cells if (name := " ".join(cell.split()))))
     chosen: list[str] = []
     for is_telling in (_has_comma, _has_title, _has_many_words):
@@ -285,9 +285,8 @@ def _with_mark(mark: str, value: int | float, is_plain: bool) -> Amount:
 class NumberColumn:
     """The values of a column, from which `verdict` detects whether all are numbers, and with which decimal mark.
 
-    `example` is a value that shows best how the column is read; `exception_examples` are the first different values
-    that are not numbers. If `is_forced`, values that are not numbers do not
-    matter.
+    `example` is the longest value that shows the number format. `exception_examples` are the first different values
+    that are not numbers. With `is_forced`, values that are not numbers do not matter.
     """
 
     def __init__(self, is_forced: bool = False) -> None:
@@ -298,7 +297,7 @@ class NumberColumn:
         self.exception_examples: list[str] = []
 
     def add(self, text: str) -> bool:
-        """Add a value that is not empty, and return whether the column may still be one of numbers."""
+        """Add a value that is not empty, and return whether the column may still be a column of numbers."""
         if self._numbers and text.isdecimal() and text.isascii() and text[0] != "0" and len(text) <= _MAX_DIGITS:
             self._numbers += 1
             return True
@@ -322,7 +321,10 @@ class NumberColumn:
 
     @property
     def exceptions(self) -> int:
-        """Return the number of values because of which a column of amounts such as `1.234,50 €` stays text."""
+        """Return the number of values that are not numbers in a column that has amounts such as `1.234,50 €`, else 0.
+
+        Because of these values, the column stays text.
+        """
         has_amounts = self._is_written and self._numbers * 2 >= self._numbers + self._other_values
         return self._other_values if has_amounts and not self._is_forced else 0
 
@@ -338,7 +340,10 @@ class NumberColumn:
         return "," if self._comma else "."
 
     def verdict(self, mark: DecimalMark | None) -> NumberFormat | None:
-        """Return the format of the column, or None if it needs no conversion; `mark` decides what its values do not."""
+        """Return the format of the column, or None if it needs no conversion.
+
+        `mark` is used if the values do not show the decimal mark, or contradict each other.
+        """
         if not self._has_numbers:
             return None
         if not (self._is_written or self._either or self._is_forced):

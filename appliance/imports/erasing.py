@@ -54,7 +54,7 @@ class ErasedPerson(NamedTuple):
         return sorted({addresses.lowercase(text) for _, key, value in self.addresses for text in (key, value)})
 
     def finder(self) -> Callable[[bytes], bool]:
-        """Return a function that tells whether bytes contain one of the addresses.
+        """Return a predicate that is true for bytes that contain one of the addresses.
 
         The bytes may be UTF-8, UTF-16 or Windows-1252, and their ASCII letters must be in lower case.
         """

@@ -212,11 +212,11 @@ def _sample_text(value: Any) -> str:
 
 
 def assign_targets(preview: FilePreview, resource: str, mapping: dict[str, str | None]) -> list[str]:
-    """Return the target field of each column: the one that `mapping` gives, else a guess, else "" (skip).
+    """Return the target field of each column: the one in `mapping`, else a guess, else "" (skip).
 
-    `mapping` is by column name; None or "" skips a column. A guess is dropped if `mapping` assigns the same field to
-    another column; custom data fields may repeat. A guess is by the column's name, and by its first values where the
-    name of a column of full names means the last name.
+    `mapping` is by column name; None or "" skips a column. Guesses use the column names; a column with the name of
+    last names that contains full names becomes `name`. A guess is dropped if `mapping` assigns its field to another
+    column, unless it is a custom field.
     """
     names = preview.names
     guessed = columns.guess_targets(names, resource)

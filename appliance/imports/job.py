@@ -55,11 +55,11 @@ class ChunkRange(NamedTuple):
 
 
 class Cancelled(Exception):
-    """The import was cancelled or deleted."""
+    """Raised if the import was cancelled or deleted."""
 
 
 def build_plan(job: Import) -> ImportPlan:
-    """Return the plan of an import, from its options."""
+    """Return the plan of an import, which holds its options in the form that chunks need."""
     options = store.get_options(job)
     return ImportPlan(
         job.id, job.filename, job.account_id, job.actor, options.consent_source, tuple(dict.fromkeys(options.list_ids)),
@@ -272,11 +272,11 @@ class _OpenImport(NamedTuple):
 
 
 class Importer:
-    """The import worker, of which a process has one. Set `stopping` to stop it after the current chunk.
+    """The import worker; each process has one. Set `stopping` to stop it after the current chunk.
 
     It has one thread, because there is one writer, and works on one import of each account at a time, in turns of
     `_TURN_SECONDS`. The next turn is that of the account that was served least recently. While an import waits for the
-    child process that reads its file, the others are not held up.
+    child process that reads its file, the others continue.
     """
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ class Importer:
     def run(self) -> None:
         """Process imports and undos until none is left, then delete expired files.
 
-        A call during another one does nothing. Raises Unavailable if the database cannot be written; the next call
+        Return at once if another call is running. Raises Unavailable if the database cannot be written; the next call
         continues.
         """
         if not self._busy.acquire(blocking=False):

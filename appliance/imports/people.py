@@ -89,7 +89,7 @@ class Person(NamedTuple):
     shared: int = 0
 
     def given(self) -> list[RowAddress]:
-        """Return all addresses of the person, the identifying one first."""
+        """Return all addresses of the row, the identifying address first."""
         own = RowAddress(
             self.kind, self.key, self.value, self.suppression, self.consent, bool(self.verified), self.opt_in_at,
             self.opt_out_at,
@@ -323,9 +323,9 @@ class PersonReader:
         return None
 
     def suppressed(self, line: int, record: Any) -> Person:
-        """Return the address of a record of suppressions, with its reason (default `manual`) and note (in `source`).
+        """Return the `Person` of a record in a file of suppressions; raises InvalidRecord with the reason.
 
-        Raises InvalidRecord with the reason.
+        It has only the address, its suppression reason (default `manual`), its note (in `source`) and its warnings.
         """
         row: dict[str, Any] = {}
         data: dict[str, Any] = {}
@@ -494,7 +494,7 @@ class AddressReader:
         return address
 
     def phone(self, cell: str) -> tuple[Address, list[str]]:
-        """Return the first valid phone number of a cell and the other parts of the cell; raises ValueError."""
+        """Return the first valid phone number of a cell, and the other numbers or words in it; raises ValueError."""
         if len(cell) > MAX_ADDRESS_CELL_CHARACTERS:
             raise ValueError(addresses.NOT_A_PHONE)
         try:

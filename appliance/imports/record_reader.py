@@ -20,7 +20,7 @@ MAX_SHOWN_CHARACTERS = 200
 
 
 class OverlongLine(str):
-    """The first `MAX_SHOWN_CHARACTERS` of a line that has more than `ROW_CHARACTERS`."""
+    """The beginning (`MAX_SHOWN_CHARACTERS`) of a line that is longer than `ROW_CHARACTERS`."""
 
 
 class BlankLines(str):

@@ -5,9 +5,9 @@ another list after it. Contacts that a later import names, that have events from
 by another act count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import
 changed gets its old value back if it still has the value of the import. The same holds for addresses, consent,
 suppressions and memberships. An opt-out or a suppression that was asked for again after the import stays, even if
-asking for it again changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). What is taken back of
-the consent of an address is recorded once as evidence of the act `import_undone`. A contact that the import created and
-that stays keeps everything that the import wrote, except for suppressions.
+asking for it again changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). If the consent of an
+address is restored, one act `import_undone` is recorded as evidence. A contact that the import created and that stays
+keeps everything that the import wrote, except for suppressions.
 
 First the contacts that the import created are deleted, and then the others restored, chunk by chunk from the last to
 the first. Each batch is one transaction, so an undo can be interrupted and continued. The result does not depend on how
@@ -57,7 +57,7 @@ _MAX_FORECAST = 20_000
 
 
 def undo_in_batches(job: Import) -> Iterator[None]:
-    """Undo an import, and yield after each batch but the last; a later call continues an undo that was cut off."""
+    """Undo an import, and yield after each batch but the last; a later call continues an undo that was interrupted."""
     undo = _ImportUndo(job)
     while transactions.write(undo.step):
         yield
@@ -299,10 +299,10 @@ def _to_json(numbers: Iterable[int]) -> str:
 
 
 class UndoForecast(NamedTuple):
-    """What an undo would do now: the contacts that it removes and restores, and those that stay, by reason.
+    """What an undo would do now: the numbers of contacts that it removes, restores, and leaves in place (by reason).
 
-    For suppressions, it is the addresses that would no longer be suppressed, and those that stay because they were
-    suppressed again.
+    For an import of suppressions, `removed` counts the addresses that would no longer be suppressed, and
+    `left_in_place` those that stay suppressed because they were suppressed again.
     """
 
     removed: int
@@ -311,7 +311,7 @@ class UndoForecast(NamedTuple):
 
 
 def forecast_undo(job: Import) -> UndoForecast | None:
-    """Return what an undo of an import would do now, or None if there are too many contacts or addresses to count."""
+    """Return what an undo of an import would do now, or None for more than `_MAX_FORECAST` contacts or addresses."""
     if job.created + job.updated > _MAX_FORECAST:
         return None
     snapshots = [

@@ -130,7 +130,7 @@ class ResultLine(NamedTuple):
 
 
 def warning_groups(kind: str, values: Iterable[Warned]) -> set[str]:
-    """Return the groups in which the pages list a line with warnings.
+    """Return the groups under which the pages list a line with warnings.
 
     `lost_emails`: the email address is invalid, and the row has only a phone number. `kept_as_text`: a value is kept,
     but not where it belongs, such as a date that cannot be read. `left_out`: a value is left out.
@@ -344,7 +344,7 @@ class _LineFlags:
 
 
 class OutcomeReviewer:
-    """A reviewer for the outcomes of an import. Call `more` until it returns False, then `told`."""
+    """A reviewer for the outcomes of an import. Call `more` until it returns False, then `build_review`."""
 
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0
@@ -375,12 +375,12 @@ class OutcomeReviewer:
                     _note_first(self._left_out_values, line, [tuple(warning) for warning in warnings])
         return len(chunks) == _CHUNK_BATCH
 
-    def told(self, job: Import, path: Path) -> OutcomeReview:
+    def build_review(self, job: Import, path: Path) -> OutcomeReview:
         """Return the review, with up to `MAX_EXAMPLES` lines of each kind. `path` is the staging file."""
         staged = StagingFile(path)
         try:
             groups = self._warning_groups(staged, job.cursor[0] if job.cursor else 0)
-            texts = staged.told({line for lines in self._examples.values() for line in lines})
+            texts = staged.fetch_addresses({line for lines in self._examples.values() for line in lines})
         finally:
             staged.close()
         numbers = {**store.count_page_states(job), "skipped": job.skipped}
@@ -411,7 +411,7 @@ class OutcomeReviewer:
         # The remaining lines have no other warnings.
         numbers["left_out"] += len(self._left_out)
         remaining = [line for line in self._left_out_values if line in self._left_out]
-        for line, (address, _) in staged.told(remaining).items():
+        for line, (address, _) in staged.fetch_addresses(remaining).items():
             examples["left_out"][line] = address, tuple(self._left_out_values[line])
         return {
             name: CountedLines(

@@ -73,8 +73,8 @@ _PLAIN_JOINED = _PLAIN_EVENT.format("'list_add', :data, 'list:' || :list, :name"
 class ImportPlan(NamedTuple):
     """The options of an import that each chunk needs.
 
-    `words` is the text of the consent for the evidence. `opt_in` is for email addresses. `skip` leaves existing
-    contacts unchanged.
+    `words` is the consent text, stored as evidence. `opt_in` is for email addresses, and `opt_in_phone` for phone
+    numbers. `skip` leaves existing contacts unchanged.
     """
 
     import_id: int
@@ -244,7 +244,7 @@ def uuid7(now: int, number: int) -> str:
 
 
 class RowWriter:
-    """The rows of a chunk, which `flush` writes table by table."""
+    """The rows that a chunk writes: they are collected by table, and `flush` writes them."""
 
     def __init__(self, account_id: int, actor: str, words: str | None, now: int) -> None:
         self.account_id, self.actor, self.words, self.now = account_id, actor, words, now
@@ -263,7 +263,7 @@ class RowWriter:
         self._refusals: list[tuple[str, bytes, str, str, str]] = []
 
     def consent(self, contact_id: int | None, kind: str, hashed: bytes, act: str, by: str, data: str = "{}") -> None:
-        """Add a consent row with the evidence of the import; `flush` also journals an opt-out or suppression."""
+        """Add a consent row with the evidence of the import; `flush` also journals an opt-out or a suppression."""
         self._rows[_CONSENT].append(
             (self.account_id, contact_id, kind, hashed, act, by, self.actor, self.words, data, self.now)
         )
@@ -402,7 +402,7 @@ class SnapshotBuilder:
         self.notes.opt_outs.append((kind, hashed, by, opted_out_at))
 
     def opt_out_repeated(self, number: int) -> None:
-        """Record that the opt-out of an address (its channel id is `number`) was in force already."""
+        """Record that the import repeated an opt-out that was already in force (`number` is the id of its channel)."""
         self.notes.repeated.append(number)
 
     def suppressed(self, kind: str, hashed: bytes, reason: str) -> None:

@@ -184,8 +184,8 @@ class StagingFile:
             limit, {},
         )  # fmt: skip
 
-    def told(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-        """Return (address, warnings as JSON or None) of the valid rows at some lines, by line."""
+    def fetch_addresses(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+        """Return (address, warnings as JSON or None) of the valid rows at some lines, by line number."""
         params = {"lines": json.dumps(list(lines))}
         cursor = self._db.execute(
             "SELECT line, value, warnings FROM person WHERE line IN (SELECT value FROM json_each(:lines))", params

@@ -205,7 +205,7 @@ def import_directory(import_id: int | None = None) -> Path:
 
 
 def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
-    """Return the preview of an uploaded file, which is synced to disk; raises Invalid if it does not fit the options.
+    """Return the preview of an uploaded file, and sync the file to disk; raises Invalid if the options do not fit it.
 
     With `mapped=False`, no column of addresses is required, because the user maps the columns later.
     """
@@ -252,10 +252,10 @@ def create(account_id: int, upload: Upload, file_preview: FilePreview, actor: st
 
 
 def create_unmapped(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Create an import whose columns the user confirms later, with `check` or `apply`. Raises Invalid as `create` does.
+    """Create an import whose columns the user confirms later, with `check` or `apply`.
 
-    Until then it is a completed dry run without outcomes, in the phase `mapping`. The columns go where those of the
-    account's last import with the same columns went, which also proposes its `consent_source`.
+    Until then it is a completed dry run without outcomes, in the phase `mapping`. If an earlier import of the account
+    had the same columns, its targets, column types and `consent_source` are proposed. Raises Invalid as `create` does.
     """
     require_write_transaction()
     state = {"status": "complete", "phase": MAPPING, "dry_run": True}
@@ -337,7 +337,7 @@ def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[st
 
 
 def list_data_labels(account_id: int) -> dict[str, str]:
-    """Return the column names from which the newest imports filled custom data, by the path of the data."""
+    """Return, by data key, the names of the columns from which the account's last imports filled custom data."""
     labels: dict[str, str] = {}
     query = Import.select(Import.columns).where(
         Import.account == account_id, Import.resource == "contacts", Import.status == "complete", ~Import.dry_run
@@ -367,7 +367,10 @@ def _check_lists(account_id: int, options: ImportOptions) -> None:
 
 
 def preview_again(account_id: int, import_id: int, options: ImportOptions) -> tuple[Upload, FilePreview]:
-    """Return the file of a finished dry run with new options, and its preview; raises NotFound or Invalid."""
+    """Return the stored file of a finished dry run as an upload with new options, and its preview.
+
+    Raises NotFound or Invalid.
+    """
     job = _get_dry_run(account_id, import_id)
     resource: Any = job.resource  # The type of the column is str, not the Literal.
     upload = Upload(str(import_directory(import_id) / "upload"), job.filename, job.bytes, resource, options)
@@ -375,12 +378,12 @@ def preview_again(account_id: int, import_id: int, options: ImportOptions) -> tu
 
 
 def apply(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Start the import of the file of a finished dry run, whose outcomes are discarded. Raises NotFound or Invalid."""
+    """Start the import of the file of a finished dry run; its outcomes are discarded. Raises NotFound or Invalid."""
     return _restart(account_id, import_id, upload, file_preview, actor, dry_run=False)
 
 
 def check(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Start the dry run of a finished dry run again, with new options. Raises NotFound or Invalid."""
+    """Restart a finished dry run with new options; its outcomes are discarded. Raises NotFound or Invalid."""
     return _restart(account_id, import_id, upload, file_preview, actor, dry_run=True)
 
 
@@ -462,9 +465,10 @@ def cancel(account_id: int, import_id: int) -> Import:
 
 
 def undo(account_id: int, import_id: int) -> Import:
-    """Start the undo of an import; raises NotFound or Invalid.
+    """Start the undo of an import and return the import.
 
-    It is Invalid if the import is running, failed, was a dry run, is or was undone, or ended more than 24 hours ago.
+    Raises NotFound; raises Invalid if the import is running, failed, was a dry run, is or was undone, or ended more
+    than 24 hours ago.
     """
     require_write_transaction()
     job = get(account_id, import_id)
@@ -552,7 +556,10 @@ def count_repeated(job: Import) -> int:
 
 
 def count_reasons(job: Import) -> dict[str, int]:
-    """Return the number of unsubscribed or suppressed contacts of an import by reason, such as `file` or `manual`."""
+    """Return the number of unsubscribed or suppressed contacts of an import by reason, such as `file` or `manual`.
+
+    Subscribed contacts and states without a reason are left out.
+    """
     counts: dict[str, int] = {}
     for state, number in job.arriving.items():
         kind, _, reason = strip_sms(state).partition(":")

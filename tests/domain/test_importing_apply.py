@@ -301,7 +301,7 @@ def test_the_review_of_a_checked_import(home: Home) -> None:
     assert review.roles == (1, [(3, "Info@example.org", "")])
     reviewer = results.OutcomeReviewer(job.id)
     assert not reviewer.more()
-    outcome_review = reviewer.told(job, store.import_directory(job.id) / "staging.db")
+    outcome_review = reviewer.build_review(job, store.import_directory(job.id) / "staging.db")
     assert (outcome_review.kept, outcome_review.unsubscribed) == (1, (1, [(6, "left@example.org", "before")]))
 
 

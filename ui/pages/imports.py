@@ -80,7 +80,7 @@ class ImportColumn(NamedTuple):
 
 
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
-    """Return the columns of the mapping form. A target in the form takes precedence over the guessed one."""
+    """Return the columns of the mapping form; targets in a posted form take precedence over the stored ones."""
     items = []
     types = store.get_options(job).column_types
     for index, column in enumerate(job.columns):
@@ -206,7 +206,7 @@ def _find_local_phone(columns_shown: list[ImportColumn]) -> str:
 
 
 class NumberReading(NamedTuple):
-    """How a column of numbers is read: its position and name, a value of it, and the number that it becomes."""
+    """An example of how a column of numbers is read: its position and name, a value, and the number that it becomes."""
 
     position: int
     name: str
@@ -215,7 +215,10 @@ class NumberReading(NamedTuple):
 
 
 def build_number_readings(job: Import) -> list[NumberReading]:
-    """Return how the columns of amounts are read; columns without an example that can be converted are left out."""
+    """Return an example of how each column of numbers is read.
+
+    Columns without an example that can be converted are left out.
+    """
     readings = []
     for index, column in enumerate(job.columns):
         if column.get("numbers"):
@@ -521,10 +524,10 @@ async def _load_review(job: Import) -> tuple[results.FileReview | None, results.
         review = await asyncio.to_thread(results.review_file, path)
         if review is None:
             return None, None
-        gathering = results.OutcomeReviewer(job.id)
-        while await fetch(gathering.more):
+        reviewer = results.OutcomeReviewer(job.id)
+        while await fetch(reviewer.more):
             pass
-        summary = await asyncio.to_thread(gathering.told, job, path)
+        summary = await asyncio.to_thread(reviewer.build_review, job, path)
         while len(_reviews) >= _MAX_REVIEWS:
             _reviews.pop(next(iter(_reviews)))
         _reviews[key] = review, summary
