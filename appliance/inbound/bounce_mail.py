@@ -213,7 +213,7 @@ _MAX_TOKENS = 10
 
 
 class SignedMessages(NamedTuple):
-    """The ids of our messages that are named by signatures in returned mail.
+    """The ids of messages that signatures of this service in returned mail name.
 
     `proven_ids` are named by a signature that only a system with the message itself knows.
     """
@@ -223,7 +223,7 @@ class SignedMessages(NamedTuple):
 
 
 def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessages:
-    """Return the messages named by our signatures in the headers of a returned message and in a text."""
+    """Return the messages that signatures of this service name, in the headers of a returned message and in a text."""
     signed_text = "\n".join([text, *(value for name, value in headers if name in _SIGNED_HEADERS)])
     proven = {links.read_return_path(path) for path in _RETURN_PATH.findall(signed_text)[:_MAX_TOKENS]}
     proven |= {
@@ -427,7 +427,7 @@ _MAX_REPORT_CHARACTERS = 1_000
 
 
 class RecipientReport(NamedTuple):
-    """The final result for one recipient, with all spellings of the address and the codes and text of the server."""
+    """The final result for one recipient: all spellings of the address, and the server's codes and text."""
 
     kind: Literal["bounced", "soft_bounced", "delivered"]
     recipients: tuple[str, ...]
@@ -543,14 +543,14 @@ def parse_reports(raw: bytes, message_id: int | None) -> list[list[DeliveryRepor
     ]
 
 
-def _for_recipients(fact: DeliveryReport, recipients: tuple[str, ...]) -> list[DeliveryReport]:
-    return [fact._replace(recipient=name) for name in recipients]
+def _for_recipients(report: DeliveryReport, recipients: tuple[str, ...]) -> list[DeliveryReport]:
+    return [report._replace(recipient=name) for name in recipients]
 
 
 def record_reports(reports: list[list[DeliveryReport]]) -> int:
     """Record the first acceptable candidate of each report, and return the number of reports that changed something."""
     require_write_transaction()
-    return sum(any(delivery_reports.record_report(fact) for fact in candidates) for candidates in reports)
+    return sum(any(delivery_reports.record_report(report) for report in candidates) for candidates in reports)
 
 
 def _names_other_message(mail: Message, message_id: int) -> bool:

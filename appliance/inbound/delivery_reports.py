@@ -70,10 +70,10 @@ _OWN_SOURCES = ("dsn", "smtp")
 
 
 class MessageInFlight(Unavailable):
-    """The outcome of the reported message is not recorded yet, so the reporter must repeat the report."""
+    """Raised if the outcome of the message is not recorded yet, so that the reporter must repeat the report."""
 
     def __init__(self) -> None:
-        super().__init__("this message is still in hand; tell it again in a moment", "unavailable", 30)
+        super().__init__("this message is still being sent; repeat the report in 30 seconds", "unavailable", 30)
 
 
 class _ReportedMessage(NamedTuple):
@@ -84,7 +84,7 @@ class _ReportedMessage(NamedTuple):
     left_at: int
 
 
-def record_report(fact: DeliveryReport) -> bool:
+def record_report(report: DeliveryReport) -> bool:
     """Record a report with its consequences, and return whether it changed anything.
 
     Returns False if the message or its recipient is wrong, if the report is too late or was recorded before, or if the
@@ -92,26 +92,26 @@ def record_report(fact: DeliveryReport) -> bool:
     must then repeat the report.
     """
     require_write_transaction()
-    message = _find_message(fact)
+    message = _find_message(report)
     if (
         message is None
-        or _RANK.get(message.status, 0) >= _RANK[_STATUS_OF_KIND[fact.kind]]
-        or not (fact.key is None or mark_processed(fact.source, fact.key))
+        or _RANK.get(message.status, 0) >= _RANK[_STATUS_OF_KIND[report.kind]]
+        or not (report.key is None or mark_processed(report.source, report.key))
     ):
         return False
     if message.status in ("uncertain", "queued", "held"):
         retries.confirm_arrival(message.row.id)
-    match fact.kind:
+    match report.kind:
         case "delivered":
-            _record_delivery(message, fact)
+            _record_delivery(message, report)
         case "complained":
-            _record_complaint(message, fact)
+            _record_complaint(message, report)
         case _:
-            _record_bounce(message, fact)
+            _record_bounce(message, report)
     return True
 
 
-def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
+def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
     """Return the message of a report, or None if the report cannot be accepted.
 
     It cannot if the message is unknown or was not sent, if the report names another recipient, or if it is too late.
@@ -120,30 +120,30 @@ def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
     row = fetch_one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
         "AND recipient_key IS NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
-        (fact.message_id, fact.source),
+        (report.message_id, report.source),
     )
     if row is None:
         return None
     message = _ReportedMessage(Claim._make(row[:-2]), *row[-2:])
-    if not _is_recipient(message.row, fact):
+    if not _is_recipient(message.row, report):
         return None
     if message.status == "sending":
         raise MessageInFlight
-    max_age = _MAX_COMPLAINT_AGE_MS if fact.kind == "complained" else _MAX_AGE_MS
+    max_age = _MAX_COMPLAINT_AGE_MS if report.kind == "complained" else _MAX_AGE_MS
     is_late = clock.now_ms() - message.left_at > max_age
     # An uncertain message that waits for its retry or its look-up may have been accepted.
     is_in_doubt = message.status in ("queued", "held") and message.row.uncertain_count > 0
     return None if is_late or not (message.status in _RANK or is_in_doubt) else message
 
 
-def _is_recipient(row: Claim, fact: DeliveryReport) -> bool:
+def _is_recipient(row: Claim, report: DeliveryReport) -> bool:
     """Return whether a report names the recipient of its message.
 
     A report about an SMS, or from one of `_PROVEN_SOURCES`, needs no recipient.
     """
-    if fact.recipient is None:
-        return row.address_kind == "phone" or fact.source in _PROVEN_SOURCES
-    return _is_same_address(row.address_kind, fact.recipient, row.recipient_key)
+    if report.recipient is None:
+        return row.address_kind == "phone" or report.source in _PROVEN_SOURCES
+    return _is_same_address(row.address_kind, report.recipient, row.recipient_key)
 
 
 def _is_same_address(kind: str, reported: str, recipient_key: str | None) -> bool:
@@ -176,46 +176,52 @@ def mark_processed(source: str, key: str) -> bool:
     )
 
 
-def _record_delivery(message: _ReportedMessage, fact: DeliveryReport) -> None:
+def _record_delivery(message: _ReportedMessage, report: DeliveryReport) -> None:
     run(
         "UPDATE message SET status = 'delivered', delivered_at = ?, updated_at = ? WHERE id = ?",
-        (_event_time(message, fact), clock.now_ms(), message.row.id),
+        (_event_time(message, report), clock.now_ms(), message.row.id),
     )
-    ledger.record_event(message.row, f"{message.row.channel}_delivered", {"source": fact.source})
+    ledger.record_event(message.row, f"{message.row.channel}_delivered", {"source": report.source})
 
 
-def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
+def _record_bounce(message: _ReportedMessage, report: DeliveryReport) -> None:
     row = message.row
     run(
         "UPDATE message SET status = 'bounced', bounced_at = ?, updated_at = ?, error_code = 'returned', "
         "error_smtp = ?, error_enhanced = ?, error_text = ? WHERE id = ?",
-        (_event_time(message, fact), clock.now_ms(), fact.smtp, fact.enhanced, fact.text[:1000], row.id),
+        (_event_time(message, report), clock.now_ms(), report.smtp, report.enhanced, report.text[:1000], row.id),
     )
     if not row.test:
         run(
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
             (row.account_id, row.address_kind, row.recipient_key),
         )
-    bounce_class = outcomes.apply_bounce(row, classify_bounce(fact), fact.source, fact.text)
+    bounce_class = outcomes.apply_bounce(row, classify_bounce(report), report.source, report.text)
     event = bounce_class.event_name if row.channel == "email" else f"{row.channel}_failed"
-    codes = {"smtp": fact.smtp, "enhanced": fact.enhanced} if row.channel == "email" else {"code": fact.code}
-    data = {"reason": "returned", "class": bounce_class.name, **codes, "text": fact.text[:1000], "source": fact.source}
+    codes = {"smtp": report.smtp, "enhanced": report.enhanced} if row.channel == "email" else {"code": report.code}
+    data = {
+        "reason": "returned",
+        "class": bounce_class.name,
+        **codes,
+        "text": report.text[:1000],
+        "source": report.source,
+    }
     ledger.record_event(row, event, data)
     if bounce_class is bounce_classes.HARD and row.campaign_id is not None and not row.test:
         ledger.increment_campaign(row.campaign_id, "bounced")
 
 
-def classify_bounce(fact: DeliveryReport) -> BounceClass:
-    """Return the class of a bounce.
+def classify_bounce(report: DeliveryReport) -> BounceClass:
+    """Return the class of a bounce: the class in the report, else the class of its codes and text.
 
-    It is the class in the report if there is one, else the class of its codes and text. But for a source outside of
-    `_OWN_SOURCES`, which has classified the bounce itself, it is HARD or TEMPORARY by `fact.kind`, unless the codes and
-    the text give FULL, DISABLED, EXPIRED, or a class other than REFUSED that suppresses no recipient.
+    A source outside of `_OWN_SOURCES` has classified the bounce itself. For such a source the result is HARD or
+    TEMPORARY by the kind of the report, unless its codes and text are more specific: FULL, DISABLED, EXPIRED, or a
+    class other than REFUSED that suppresses no recipient.
     """
-    if fact.bounce_class is not None:
-        return fact.bounce_class
-    bounce_class = bounce_classes.classify(fact.smtp, fact.enhanced, fact.text)
-    if fact.source in _OWN_SOURCES or bounce_class in (
+    if report.bounce_class is not None:
+        return report.bounce_class
+    bounce_class = bounce_classes.classify(report.smtp, report.enhanced, report.text)
+    if report.source in _OWN_SOURCES or bounce_class in (
         bounce_classes.FULL,
         bounce_classes.DISABLED,
         bounce_classes.EXPIRED,
@@ -223,10 +229,10 @@ def classify_bounce(fact: DeliveryReport) -> BounceClass:
         return bounce_class
     if bounce_class.suppression_rule == "nobody" and bounce_class is not bounce_classes.REFUSED:
         return bounce_class
-    return bounce_classes.HARD if fact.kind == "bounced" else bounce_classes.TEMPORARY
+    return bounce_classes.HARD if report.kind == "bounced" else bounce_classes.TEMPORARY
 
 
-def _record_complaint(message: _ReportedMessage, fact: DeliveryReport) -> None:
+def _record_complaint(message: _ReportedMessage, report: DeliveryReport) -> None:
     row = message.row
     senders.count_warm_up_failure(row, "complaints")
     run(
@@ -234,25 +240,25 @@ def _record_complaint(message: _ReportedMessage, fact: DeliveryReport) -> None:
         (clock.now_ms(), row.id),
     )
     ledger.count_complaint(row)
-    ledger.record_event(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
+    ledger.record_event(row, f"{row.channel}_complained", {"source": report.source, "text": report.text[:1000]})
     if row.test:
         return  # A complaint about a test message suppresses no address.
     suppressions.suppress(
         row.account_id, Address(row.address_kind, row.recipient, row.recipient_key),
-        SuppressionCause("complaint", source=fact.source, diagnostic=fact.text[:1000] or None),
-        Evidence(source=fact.source, actor="recipient", message_id=row.id),
+        SuppressionCause("complaint", source=report.source, diagnostic=report.text[:1000] or None),
+        Evidence(source=report.source, actor="recipient", message_id=row.id),
     )  # fmt: skip
     if row.campaign_id is not None:
         ledger.increment_campaign(row.campaign_id, "complained")
 
 
-def _event_time(message: _ReportedMessage, fact: DeliveryReport) -> int:
+def _event_time(message: _ReportedMessage, report: DeliveryReport) -> int:
     """Return the reported time of the event, or now if none is reported.
 
     The result is neither before the message was sent nor in the future.
     """
     now = clock.now_ms()
-    return min(max(fact.at, message.left_at), now) if fact.at is not None else now
+    return min(max(report.at, message.left_at), now) if report.at is not None else now
 
 
 # SMS receipts count once each and may arrive in any order (docs/decisions.md#15).
@@ -313,7 +319,7 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
 def record_and_claim_with_receipts(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
     """Record outcomes and claim messages as `send_log.record_and_claim` does, and return the claimed ids.
 
-    Then apply the stored receipts of SMS whose attempt failed, if this or an earlier attempt was uncertain.
+    Then apply the stored receipts of SMS that may have been accepted although their attempt failed.
     """
     claimed = send_log.record_and_claim(new_outcomes, claims, process)
     # After an uncertain attempt, a message stays uncertain even if a second attempt fails.
@@ -413,7 +419,7 @@ def _to_receipt(provider_id: str, message_id: int | None, status: str, code: str
 
 
 def apply_receipts(provider: str, receipts: Iterable[Receipt]) -> None:
-    """Record several delivery receipts (see `apply_receipt`)."""
+    """Record the delivery receipts of SMS from one provider (see `apply_receipt`)."""
     for receipt in receipts:
         apply_receipt(provider, receipt)
 

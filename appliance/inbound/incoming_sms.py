@@ -327,7 +327,7 @@ class FlowMatch(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The keyword of the first event, or None."""
+        """Return the keyword of the first event, or None."""
         return self.events[0][1]
 
 
@@ -357,10 +357,9 @@ def match_flows(account_id: int, body: str) -> FlowMatch:
 
 
 def is_machine(account_id: int, sender: str) -> bool:
-    """Return whether a number is probably a machine: it answered `_MAX_ANSWERS_PER_DAY` SMS of flows in 24 hours.
+    """Return whether a number is probably a machine: it has answered `_MAX_ANSWERS_PER_DAY` SMS of flows in 24 hours.
 
-    An SMS from a machine starts no flow. Otherwise the machine and the flow would answer each other endlessly, and each
-    SMS costs money.
+    An SMS from such a number starts no flow, because flow and machine would answer each other endlessly.
     """
     since = clock.now_ms() - _DAY_MS
     count = int(scalar(_FLOW_ANSWERS, (account_id, sender, since, _MAX_ANSWERS_PER_DAY + 1)))

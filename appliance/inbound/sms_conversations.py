@@ -111,7 +111,7 @@ def list_conversation(account_id: int, contact_id: int, number: int = 1, limit: 
 
 
 def hide_links(lines: Sequence[ConversationLine]) -> list[ConversationLine]:
-    """Return lines without the tokens of links to pages for recipients, as `links.hide_recipient_links`."""
+    """Return lines without the tokens of recipients' links in their texts (see `links.hide_recipient_links`)."""
     return [line._replace(body=links.hide_recipient_links(line.body)) if line.body else line for line in lines]
 
 

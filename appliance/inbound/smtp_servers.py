@@ -36,7 +36,7 @@ MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
 
 
 class ConnectionLimiter:
-    """A counter of the open connections, in all and by address. It belongs to one event loop."""
+    """A counter of open connections, in total and by address. Use it only in one event loop."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class ConnectionLimiter:
 
     @property
     def size(self) -> int:
-        """The number of open connections."""
+        """Return the number of open connections."""
         return self._of.total()
 
 
@@ -113,28 +113,28 @@ class SmtpListener(_ThreadedServer):
 
     def __init__(self, settings: Config) -> None:
         super().__init__("inbound")
-        self._here = settings
+        self._settings = settings
         self.certificate: crypto.ServedCertificate | None = None
-        self.crowd = ConnectionLimiter()
+        self.limiter = ConnectionLimiter()
 
     def bind(self) -> None:
         """Load the certificate and bind the address, before `start`; raises OSError if one of them cannot be used."""
-        if not self._here.inbound.listen:
+        if not self._settings.inbound.listen:
             return
-        host, _, port = self._here.inbound.listen.rpartition(":")
+        host, _, port = self._settings.inbound.listen.rpartition(":")
         host = host.strip("[]")
-        self.certificate = _load_certificate(self._here)
+        self.certificate = _load_certificate(self._settings)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, int(port)), family=family, backlog=200)
         except OSError as error:
-            raise OSError(error.errno, f"inbound.listen: {self._here.inbound.listen}: {error.strerror}") from None
+            raise OSError(error.errno, f"inbound.listen: {self._settings.inbound.listen}: {error.strerror}") from None
 
     async def _serve(self) -> None:
-        name = self._here.email.direct.helo or urlsplit(config.base_url(self._here)).hostname or "localhost"
+        name = self._settings.email.direct.helo or urlsplit(config.base_url(self._settings)).hostname or "localhost"
         handler, tls = InboundHandler(), self.certificate.context if self.certificate is not None else None
-        log.info("inbound: listening for returned mail address=%s", self._here.inbound.listen)
-        await self._accept(lambda: SmtpSession(handler, self.crowd, name, tls))
+        log.info("inbound: listening for returned mail address=%s", self._settings.inbound.listen)
+        await self._accept(lambda: SmtpSession(handler, self.limiter, name, tls))
         handler.close()
 
 
@@ -167,12 +167,12 @@ _COMMAND_LIMITS = {"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP":
 
 
 class SmtpSession(SMTP):
-    """The server side of one SMTP session."""
+    """The server side of one SMTP session, with limits on connections, bytes, lines and time."""
 
     # Returned mail may have longer lines than RFC 5321 allows.
     line_length_limit = _MAX_LINE_BYTES
 
-    def __init__(self, handler: Any, crowd: ConnectionLimiter, hostname: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, handler: Any, limiter: ConnectionLimiter, hostname: str, tls: ssl.SSLContext | None) -> None:
         super().__init__(
             handler,
             data_size_limit=MAX_MESSAGE_BYTES,
@@ -185,7 +185,7 @@ class SmtpSession(SMTP):
             command_call_limit=_COMMAND_LIMITS,
             loop=asyncio.get_running_loop(),
         )
-        self._crowd = crowd
+        self._limiter = limiter
         self._address: str | None = None
         self._turned_away = False
         self._taken = self._unread = self._lines = 0
@@ -197,9 +197,9 @@ class SmtpSession(SMTP):
         if self._address is None:
             # Connections are counted by network, because one IPv6 subscriber has a large number of addresses.
             address = addresses.client_network(str((transport.get_extra_info("peername") or ("?",))[0]))
-            if not self._crowd.enter(address):
+            if not self._limiter.enter(address):
                 self._turned_away = True
-                transport.write(b"421 4.7.0 Too many connections, come again later\r\n")
+                transport.write(b"421 4.7.0 Too many connections, try again later\r\n")
                 transport.close()
                 return
             self._address = address
@@ -208,7 +208,7 @@ class SmtpSession(SMTP):
     def connection_lost(self, error: Exception | None) -> None:
         """Release the connection in the limiter."""
         if self._address is not None:
-            self._crowd.leave(self._address)
+            self._limiter.leave(self._address)
             self._address = None
         if not self._turned_away:
             super().connection_lost(error)
@@ -225,9 +225,9 @@ class SmtpSession(SMTP):
         self._unread += len(data)
         self._lines += data.count(b"\n")
         if self._taken > _MAX_SESSION_BYTES or self._unread > _MAX_UNPROCESSED_BYTES:
-            self._end(b"421 4.7.0 That is too much\r\n")
+            self._end(b"421 4.7.0 Too much data in one session\r\n")
         elif self._in_message and self._lines > _MAX_MESSAGE_LINES:
-            self._end(b"552 5.3.4 That is too much\r\n")
+            self._end(b"552 5.3.4 The message has too many lines\r\n")
         elif not self._in_message and _has_bare_command_end(data, self._last):
             self._end(b"554 5.5.2 Lines end in CRLF\r\n")
         else:
@@ -259,11 +259,11 @@ class SmtpSession(SMTP):
 
     async def smtp_AUTH(self, arg: str) -> None:
         """Reject AUTH, because the listener has no accounts."""
-        await self.push("502 5.5.1 Nobody logs in here")
+        await self.push("502 5.5.1 Authentication is not supported")
 
     async def smtp_VRFY(self, arg: str) -> None:
-        """Reply that addresses are not verified."""
-        await self.push("252 2.5.1 Send and see")
+        """Reply with 252, because addresses are not verified (RFC 5321, 3.5.3)."""
+        await self.push("252 2.5.1 Cannot verify the address, but will accept the message")
 
 
 def _has_bare_command_end(data: bytes, last: bytes) -> bool:
@@ -376,7 +376,7 @@ class InboundHandler:
     async def handle_exception(self, error: Exception) -> str:
         """Log an unexpected error, and reply without details about it."""
         log.error("inbound: session failed: %r", error)
-        return "451 4.3.0 Something went wrong here"
+        return "451 4.3.0 Internal error, try again later"
 
 
 def _is_sending_domain(domain_name: str) -> bool:
@@ -402,7 +402,7 @@ class _CaptureHandler:
         self, server: "SMTP", session: "Session", envelope: "Envelope", address: str, options: list[str]
     ) -> str:
         if envelope.rcpt_tos:
-            return "452 4.5.3 one recipient a message"
+            return "452 4.5.3 Only one recipient per message"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
@@ -415,10 +415,10 @@ class _CaptureHandler:
             try:
                 number = await commit(capture_inbox.store_mail, reading, sender, recipient, content)
             except Unavailable:
-                return "451 4.3.0 the inbox cannot be written now"
+                return "451 4.3.0 The inbox cannot be written now"
         if number is None:
-            return "550 5.7.1 only this installation's own messages are kept here"
-        return f"250 2.0.0 kept as {number}"
+            return "550 5.7.1 Only messages of this installation are accepted"
+        return f"250 2.0.0 Stored as {number}"
 
 
 async def _store_sms(text: OutgoingSms) -> int:

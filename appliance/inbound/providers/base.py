@@ -58,7 +58,7 @@ class Provider(NamedTuple):
 
 
 def invalid_signature() -> NotAllowed:
-    """Return the error for a request without a valid signature, whatever is wrong with it."""
+    """Return the error for every request without a valid signature; it does not reveal what is wrong."""
     return NotAllowed("the signature of this request is missing, wrong or too old")
 
 

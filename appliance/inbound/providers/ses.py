@@ -1,5 +1,7 @@
-"""`/hooks/ses`: Amazon SES through an SNS topic (AWS, "Verifying the signatures of Amazon SNS messages", "Amazon SNS
-notification contents for Amazon SES", "Contents of event data that Amazon SES publishes to Amazon SNS").
+"""`/hooks/ses`: the notifications of Amazon SES through an SNS topic.
+
+Sources: AWS, "Verifying the signatures of Amazon SNS messages", "Amazon SNS notification contents for Amazon SES" and
+"Contents of event data that Amazon SES publishes to Amazon SNS".
 
 The setting that enables the webhook is the ARN of the only accepted topic. The signing certificate and the URL that
 confirms a subscription must be on the SNS host of that topic's region. SES replaces the Message-ID, but reports the
@@ -280,9 +282,9 @@ def _to_reports(message_id: int, notification: _Notification) -> list[DeliveryRe
     match notification.notification_type or notification.event_type:
         case "Bounce":
             return [
-                fact
+                report
                 for recipient in notification.bounce.bounced_recipients
-                if (fact := _to_bounce(message_id, notification, recipient))
+                if (report := _to_bounce(message_id, notification, recipient))
             ]
         case "Complaint" if notification.complaint.complaint_feedback_type not in _IGNORED_COMPLAINTS:
             complaint = notification.complaint
