@@ -106,7 +106,7 @@ def _remove_leftover_uploads() -> None:
 
 
 def prune_erased_and_finished() -> None:
-    """Remove erased contacts from stored imports, then unneeded message payloads and webhook deliveries, in batches."""
+    """Remove erased contacts from stored imports, then delete unneeded message payloads and webhook deliveries."""
     erasing.run_erasures()
     for delete_batch in (retries.prune_payloads, queue.prune_deliveries):
         while transactions.write(delete_batch):

@@ -92,7 +92,7 @@ _STOP_TIMEOUT_SECONDS = 27.0
 
 
 class Jobs:
-    """The background jobs of this process; each is registered as the handler of the wake-ups with its name."""
+    """The background jobs of this process. Each handles the wake-ups (`signals.wake`) of its name."""
 
     def __init__(self, process: str) -> None:
         self.process = process
@@ -197,10 +197,10 @@ class Jobs:
         self.advance_campaigns()
 
     def renew(self) -> None:
-        """Replace the senders with new senders, which read the current configuration, after the old senders have ended.
+        """Replace the email and SMS senders with new ones that read the current configuration.
 
-        The old senders finish the messages that they have claimed, so that nothing is sent twice or becomes uncertain.
-        The senders are not replaced if the process is stopping.
+        The old senders first finish the messages that they have claimed, so that nothing is sent twice or becomes
+        uncertain. The senders are not replaced if the process is stopping.
         """
         with self._renew_lock:
             self.email_sender.stop()
@@ -281,7 +281,7 @@ class Jobs:
         triggers.prune_ignored_runs(self.importer.stopping)
 
     def advance_campaigns(self) -> None:
-        """Start, release, pause and complete the campaigns for which it is time, in all accounts.
+        """Start, release, pause and complete all campaigns for which this is due.
 
         Scheduled campaigns are started when they are due, and campaigns with a hold are released when the hold has
         ended. Campaigns are paused by auto-pause, or if the transport keeps rejecting their messages, and completed
@@ -390,7 +390,7 @@ class Jobs:
 
 
 def refresh_segments() -> None:
-    """Record changes of segments, refresh the lists that mirror segments, and create the indexes of their filters."""
+    """Record who entered or left segments, refresh the lists that mirror segments, and maintain the filter indexes."""
     segment_events.check_segments()
     lists.refresh_stale_mirrors()
     query_plan.maintain_indexes()
