@@ -246,7 +246,10 @@ def parse_account_id(text: str) -> int:
 
 
 def read_password() -> str:
-    """Return the first line of stdin without its line ending; print a prompt on stderr if stdin is a terminal."""
+    """Return the first line of stdin without its line ending.
+
+    If stdin is a terminal, print a prompt on stderr first.
+    """
     if sys.stdin.isatty():
         print("Password: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().rstrip("\r\n")

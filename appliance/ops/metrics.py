@@ -42,7 +42,7 @@ def set_start_time() -> None:
 
 
 def collect_machine_metrics() -> Iterator[Family]:
-    """Yield the metrics of the installation as a whole: version, start time, process, database files and disk."""
+    """Yield the metrics that belong to no account: version, start time, process, database files and disk."""
     versions = {"version": VERSION, "python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
     yield gauge_family("build_info", "Always 1; the labels hold the versions.", [(versions, 1)])
     yield gauge_family(
@@ -112,7 +112,7 @@ _IMPORT_STATES = {"waiting": "status = 'pending'", "running": "status = 'process
 
 
 def collect_table_metrics(account_id: int | None) -> list[Family]:
-    """Return the metrics of queue, campaigns, imports, flows and webhooks for one account, or for all if None.
+    """Return the metrics of queue, campaigns, imports, flows and webhooks, of one account or (None) of all.
 
     The result is cached for 20 times as long as it took to collect, or not at all if it took less than 10 ms.
     """
@@ -185,10 +185,10 @@ _HELP_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _VALUE_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
-def format_metrics(collect_table_metrics: Iterable[Family]) -> str:
+def format_metrics(families: Iterable[Family]) -> str:
     """Return metric families in the text format 0.0.4 of Prometheus. Families without samples are left out."""
     lines = []
-    for family in collect_table_metrics:
+    for family in families:
         if not family.samples:
             continue
         lines += [f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}", f"# TYPE {family.name} {family.kind}"]

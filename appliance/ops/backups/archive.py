@@ -32,10 +32,11 @@ FILE_DIRECTORIES = ("imports", "audiences")
 
 
 def install_restored_data(directory: Path) -> None:
-    """Replace the current data with the data in the staging directory.
+    """Replace the current data with the restored data in the staging directory.
 
     The write-ahead log of the current database is deleted, so call this only after a checkpoint. If the process is
-    killed before the database file is replaced, the old data stays; if later, `finish_installation` completes the rest.
+    killed before the database file is replaced, the old data stays; if it is killed later, `finish_installation`
+    completes the restore.
     """
     staging = directory / STAGING_DIRECTORY
     key = staging / crypto.KEY_FILE
@@ -54,8 +55,9 @@ def install_restored_data(directory: Path) -> None:
 def finish_installation(directory: Path) -> None:
     """Move the files that remain in the staging directory into place, and delete that directory.
 
-    Call this at every start, with the directory locked: it completes a restore that was killed after it replaced the
-    database. What a restore that was killed earlier has unpacked is only deleted, because the old data is still there.
+    Call this at every start, with the directory locked. It completes a restore that was killed after it had replaced
+    the database file. If the restore was killed before that, the old data is still in place, and the staging directory
+    is only deleted.
     """
     staging = directory / STAGING_DIRECTORY
     if not (staging / _READY_MARKER).exists() or (staging / _DATABASE).exists():
@@ -174,7 +176,7 @@ def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest of a backup. Raises DamagedArchive if it is invalid; the rest of the file is not checked."""
+    """Return the manifest of a backup without checking the rest of the file. Raises DamagedArchive if it is invalid."""
     with _open_reader(path) as reader:
         return _parse_manifest(reader)[0]
 

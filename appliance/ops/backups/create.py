@@ -88,7 +88,7 @@ class BackupFailed(Exception):
 
 
 class UnusableSource(BackupFailed):
-    """The database cannot be read, is damaged or empty, or does not belong to the loaded key."""
+    """The database to back up cannot be read, is damaged or empty, or does not belong to the loaded key."""
 
 
 def create_backup(
@@ -228,7 +228,7 @@ _RETRY_AFTER_MS = 3600 * 1000
 
 
 class ScheduleState(NamedTuple):
-    """Whether the service is creating a backup or is about to, and how the last backup ended."""
+    """Whether a backup is requested or running, and how the last backup ended."""
 
     is_running: bool
     failure: str  # the error of the last finished backup, empty if it succeeded or there was none
@@ -253,7 +253,7 @@ _run_lock = threading.Lock()
 
 
 def get_schedule_state() -> ScheduleState:
-    """Return whether the service is creating a backup or is about to, and the error of the last backup."""
+    """Return whether a backup is requested or running, and the error of the last backup."""
     return ScheduleState(_schedule.is_running or _schedule.is_requested, _schedule.failure)
 
 

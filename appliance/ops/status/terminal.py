@@ -179,11 +179,11 @@ def strip_control_characters(text: str) -> str:
     return " ".join(_CONTROL_CHARACTERS.sub(" ", text).split())
 
 
-def truncate(text: str, room: int, signs: bool = True) -> str:
-    """Shorten a text to `room` columns; a shortened text ends in `…`, or in `...` if `signs` is false."""
+def truncate(text: str, room: int, has_unicode: bool = True) -> str:
+    """Shorten a text to `room` columns; a shortened text ends in `…`, or in `...` without `has_unicode`."""
     if _measure_width(text) <= room:
         return text
-    end = "…" if signs else "..."
+    end = "…" if has_unicode else "..."
     while text and _measure_width(text) + len(end) > room:
         text = text[:-1]
     return text.rstrip() + end
@@ -295,6 +295,6 @@ def _describe_entries(status: Status) -> Iterator[tuple[str, str]]:
 def _detect_screen(out: TextIO) -> Screen:
     """Return the properties of the output. NO_COLOR, TERM=dumb and output to a file disable colors."""
     is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
-    signs = (out.encoding or "").lower().replace("-", "") == "utf8"
+    has_unicode = (out.encoding or "").lower().replace("-", "") == "utf8"
     columns = max(20, shutil.get_terminal_size((80, 24)).columns)
-    return Screen(columns, is_terminal and not os.environ.get("NO_COLOR"), signs)
+    return Screen(columns, is_terminal and not os.environ.get("NO_COLOR"), has_unicode)
