@@ -54,7 +54,7 @@ class _PendingHit:
 
 
 class HitRecorder:
-    """A recorder that stores hits in batches; all public methods are called on one event loop.
+    """A recorder that stores hits in batches. Call its public methods on one event loop only.
 
     `early` counts the responses that were sent before their hit was stored, `unrecorded` the hits that were lost.
     """
@@ -88,7 +88,7 @@ class HitRecorder:
         return pending.future
 
     def close(self) -> None:
-        """Wait for the batches that the thread has begun, then close its database connection and the thread."""
+        """Wait for the batches in progress, then close the database connection of the thread and end the thread."""
         self._thread.submit(close_database)
         self._thread.shutdown()
 
@@ -284,7 +284,7 @@ def pixel_response() -> HTTPResponse:
 
 
 def build_hit_request(link: LinkRequest, method: str, client: str, headers: Mapping[str, str]) -> HitRequest:
-    """Return the hit of a request for a link or pixel; `client` is the IP address."""
+    """Return the data of a request for a link or pixel that is stored as a hit; `client` is the IP address."""
     is_prefetch = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
     agent, referrer = headers.get("user-agent"), headers.get("referer")
     return HitRequest(
@@ -308,8 +308,8 @@ def get_recorder(context: Any) -> HitRecorder:
 async def follow_link(request: Request, token: str) -> HTTPResponse:
     """Record a click and redirect to the target of the link.
 
-    The response to an invalid link is the page "not found". If the target cannot be read, or is not filled in now, the
-    response is the page for temporary failures.
+    The response to an invalid link is the page "not found". The page for temporary failures is the response if the
+    target cannot be read, or if its merge tags cannot be filled in at the moment.
     """
     link, language = read_link(token), pages.detect_language(request)
     if link is None:

@@ -47,10 +47,10 @@ def _read_query(request: Request, form: Form) -> dict[str, str]:
 
 
 async def submit_form(request: Request, token: str) -> HTTPResponse:
-    """Process a submission from the form's own page, and redirect or show a note.
+    """Process a submission from the form's own page, and redirect or show the page of thanks.
 
     Invalid input shows the form again with the errors at their fields. A submission with a filled honeypot field is
-    dropped but gets the same response as a valid one.
+    dropped but gets the same response as a valid submission.
     """
     language = pages.detect_language(request)
     raw: dict[str, Any] = {}
@@ -189,8 +189,9 @@ def _build_cors_headers(request: Request, form: Form) -> dict[str, str]:
 async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     """Process a submission from another website; the response does not reveal whether the address is known.
 
-    A filled honeypot field gets the same response as a success. An HTML form is redirected if the form has a redirect
-    URL. Raises NotFound if the form does not exist; all other errors become responses with CORS headers.
+    A submission with a filled honeypot field is dropped and gets the same response as a valid submission. An HTML form
+    is redirected if the form has a redirect URL. Raises NotFound if the form does not exist; all other errors become
+    responses with CORS headers.
     """
     form = await fetch_public(store.find_by_key, public_key)
     cors = _build_cors_headers(request, form)

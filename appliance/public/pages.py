@@ -72,7 +72,7 @@ def render_page(
 
 
 def render_plain_text(language: str, *phrases: str, **values: Any) -> str:
-    """Return the texts of some keys as plain text in the wording of the page, for the evidence of a consent."""
+    """Return page texts by their keys, without HTML tags and filled in with `values`, as consent evidence."""
     texts = recipient_texts.get_texts(language)
     return " ".join(_TAG_PATTERN.sub("", texts[phrase]).format(**values) for phrase in phrases)
 
@@ -80,7 +80,7 @@ def render_plain_text(language: str, *phrases: str, **values: Any) -> str:
 def build_evidence(request: Request, source: str, text: str | None) -> Evidence:
     """Return the consent evidence of a recipient's action on a page, with the IP address and user agent.
 
-    `text` is what the page said beside the button.
+    `text` is the text of the page beside the button.
     """
     return Evidence(source, "recipient", request.ctx.client, request.headers.get("user-agent"), text)
 
@@ -141,7 +141,7 @@ async def show_message(request: Request, token: str) -> HTTPResponse:
 
 
 def find_message(token: str) -> Message | None:
-    """Return the message that a token shows, or None for an invalid token.
+    """Return the message that the token of a web version link names, or None for an invalid token.
 
     None is also returned for a message of a campaign or flow whose contact was deleted.
     """

@@ -166,7 +166,7 @@ async def show_confirmation(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
-    """Confirm a sign-up or erasure; a repeat changes nothing. An invalid or expired token gets an error page."""
+    """Confirm a sign-up or erasure; repeating it changes nothing. An invalid or expired token gets an error page."""
     language = pages.detect_language(request)
     if "1" not in pages.read_form(request).get("confirm", []):
         return pages.not_found_page(400, language)
