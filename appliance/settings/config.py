@@ -1,4 +1,4 @@
-"""Loads the configuration from five layers: command-line option, environment, file, settings page, default.
+"""Load the configuration from five layers: command-line option, environment, file, settings page, default.
 
 A setting takes its value from the first layer that has a value.
 """
@@ -29,9 +29,9 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """A configuration with the name of the layer that each setting came from, and warnings for the log.
+    """A configuration, the name of the layer that each setting came from (`sources`), and warnings for the log.
 
-    `options` and `file` are the arguments of `load`, for loading it again.
+    `options` and `file` are the arguments of `load`, for loading the configuration again.
     """
 
     config: Config
@@ -53,7 +53,7 @@ _RATE = re.compile(r"(?<![0-9.])([0-9.]+)(/s|/h| connections?)")
 
 
 class RateLimit(NamedTuple):
-    """A rate limit: messages a second (evenly spaced), messages in any 60 minutes, and messages at a time.
+    """A rate limit: evenly spaced messages per second, messages in any 60 minutes, and concurrent connections.
 
     0 means unlimited.
     """
@@ -73,7 +73,7 @@ def parse_limit(entry: str) -> tuple[str, RateLimit]:
 
 
 def parse_seconds(duration: str) -> float:
-    """Return a valid duration, such as `600s` or `72h`, in seconds."""
+    """Return the seconds of a duration such as `600s` or `72h`, which must be valid."""
     return float(duration[:-1]) * _UNITS[duration[-1]]
 
 
@@ -342,7 +342,7 @@ def set_current(config: Config, layers: LoadedConfig | None = None) -> None:
 
 
 def get_loaded() -> LoadedConfig:
-    """Return the configuration of this process with its sources. Raises RuntimeError if it was set without sources."""
+    """Return the configuration of this process with its sources. Raises RuntimeError if only `config` was set."""
     if _layers is None:
         raise RuntimeError("the configuration was set without its layers")
     return _layers

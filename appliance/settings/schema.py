@@ -1,7 +1,7 @@
-"""Declares every setting once, with its name, type, default and help line.
+"""Declare all settings: their names, types, defaults and help lines.
 
-`config.py` loads the values. `config.example.toml`, `campanero check` and the settings pages are generated from the
-same declarations.
+`config.py` loads the values. `config.example.toml`, `campanero check` and the settings pages are generated from these
+declarations.
 """
 
 from typing import Annotated, Any, Literal
@@ -135,7 +135,7 @@ class Email(Struct, frozen=True):
 
 
 class Inbound(Struct, frozen=True):
-    """Incoming mail: bounces, complaints and replies."""
+    """Incoming mail: bounces, spam complaints and unsubscribe requests by email."""
 
     listen: Annotated[str, _help('HOST:PORT of the built-in SMTP listener for bounces; relays nothing; "" = off')] = ""
     tls_certificate: Annotated[str, _help('file with the certificate and its chain; "" = no STARTTLS')] = ""
