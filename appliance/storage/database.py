@@ -1,4 +1,4 @@
-"""Opens the database (one connection for each thread), runs statements, and defines the base of the models."""
+"""Open the database (one connection for each thread), run statements, and define the base classes of the models."""
 
 import os
 import threading
@@ -26,10 +26,10 @@ def _fold_letter(char: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Return a text in a form that is the same for all texts that differ only in upper and lower case.
+    """Return the case-folded form of a text, which is equal for texts that differ only in upper and lower case.
 
-    Case is folded letter by letter (Unicode simple folding), so the length stays. No letter outside ASCII becomes an
-    ASCII letter.
+    Case is folded letter by letter (Unicode simple folding), so the length stays the same. No letter outside ASCII
+    becomes an ASCII letter.
     """
     if text.isascii():
         return text.lower()
@@ -37,7 +37,7 @@ def fold_case(text: str) -> str:
 
 
 def normalize_name(text: str) -> str:
-    """Return the form of a name for comparing names: case-folded, in composed form (NFC), without surrounding space."""
+    """Return a name for comparing: case-folded, in composed form (NFC), without white space at its ends."""
     return fold_case(normalize_unicode("NFC", text.strip()))
 
 
@@ -155,9 +155,8 @@ def run(sql: str, parameters: Any = ()) -> int:
 def run_set(sql: str, items: Sequence[Any], **parameters: Any) -> int:
     """Run one writing statement for many items, and return the number of rows that it changed.
 
-    The statement reads the items from `json_each(:items)`; each must be a value that JSON has. apsw gives up the
-    interpreter lock once for the whole statement; with `executemany` it does so for each item, and then has to wait
-    for it while other threads run.
+    The statement reads the items, which are encoded as JSON, from `json_each(:items)`. With `executemany`, apsw would
+    release the interpreter lock once for each item, and wait for it again while other threads run.
     """
     handle = connection()
     handle.execute(sql, {"items": _encode.encode(items).decode(), **parameters}).fetchall()
@@ -271,7 +270,10 @@ def set_secure_delete(is_complete: bool) -> None:
 
 
 def truncate_wal(handle: Any = None) -> None:
-    """Copy the whole write-ahead log into the database and truncate it, on `handle` or this thread's connection."""
+    """Copy the whole write-ahead log into the database and truncate the log.
+
+    `handle` is an apsw connection; the default is the connection of this thread.
+    """
     (handle or connection()).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
@@ -356,7 +358,7 @@ class Records(Generic[M]):
         row._dirty.clear()
 
     def save(self, row: M) -> None:
-        """Update only the columns that were set since the row was read, so that indexes of other columns stay."""
+        """Write the columns that were set since the row was read; the others, and their indexes, are not touched."""
         names = tuple(name for name in self._fields if name in row._dirty and name != "id")
         if not names:
             return

@@ -1,4 +1,4 @@
-"""Detects storage that cannot be written, stops sending before the disk is full (P9), and checks the database.
+"""Detect storage that cannot be written, stop sending before the disk is full (P9), and check the database for damage.
 
 A file `reserve` in the data directory occupies disk space. When the disk is full, the file is deleted and its space is
 used only to record what has already happened (the outcomes of messages that were being sent). All other writes are
@@ -215,7 +215,7 @@ def watch(directory: Path | str) -> None:
 
 
 def measure() -> None:
-    """Check the disk again; called once a second, and after a check of the database."""
+    """Measure the disk and look for removed files again; called once a second, and after a check of the database."""
     _guard.check_disk()
 
 
@@ -231,7 +231,7 @@ def note_failure(error: BaseException) -> None:
 
 
 def note_success() -> None:
-    """Record a successful write, which ends the state of an earlier failure."""
+    """Record a successful write, which clears the error of an earlier failed write."""
     if _guard.failed is not None:
         _guard.failed = None
         _guard.log_change()
@@ -270,13 +270,13 @@ def send_blocker() -> str | None:
 def write_blocker() -> str | None:
     """Return the storage problem that prevents writes, or None.
 
-    Low disk space and damage do not prevent writes; if there is another problem too, the text may name damage.
+    Low disk space and damage do not prevent writes. If there is another problem too, the text may still name damage.
     """
     return _guard.trouble if _guard.is_full or _guard.failed or _guard.moved else None
 
 
 def require_writable() -> None:
-    """Raise StorageError if nothing can be written; called before a long request is read."""
+    """Raise StorageError if the database cannot be written; call this before a long request is read."""
     blocker = write_blocker()
     if blocker is not None:
         raise StorageError(blocker)

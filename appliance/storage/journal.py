@@ -34,7 +34,7 @@ _Time = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class JournalLine(msgspec.Struct, tag_field="act"):
-    """A line of the journal: an act of a subclass in an account, and its time."""
+    """A line of the journal; each subclass is one kind of act. `at` is its time, and `account` an account id."""
 
     at: _Time
     account: _Id
@@ -47,7 +47,7 @@ class Erasure(JournalLine, tag="erased"):
 
 
 class AddressLine(JournalLine):
-    """An act about an address, by its hash in hexadecimal digits (`crypto.hash_address`)."""
+    """An act about an address, which is stored as its hash in hexadecimal digits (`crypto.hash_address`)."""
 
     kind: Literal["email", "phone"]
     hash: Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z")]
@@ -173,10 +173,10 @@ def require_writable(directory: Path) -> None:
 
 
 def append(account_id: int, act: str, **values: Any) -> None:
-    """Add a journal line for an opt-out to the write that this thread runs; do nothing outside of a write.
+    """Add a line to the journal as part of the write that this thread runs; do nothing outside of a write.
 
-    The line is written before the commit of the write, and not at all if the write fails. `act` is the kind of opt-out;
-    `values` are further keys of the line, of which those that are None are left out.
+    The line is written just before the write is committed, and not at all if the write fails. `act` is the tag of a
+    subclass of `JournalLine`, and `values` are its other keys; keys whose value is None are left out.
     """
     if write_state.journal_lines is not None:
         record = {"at": clock.now_ms(), "account": account_id, "act": act, **values}
@@ -186,7 +186,7 @@ def append(account_id: int, act: str, **values: Any) -> None:
 
 
 def flush(lines: list[bytes]) -> None:
-    """Write the lines of a batch of writes to disk, just before their commit. Raises OSError if that fails."""
+    """Append the lines of a batch of writes to the journal and sync it, just before their commit. Raises OSError."""
     if lines and _journal is not None:
         try:
             _journal.append(lines)
@@ -206,9 +206,9 @@ def find_end(path: Path) -> JournalPosition | None:
 
 
 def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[JournalLine | None]:
-    """Yield the opt-outs of a journal after a position, or, if the position is not of this journal, since a time in ms.
+    """Yield the lines of a journal after a position; if it belongs to another journal, the lines since a time (ms).
 
-    Yield None for a damaged line, such as a line that a power cut has truncated. A missing file has no opt-outs.
+    Yields None for a damaged line, such as a line that a power cut has truncated. A missing file has no lines.
     """
     if not path.exists():
         return

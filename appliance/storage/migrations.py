@@ -44,9 +44,9 @@ NEW_DATABASE = Identity(0, None, False)
 
 
 def is_missing_or_empty(path: Path) -> bool:
-    """Return whether a path has no file, or an empty file, which SQLite treats as a new database.
+    """Return whether a path has no file or an empty file, which SQLite treats as a new database.
 
-    Return False for a broken link, or if the path cannot be examined.
+    Returns False for a broken link, and if the path cannot be examined.
     """
     try:
         return path.stat().st_size == 0 and not data_dir.irregular_kind(path)

@@ -1,7 +1,7 @@
-"""Runs reads, the reads of public pages, rendering and scans on small pools of threads, and all writes on one thread.
+"""Run all writes on one thread, and reads, public pages, rendering and scans on small pools of threads.
 
 Writes do no rendering, parsing or network access: callers read and prepare first, and hand the prepared values to
-`commit`. `storage/writer.py` says how writes share a commit.
+`commit`. `storage/writer.py` describes how writes share a commit.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _has_ended = False  # whether the writer was stopped; after that no other thread
 
 
 def start(readers: int = 2, before_write: Callable[[], None] = lambda: None) -> None:
-    """Start the writer thread and the pools, unless they run; `readers` is the number of threads of both reader pools.
+    """Start the writer thread and the pools, unless they run; each of the two reader pools has `readers` threads.
 
     `before_write` is called before each write that may forbid a message (see `Writer`).
     """
@@ -105,7 +105,7 @@ def submit_record(function: Callable[..., T], *arguments: Any, is_essential: boo
 
 
 def get_permission_revision() -> int:
-    """Return a number that grows before each commit that may forbid a claimed message (see `Writer`).
+    """Return a number that grows before each commit that may forbid the sending of a claimed message (see `Writer`).
 
     Raises the errors of `submit`.
     """
@@ -192,7 +192,7 @@ def is_in_write_transaction() -> bool:
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Let all reads of this thread in the block see one state of the database."""
+    """Read all data of this thread in the block from one state of the database."""
     handle = connection()
     handle.execute("SAVEPOINT moment")
     try:
@@ -231,9 +231,9 @@ async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
 
 async def fetch_public(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a function as `fetch` does, on a pool of its own: for pages of recipients and checks of the service.
+    """Run a function as `fetch` does, on a separate pool for recipients' pages and health checks.
 
-    These never wait behind what the users of an account read.
+    They never wait for what the users of an account read.
     """
     return await _fetch(_public_readers, partial(_run_reading, function, arguments, named))
 
@@ -348,7 +348,7 @@ async def scan_for(account_id: int, function: Callable[..., T], *arguments: Any,
 
 
 async def scan_chunk(account_id: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function as `scan_for` does, without its limit: for a part of a download, which must go on once begun."""
+    """Run a function as `scan_for` does, but without its limit, for the parts of a download that has begun."""
     run = partial(_run_reading, function, arguments, {})
     return await _run_in_turn(_scan_queues, _CHUNK, account_id, run, lambda: _scanners)
 

@@ -48,7 +48,7 @@ class Checkpointer:
         self._thread.start()
 
     def watch(self, writing_connection: Any) -> None:
-        """Wake the checkpointing thread when a commit on a connection leaves a long write-ahead log.
+        """Wake the checkpointing thread when a commit on a connection leaves `_MAX_WAL_PAGES` or more in the log.
 
         This replaces SQLite's automatic checkpoints on the connection.
         """

@@ -173,7 +173,7 @@ class BulkActionPart(Table):
 
 
 class Installation(Table):
-    """The only row of this table binds the database to its key file."""
+    """The only row of this table stores which key file the database belongs to."""
 
     key_fingerprint = TextField()  # `crypto.key_fingerprint`
     created_at = Time()
