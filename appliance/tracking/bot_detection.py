@@ -1,4 +1,4 @@
-"""Tell opens and clicks by people from those by machines: by the request, its time, and the client that made it.
+"""Distinguish opens and clicks by people from those by machines: by the request, its time, and its client.
 
 A hit is judged together with all other hits of its message, so that the behaviour of a scanner at its fourth link also
 counts for its first. Emails contain no hidden links to detect machines, because spam filters penalise them.
@@ -46,9 +46,10 @@ class Verdict(NamedTuple):
 
 
 def judge_hits(hits: Sequence[ObservedHit], sent_at: int | None, links: int) -> list[Verdict]:
-    """Return the verdict of each hit of a message.
+    """Return the verdict of each hit of a message, in order.
 
-    `hits` must be all hits of the message, in order of time. `links` is the number of links in the message.
+    `hits` must be all hits of the message, ordered by time. `sent_at` is the time in milliseconds at which the message
+    was accepted, or None if it is unknown, and `links` the number of links in the message.
     """
     verdicts = [judge_hit(hit, sent_at) for hit in hits]
     for reason, group in (*_bursts(hits), *_tours(hits, links)):

@@ -80,7 +80,7 @@ def get_thread(captured: CapturedMessage) -> list[ThreadMessage]:
     last = sent[-1].at if len(following) > _MAX_SHOWN else _NO_LIMIT_MS
     received = rows(_SELECT_INCOMING, (*thread_key[:-1], first, last, 2 * _MAX_SHOWN))
     messages = [*sent, *map(ThreadMessage._make, received)]
-    return sorted(messages, key=lambda bubble: (bubble.at, bubble.captured_id is None))
+    return sorted(messages, key=lambda message: (message.at, message.captured_id is None))
 
 
 def simulate_sms(message: Message, action: str, reply: str | None) -> Callable[[], Any]:
@@ -179,8 +179,8 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
         )
     if action in _REPORTS:
         kind, smtp, enhanced, words = _REPORTS[action]
-        fact = DeliveryReport(message.id, kind, SIMULATION_SOURCE, words, smtp, enhanced, message.recipient)
-        return SimulatedAction(message, lambda: delivery_reports.record_report(fact))
+        report = DeliveryReport(message.id, kind, SIMULATION_SOURCE, words, smtp, enhanced, message.recipient)
+        return SimulatedAction(message, lambda: delivery_reports.record_report(report))
     if action in ("open", "click"):
         hit = _build_hit(message, request)
         return SimulatedAction(message, lambda: hits.record_hits([hit] if hits.is_tracked(hit.message) else []))
@@ -190,14 +190,14 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
     return SimulatedAction(message, lambda: engagement.record_reply(message.id, SIMULATION_SOURCE))
 
 
-async def perform_action(play: SimulatedAction) -> None:
+async def perform_action(action: SimulatedAction) -> None:
     """Apply an action. Raises Unavailable if the database is unavailable.
 
-    While the captured message is still being recorded as sent, the action is retried up to `_MAX_TRIES` times.
+    The action is retried up to `_MAX_TRIES` times while the captured message is not recorded as sent yet.
     """
     for tries_left in range(_MAX_TRIES, -1, -1):
         try:
-            await commit(play.write)
+            await commit(action.write)
             return
         except Unavailable as error:
             if error.code != "unavailable" or not tries_left:

@@ -1,4 +1,7 @@
-"""What recipients ask for: unsubscribes (by page, by one-click POST of RFC 8058, or by email), preferences, erasure."""
+"""Apply requests of recipients: unsubscribes, preferences and erasures.
+
+An unsubscribe comes from a page, a one-click POST (RFC 8058) or an email.
+"""
 
 from typing import Literal, NamedTuple
 
@@ -300,10 +303,10 @@ def _apply_channel_choice(
 
 
 def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
-    """Opt the address of a message in again, after an opt-out; repeating it changes nothing.
+    """Opt the address of a message in again after an opt-out, and return True; repeating it changes nothing.
 
-    Returns False if a complaint or erasure prevents it, so that only a new sign-up helps. Returns None if the token is
-    invalid or the contact no longer exists.
+    Returns False if a complaint or erasure prevents the opt-in, so that only a new sign-up helps. Returns None if the
+    token is invalid or the contact no longer exists.
     """
     require_write_transaction()
     channel = _find_preferences_channel(token, evidence)
