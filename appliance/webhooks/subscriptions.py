@@ -65,7 +65,10 @@ def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
 
 
 def signature_headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
-    """Return the headers of a request: content type, message id `name`, time, and one signature with each secret."""
+    """Return the headers of a request: content type, message id, time, and a signature with each secret in `signing`.
+
+    The names and the signatures are those of Standard Webhooks; `name` is the message id.
+    """
     timestamp = str(int(clock.now()))
     return {
         "Content-Type": "application/json",

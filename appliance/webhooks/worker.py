@@ -118,7 +118,7 @@ _SLOW_MS = 1_000
 
 
 class WebhookWorker:
-    """The worker that posts due deliveries; only one thread runs it at a time."""
+    """The worker that posts due deliveries; one thread at a time runs it."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
