@@ -1,4 +1,4 @@
-"""The guides under /docs: which there are, their HTML, the guide of each page of the product, and the search."""
+"""Load the guides under /docs, find the guide of each page of the product, and search in guides."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from ui import static_files
 
 
 class Group(NamedTuple):
-    """A group of guides: its heading, what it is for in one line, and the names of its guides in order."""
+    """A group of guides: its heading, a description in one line (`lead`), and the names of its guides in order."""
 
     title: str
     lead: str
@@ -142,7 +142,10 @@ def list_guides(base: str) -> list[tuple[Group, list[Guide]]]:
 
 
 def find_neighbours(name: str, base: str) -> tuple[Guide | None, Guide | None]:
-    """Return the guides before and after a guide in its group, or None at the ends."""
+    """Return the guides before and after a guide in its group, or None at the ends.
+
+    Raises StopIteration for an unknown guide.
+    """
     names = next(group.names for group in GROUPS if name in group.names)
     at = names.index(name)
     before, after = names[:at][-1:], names[at + 1 :][:1]
@@ -178,7 +181,7 @@ def slug(words: str) -> str:
 
 
 def help_url(path: str) -> str:
-    """Return the URL of the guide about a page of the product."""
+    """Return the URL of the guide that explains a page of the product; `path` is the path of the page."""
     pattern = re.sub(r"/\d+(?=/|$)", "/#", path)
     _, name, heading = max(
         (entry for entry in HELP if entry[0] == "/" or f"{pattern}/".startswith(f"{entry[0]}/")),
@@ -216,11 +219,11 @@ class SearchIndex:
         ]
 
     def search(self, query: str, *, only_headings: bool = False, limit: int = MAX_RESULTS) -> list[SearchResult]:
-        """Return the parts that match a query, the best match first.
+        """Return the parts that match a query, the best match first, at most `limit`.
 
-        A part matches if it contains more than half as many words of the query as the part that contains the most. With
-        `only_headings`, the title and heading of a part must contain every word. Filler words are ignored. A word also
-        finds longer ones ("segment" finds "segments"), with or without hyphens.
+        A part matches if it contains more than half as many words of the query as the part that contains the most.
+        With `only_headings`, the title and heading of a part must contain every word. Filler words are ignored. A word
+        also matches longer words that begin with it ("segment" matches "segments"), with or without hyphens.
         """
         stems = list_stems(query)
         ranked: list[tuple[int, int, Part]] = []
@@ -235,14 +238,17 @@ class SearchIndex:
 
 
 def list_stems(query: str) -> list[str]:
-    """Return the words of a query without fillers, endings and hyphens; a query of fillers alone keeps them."""
+    """Return the words of a query in lower case, without filler words, endings such as `ing`, and hyphens.
+
+    If the query has only filler words, they are kept.
+    """
     words = list(dict.fromkeys(re.findall(r"\w+", query.lower().replace("-", ""))))
     significant = [word for word in words if len(word) > 1 and word not in _FILLER_WORDS]
     return [re.sub(r"(?<=\w{4})(?:ing|ed|es|s)$", "", word) for word in significant or words]
 
 
 def make_excerpt(text: str, stems: list[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the text around the first match, or its beginning, as (text, whether it matches) pieces."""
+    """Return the text around the first match, or its beginning, in pieces (text, whether it matches)."""
     alternatives = "|".join("-?".join(map(re.escape, stem)) for stem in stems)
     pattern = re.compile(rf"\b(?:{alternatives})[\w-]*" if stems else r"(?!)", re.IGNORECASE)
     match = pattern.search(text)

@@ -47,9 +47,9 @@ uncapitalize = i18n.uncapitalize
 
 
 def sentence(text: str) -> str:
-    """Return a message as a sentence, with a capital letter and a full stop.
+    """Return a message as a sentence with a capital letter and a full stop.
 
-    A text that was stored in English is translated. Setting names are removed and merge tag errors reworded. A domain
+    A text that was stored in English is translated. Setting names are removed, and merge tag errors reworded. A domain
     or address at the start keeps its small letter.
     """
     text = strip_setting_names(i18n.translate_stored(text.strip()))
@@ -69,7 +69,7 @@ def number(value: int | float | None) -> str:
 
 
 def data_label(path: str, headings: Mapping[str, str]) -> str:
-    """Return the label of a path of custom data: the heading of the imported file, else the path with a capital."""
+    """Return the label of a custom data path: its heading in the imported file, else the path with a capital letter."""
     heading = headings.get(path, path)
     if heading != path:
         return heading
@@ -78,7 +78,7 @@ def data_label(path: str, headings: Mapping[str, str]) -> str:
 
 
 def plain_number(value: int | float) -> str:
-    """Format a number of custom data as people write it, without separators: `2010` also for 2010.0."""
+    """Format a number of custom data without thousands separators; 2010.0 is `2010`."""
     return str(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value)
 
 
@@ -243,7 +243,10 @@ def ago(ms: int) -> str:
 
 
 def split_query(url: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return the path of a URL, and its query parameters that have a value, without the number of the page."""
+    """Return the path of a URL, and its query parameters as (name, value).
+
+    Parameters without a value and the page number (`page`) are left out.
+    """
     path, _, query = url.partition("?")
     return path, [(name, value) for name, value in parse_qsl(query) if name != "page"]
 
@@ -292,7 +295,7 @@ def phone_of(contact: Any) -> Any:
 
 
 def initials(text: str) -> str:
-    """Return one or two letters for the avatar of a name or email address."""
+    """Return up to two letters for the avatar of a name or email address, or `?`."""
     text = text.partition("<")[0].strip(' "') or text.strip("<>")
     parts = [part for part in text.partition("@")[0].replace(".", " ").split() if part[:1].isalnum()]
     return "".join(part[0] for part in parts[:2]) or "?"

@@ -27,7 +27,7 @@ _DECODER = msgspec.json.Decoder(list[tuple[str, str]])
 
 
 def dump_form(request: Request) -> str:
-    """Return the fields of a posted form as JSON, without secrets; an empty string if there are none."""
+    """Return the fields of a posted form as JSON, without fields for secrets; an empty string if no fields remain."""
     posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
     fields = [
         (name, value)
@@ -63,7 +63,10 @@ Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
 
 def is_cross_origin(request: Request) -> bool:
-    """Return whether a write came from another site, judged by headers that a script in a page cannot set."""
+    """Return whether a write came from another site, judged by headers that a script in a page cannot set.
+
+    A write without these headers counts as cross-origin; reads never do.
+    """
     if request.method in SAFE_METHODS:
         return False
     site = request.headers.get("sec-fetch-site")
@@ -112,8 +115,8 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 def render_problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Return an error page; `kind` selects its text in `problem.html`, `words` are further values of the template.
 
-    A write by a partial request gets a dialog, so that the page keeps what the user typed, and so does a read that can
-    be repeated at once.
+    For a partial request, a write gets a dialog instead, so that the page keeps what the user typed; so does a read
+    that can be repeated at once.
     """
     again = safe_path(_request_path(request)) if status == 503 and request.method in SAFE_METHODS else ""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}

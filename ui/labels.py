@@ -257,7 +257,7 @@ def import_reason_label(name: str) -> str:
 
 
 def import_remark(remark: results.Remark) -> str:
-    """Return what a page says of a line of a file: `phone: Ask Bob (is not a phone number); invalid address`."""
+    """Return a remark about a line of a file as text: `phone: Ask Bob (is not a phone number); invalid address`."""
     if isinstance(remark, str):
         return i18n.translate_stored(remark)
     return "; ".join(
@@ -276,12 +276,15 @@ def _import_field(target: str) -> str:
 
 
 def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:
-    """Return why contacts are suppressed, or else not subscribed, after an import: `unsubscribed in the file (3)`."""
+    """Return why an import did not subscribe or suppressed contacts, with counts: `unsubscribed in the file (3)`.
+
+    `counts` are by reason. With `is_suppressed` the reasons are those of suppressions.
+    """
     return _join_counted(_IMPORT_SUPPRESSIONS if is_suppressed else _IMPORT_REASONS, counts)
 
 
 def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
-    """Return why the undo of an import leaves rows unchanged, such as `messaged since then (2)`."""
+    """Return the reasons why the undo of an import leaves rows unchanged, with counts: `messaged since then (2)`."""
     labels = _UNDO_EXCEPTIONS
     if resource == "suppressions":
         labels = {**labels, "changed": gettext_noop("suppressed again since then")}
@@ -297,7 +300,7 @@ def _join_counted(labels: Mapping[str, str], counts: Mapping[str, int]) -> str:
 
 
 def consent_actor(name: str) -> str:
-    """Return the label of a kind of actor that caused a consent event, for the end of a phrase."""
+    """Return who caused a consent event, for the end of a phrase, such as `by the contact` or `by your team`."""
     return gettext(_CONSENT_ACTORS[name]) if name in _CONSENT_ACTORS else name
 
 

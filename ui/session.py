@@ -65,7 +65,7 @@ class Visit:
 
 
 def is_secure(request: Request) -> bool:
-    """Return whether the service's base URL is https."""
+    """Return whether the base URL of the service is https."""
     return config.is_https(request.app.ctx.config)
 
 
@@ -75,7 +75,10 @@ def cookie_name(request: Request) -> str:
 
 
 async def load_visit(request: Request) -> Visit | None:
-    """Return the visit of a request with a valid session, else None; also record the use of the session."""
+    """Return the visit of a request with a valid session, else None.
+
+    Record the use of the session, and set the language and time zone in which texts are formatted.
+    """
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
@@ -107,9 +110,9 @@ def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.Sending
 
 
 def has_access(request: Request) -> bool:
-    """Return whether the session of a request with a visit still exists, and the user's role may still open the page.
+    """Read from the database whether a request's session still exists and its user may still open the page.
 
-    It reads the database.
+    The handler of the request must be wrapped by `guard.signed_in`.
     """
     token = request.cookies.get(cookie_name(request))
     session = sessions.find_by_cookie(token) if token else None
@@ -204,13 +207,13 @@ _secrets: dict[tuple[int, str], Any] = {}
 
 
 def store_secret(session_id: int, kind: str, value: Any) -> None:
-    """Keep a secret in memory until a page shows it (`pop_secret`); `kind` tells secrets of one session apart."""
+    """Keep a secret in memory until a page shows it (`pop_secret`); `kind` distinguishes the secrets of one session."""
     if len(_secrets) > 1000:
         _secrets.clear()
     _secrets[session_id, kind] = value
 
 
 def pop_secret(visit: Visit, kind: str) -> Any:
-    """Return a kept secret and remove it, or return None. A HEAD request shows nothing and so removes nothing."""
+    """Return a secret and remove it, or return None. A HEAD request, which shows no page, does not remove it."""
     key = visit.session.id, kind
     return _secrets.get(key) if visit.request.method == "HEAD" else _secrets.pop(key, None)

@@ -1,4 +1,4 @@
-"""Static files, held in memory and served under a digest of all files, so that browsers may cache them for a year."""
+"""Serve static files from memory under a digest of all files, so that browsers may cache them for a year."""
 
 import gzip
 import hashlib
@@ -52,7 +52,7 @@ def load_all() -> tuple[str, dict[str, StaticFile]]:
 def minify_css(sheet: str) -> str:
     """Return a style sheet without comments and unneeded spaces.
 
-    The style sheet must not contain strings with several spaces in a row.
+    Its strings must not contain comments or several spaces in a row.
     """
     for pattern, instead in _CSS_REPLACEMENTS:
         sheet = pattern.sub(instead, sheet)
@@ -84,7 +84,7 @@ def list_script_texts() -> tuple[str, ...]:
 
 
 def script_texts() -> dict[str, str]:
-    """Return the texts of the scripts in the language of this request, by their English text; nothing for English."""
+    """Return the texts of the scripts in the language of the request, by their English text; empty for English."""
     if i18n.get_language() == i18n.DEFAULT_LANGUAGE:
         return {}
     return {text: i18n.translate(text) for text in list_script_texts()}

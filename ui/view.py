@@ -270,10 +270,9 @@ def flash(
     request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "",
     link: tuple[str, str] | None = None,
 ) -> None:  # fmt: skip
-    """Store a notice for the session's next whole page; `undo` is the URL and the form fields of an undo button.
+    """Store a notice for the session's next whole page.
 
-    `link` is the URL and the text of a link to the result.
-
+    `undo` is the URL and the form fields of an undo button, and `link` the URL and the text of a link to the result.
     `follow` is the URL where the page polls the progress of a job: such a notice stays on all pages until
     `clear_flash`.
     """
@@ -333,10 +332,10 @@ log = logging.getLogger("campanero.pages")
 
 
 async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
-    """Stream a download; raises an error that occurs before the first chunk.
+    """Stream a download, and return None if it fails after the first chunk; an earlier error is raised.
 
-    A later error is logged and closes the connection, which tells the browser that the file is incomplete. So does the
-    end of the session, or a role that may no longer open the page.
+    A later error is logged and closes the connection, so that the browser reports an incomplete file. The same happens
+    if the session ends, or the user's role may no longer open the page.
     """
     chunks = end_without_access(pieces, lambda: session.has_access(request))
     piece = await scan_chunk(request.ctx.visit.account_id, next, chunks, None)

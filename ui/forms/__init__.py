@@ -102,9 +102,9 @@ class Form:
         return self
 
     def moment(self, day: str, hour: str, zone: ZoneInfo) -> int | None:
-        """Return the time of a date field and an hour field in a time zone, in milliseconds; an empty hour means 09:00.
+        """Return the time of a date field and an hour field in a time zone, in milliseconds.
 
-        If the date is invalid, add an error to the date field and return None.
+        An empty hour means 09:00. If the date or hour is invalid, add an error to the date field and return None.
         """
         try:
             local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)
@@ -152,9 +152,9 @@ def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
 
 
 def parse_id(text: str | None) -> int:
-    """Parse the id of an object of up to 18 digits; return 0, which no object has, for any other text.
+    """Parse an object id of up to 18 digits; return 0, which is no object's id, for any other text.
 
-    Unlike `parse_int`, it never returns another number than the text says: that would be another object.
+    Unlike `parse_int`, it never clamps: another number would be the id of another object.
     """
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= 18 else 0
 
@@ -176,10 +176,10 @@ _ENGLISH_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
 
 
 def parse_number(text: str) -> int | float:
-    """Parse a number as people write it; spaces are ignored, and a decimal comma is read (`89,90`, `1.234,50`).
+    """Parse a number as people write it, ignoring spaces: `1250`, `89.90`, `89,90`, `1.234,50` or `1,234.50`.
 
-    `1.234` is a little more than one, as in English. Raises ValueError if the text is no finite number, and for
-    `1,234`, which can mean either.
+    `1.234` is read with a decimal point. Raises ValueError for `1,234`, which is ambiguous, and for any text that is
+    not a finite number.
     """
     plain = re.sub(r"\s", "", text)
     if _WHOLE_NUMBER.fullmatch(plain):
@@ -195,7 +195,10 @@ def parse_number(text: str) -> int | float:
 
 
 def list_params(request: Request, limit: int) -> tuple[dict[str, Any], str]:
-    """Return the query parameters of a list (`page`, `limit`, `search`) as a dict, and the search text."""
+    """Return the query parameters of a list page as (parameters, search text).
+
+    The parameters are `page`, `limit` and, unless it is empty, `search`.
+    """
     search = (request.args.get("search") or "").strip()[:254]
     raw: dict[str, Any] = {"page": parse_int(request.args.get("page")), "limit": limit}
     return raw | ({"search": search} if search else {}), search

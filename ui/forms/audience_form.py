@@ -26,7 +26,7 @@ class AudienceChoices(NamedTuple):
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the names by kind and id, with keys such as `list-3` and `segment-4`."""
+        """Return the names of the lists and segments by keys such as `list-3` and `segment-4`."""
         kinds = (("list", self.lists), ("segment", self.segments))
         return {f"{kind}-{row.id}": row.name for kind, group in kinds for row in group}
 
@@ -60,7 +60,10 @@ def describe(campaign: Any, names: dict[str, str]) -> str:
 
 
 def describe_included(campaign: Any, names: Mapping[str, str]) -> str:
-    """Return the audience of a campaign in words, without what it excludes: `Newsletter, VIP, narrowed to Berlin`."""
+    """Return the lists and segments of a campaign's audience as text, without the excluded ones: `Newsletter, VIP`.
+
+    An empty text means that no audience is chosen.
+    """
     is_everyone = audience.is_everyone(campaign.trigger.data)
     return _describe_choice(is_everyone, selected_list_ids(campaign), campaign.trigger.segment_id, names)
 
@@ -85,7 +88,7 @@ def selected_list_ids(campaign: Any) -> list[int]:
 
 
 def excluded_keys(campaign: Any) -> list[str]:
-    """Return the lists and segments that an audience excludes, as keys such as `list-3` and `segment-4`."""
+    """Return the lists and segments that a campaign's audience excludes, as keys such as `list-3` and `segment-4`."""
     data = campaign.trigger.data
     return [
         f"{kind}-{item}"
@@ -119,7 +122,7 @@ def build_form(campaign: Any) -> Form:
 
 
 def read_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the campaign's trigger attributes from a form.
+    """Return the `trigger_attributes` of a campaign from a posted form.
 
     `data` is the trigger data stored so far; keys that the form does not have are kept.
     """

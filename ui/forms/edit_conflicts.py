@@ -143,9 +143,10 @@ def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNam
 def write_if_unchanged(
     form: Form, parts: FormParts, now: Callable[[], Form], verb: Callable[..., Any], *args: Any
 ) -> Any:
-    """Call `verb` in the write transaction if the stored values are still those that the form was merged with.
+    """Call `verb(*args)` if the stored values are still those that the form was merged with; return its result.
 
-    `now` loads the form of the stored values. Raises ChangedMeanwhile if they have changed.
+    `now` loads the form of the stored values. Call this in the write transaction. Raises ChangedMeanwhile if the
+    stored values have changed.
     """
     if parts.digests(now()) != form.stored_digests:
         raise ChangedMeanwhile
@@ -153,7 +154,7 @@ def write_if_unchanged(
 
 
 def retry_on_change(function: PageHandler) -> PageHandler:
-    """Wrap a handler to run again each time the stored values changed between the comparison and the write."""
+    """Wrap a handler so that it runs again if it raises ChangedMeanwhile."""
 
     @wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> HTTPResponse:

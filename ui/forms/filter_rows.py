@@ -1,4 +1,4 @@
-"""Filter rows of forms: conversion of posted rows to filters of the API, and back.
+"""Convert the filter rows of posted forms to filters of the API, and back.
 
 The fields of a row are named `<prefix>.<key>.<what>`. `<prefix>.row` lists the keys of the rows in order, and
 `<prefix>.<key>.row` lists the keys of the rows inside a row (of a group, or of an event's data). Rows can therefore be
@@ -123,7 +123,7 @@ class FilterRow:
             self.rows = [FilterRow(f"{self.key}-a"), FilterRow(f"{self.key}-b")]
 
     def to_filter(self) -> dict[str, Any]:
-        """Return the filter of the row as the API takes it; incomplete rules inside the row are left out."""
+        """Return the filter of the row in the form of the API; incomplete rules inside the row are left out."""
         name = self.name
         if name in (ANY_DATA, ANY_EVENT_DATA):
             name = name[:-1] + self["path"]
@@ -228,7 +228,7 @@ class FilterRows:
         return next((row_.key for row_ in self if any(row is inner for inner in row_.rows)), "")
 
     def siblings(self, key: str) -> tuple[list[FilterRow], int] | None:
-        """Return the list that contains the row with this key, and its index in the list, or None."""
+        """Return the list that directly contains the row with this key, and the row's index in it, or None."""
         for rows in _levels(self.rows):
             for index, row in enumerate(rows):
                 if row.key == key:

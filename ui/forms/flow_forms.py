@@ -234,7 +234,7 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
 
 
 def read_goal(form: Form) -> str | None:
-    """Return the goal of a form, None without one. Raises Invalid for an invalid name of another event."""
+    """Return the goal of a form, or None if there is none. Raises Invalid if a custom event has no valid name."""
     return _read_event_name(form, "goal_name") if form["goal"] == OTHER else form.text("goal")
 
 
@@ -278,9 +278,10 @@ def _error_sentence(message: str, name: str | None, path: str) -> str:
 
 
 def list_client_events(account_id: int) -> list[str]:
-    """Return the events sent by programs, as suggestions for event name fields: recorded ones come first.
+    """Return names of events that programs send, as suggestions for event name fields; recorded ones come first.
 
-    They are as people write them, `Order paid`, unless that is not the stored name in other words.
+    A name is shown with spaces and a capital, such as `Order paid`, if that becomes the stored name again when it is
+    entered; otherwise the stored name is shown.
     """
     common = [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
     names = dict.fromkeys([*_own_events(account_id), *common])
@@ -338,7 +339,7 @@ class StepParts(MarkedParts):
     """The parts of a step's form: one for each field of the step."""
 
     def describe(self, form: Form, key: str, lookup: Mapping[str, str]) -> str:
-        """Return a part in words, such as a duration in its two largest units."""
+        """Return the value of a part as text; a duration is shown in its two largest units."""
         names = self.names(key)
         if not names[1:]:
             return super().describe(form, key, lookup)
@@ -358,7 +359,7 @@ class TriggerParts(MarkedParts):
         return [[name, *filter(None, self._values(form, name))] for name in names]
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return the trigger or the goal in words; `names` maps keys such as `contact_list_id 3` to names."""
+        """Return the trigger or the goal as text; `names` maps keys such as `contact_list_id 3` to names."""
         if "event" not in self.names(key):
             goal = form["goal_name"] if form["goal"] == OTHER else form["goal"]
             return describe_event(goal) if goal else gettext("none")
@@ -433,7 +434,7 @@ def serialize_rules(rows: FilterRows) -> str:
 
 
 def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
-    """Return a sentence for each of the given sets of rules, by their JSON from `serialize_rules`."""
+    """Return the sentence of each of the given sets of rules, by the JSON of the rules (`serialize_rules`)."""
     args = (
         (serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
     )

@@ -1,4 +1,7 @@
-"""What forms offer and look up: contact lists, contacts, phone numbers, countries, languages and time zones."""
+"""Load the options of form fields, and look up contacts and phone numbers.
+
+The options are contact lists, countries, languages and time zones.
+"""
 
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -27,14 +30,15 @@ def complete_phone(visit: Visit, text: str, country: str = "") -> str:
 
 
 def complete_test_phones(visit: Visit, texts: list[str]) -> list[str]:
-    """Return the phone numbers of a test SMS in E.164; more numbers than a test may have are unchanged."""
+    """Return the phone numbers of a test SMS in E.164; more than `MAX_RECIPIENTS` texts are returned unchanged."""
     return [complete_phone(visit, text) for text in texts] if len(texts) <= MAX_RECIPIENTS else texts
 
 
 def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:
-    """Return what to do about a national number that cannot be read, or None for any other number.
+    """Return an error sentence for a phone number that cannot be read without another country code, or None.
 
-    Its country is `country`, else that of the account; without both, the number needs a country code.
+    A national number belongs to `country`, else to the country of the account. None is also returned for a text that
+    is invalid for other reasons, which validation reports.
     """
     country = country or visit.account.country_code or ""
     try:
@@ -57,7 +61,7 @@ def list_contact_lists(account_id: int) -> list[Any]:
 
 
 def contacts_by_id(ids: set[int]) -> dict[int, Any]:
-    """Return the contacts with these ids, with their channels, by id."""
+    """Return the contacts with these ids, including their channels, by id; ids without a contact are missing."""
     return {contact.id: contact for contact in store.fetch_by_ids(sorted(ids))}
 
 

@@ -1,4 +1,4 @@
-"""Values of filters and of custom data as text of form fields, and back: numbers, days, several lines and JSON."""
+"""Convert values of filters and of custom data to texts of form fields, and back: numbers, days, lists and JSON."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def value_kind(type_: str, predicate: str) -> str:
 
 
 def is_complete(kind: str, values: list[str]) -> bool:
-    """Return whether a rule has the values that its kind of value needs."""
+    """Return whether a rule has enough values for a kind: two for `pair`, none for `flag`, one for others."""
     if kind in ("flag", ""):
         return kind == "flag"
     if kind == "pair":
@@ -44,9 +44,9 @@ def is_complete(kind: str, values: list[str]) -> bool:
 
 
 def clean_values(row: Any) -> list[str]:
-    """Return the posted values of a row without spaces around them; kinds with several values are split into lines.
+    """Return the posted values of a row without white space at their ends; a multi-value kind has one value a line.
 
-    Values that are shown as JSON keep their spaces.
+    Values that are shown as JSON (`EXACT`) keep their white space.
     """
     if row["kind"] == EXACT:
         return [line for text in row.values for line in text.split("\n") if line.strip()]
@@ -171,7 +171,7 @@ def _parse_id(text: str) -> Any:
 
 
 def parse_history(row: Any) -> dict[str, Any]:
-    """Return the conditions on count and time of a history rule, as the API takes them."""
+    """Return the conditions of a history rule on the number and time of events, in the form of the API."""
     often, times = row["often"] or "least", _parse_number(row["times"] or "1")
     condition: dict[str, Any] = {"at_least": times}
     if often == "most":
@@ -192,7 +192,7 @@ def parse_history(row: Any) -> dict[str, Any]:
 
 
 def format_history(raw: dict[str, Any]) -> dict[str, str]:
-    """Return the conditions on count and time of a stored history rule as the `extra` fields of a row."""
+    """Return the `extra` fields of a row for the stored conditions on the number and time of events."""
     minimum, limit = raw.get("at_least"), raw.get("at_most")
     minimum = 1 if minimum is None else minimum
     values = {"often": "least", "times": str(minimum)}

@@ -114,7 +114,7 @@ def _count_recent(account_id: int) -> dict[str, int]:
 
 
 class BatchSummary(NamedTuple):
-    """The line for all events of an import or bulk action: its text, details, and the page of the import or ""."""
+    """The line for all events of an import or bulk action: its text, details, and the URL of the import or ""."""
 
     text: str
     details: str

@@ -170,7 +170,7 @@ def filter_unfinished(findings: Sequence[Any]) -> list[Any]:
 
 
 def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
-    """Return whether the form confirms unfinished content or there is none; otherwise add an error to the form."""
+    """Return whether there is no unfinished content or the form confirms it; otherwise add an error to the form."""
     if unfinished and form["unfinished"] != "yes":
         form.add_error("unfinished", gettext(CONFIRM_SENTENCE))
         return False

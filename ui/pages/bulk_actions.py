@@ -34,7 +34,7 @@ _SKIPPED_LABELS = {
 
 
 def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
-    """Return the name of the list, or the tag, that an action is about."""
+    """Return the name of the list or tag that a bulk action adds or removes; empty for other actions."""
     if not act.startswith("list_"):
         return str(argument.get("tag", ""))
     try:
@@ -44,7 +44,7 @@ def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
 
 
 def progress_message(act: Any, name: str) -> str:
-    """Return a text with the progress of a running action; `name` is its list or tag."""
+    """Return the progress of a running bulk action as text; `name` is its list or tag."""
     values = {"name": name, "done": formats.number(act.reached), "total": formats.number(act.contact_count)}
     message = {
         "list_add": gettext_noop("Adding contacts to %(name)s: %(done)s of %(total)s"),
@@ -274,9 +274,9 @@ def _render_confirmation(
 
 
 async def run_or_follow(request: Request, visit: Visit, action: Any, at: int = 0) -> None:
-    """Run an action with few contacts to its end and flash the result, or start a job and flash its progress.
+    """Run a small bulk action to its end and flash the result, or start a job for a large one and flash its progress.
 
-    A notice of progress follows the job until it has ended. `at` is the id of the contact whose page the undo returns
+    The notice of progress polls the job until it has ended. `at` is the id of the contact whose page the undo returns
     to, or 0.
     """
     if action.contact_count <= bulk_actions.MAX_SYNC_CONTACTS:

@@ -50,7 +50,8 @@ async def render_template_choice(
 ) -> HTTPResponse:  # fmt: skip
     """Show the templates and starters whose content can replace that of a campaign's or flow step's template.
 
-    The choice is posted to `/template` below the URL `here`; `back` is the URL to which the user returns without one.
+    `url` is the page of the campaign or step: the choice is posted to `/template` below it. `back` is the URL to
+    return to without a choice.
     """
     raw, search = list_params(request, _MAX_TEMPLATES)
 
@@ -73,7 +74,7 @@ async def render_template_choice(
 @pages.post("/<campaign_id:int>/template")
 @signed_in("campaigns:write")
 async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Copy a template or starter into the campaign; the notice offers to undo it."""
+    """Copy a template or starter into the campaign; the notice offers to restore the previous content."""
     form = Form.from_request(request)
     source: int | str = form["starter"] or parse_id(form["template"])
     previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
@@ -121,7 +122,7 @@ async def new_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 @pages.post("/<campaign_id:int>/html")
 @signed_in("campaigns:write")
 async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Replace the content of the campaign with pasted HTML; the notice offers to undo it."""
+    """Replace the content of the campaign with pasted HTML; the notice offers to restore the previous content."""
     form = Form.from_request(request)
     form.require("html", gettext("Paste the HTML of the email."))
     if form.errors:
@@ -228,7 +229,7 @@ def _address_error(error: errors.Invalid, addresses: list[str], sms: bool) -> st
 
 
 def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
-    """Return sentences about a test: where it was sent, where it could not be sent, and what is unfinished in it."""
+    """Return sentences about a test: where it was sent, where it was skipped and why, and what is unfinished in it."""
     sent = [result.to for result in tests.results if result.success]
     sentences = [gettext("Sending a test to %(addresses)s.", addresses=formats.join_names(sent))] if sent else []
     for result in tests.results:

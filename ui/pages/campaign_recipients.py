@@ -160,7 +160,7 @@ async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/decide", name="decide")
 @signed_in()
 async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the uncertain messages of a campaign, or with `status=failed` the failed messages, for a decision."""
+    """Show the messages of a campaign that need a decision: uncertain ones, or with `status=failed` failed ones."""
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     status = "failed" if request.args.get("status") == "failed" else "uncertain"
     raw = {"page": parse_int(request.args.get("page")), "limit": 50, "campaign_id": campaign_id, "status": status}

@@ -33,10 +33,10 @@ _MAX_TOP_ROWS = 5
 
 
 class ResultFact(NamedTuple):
-    """A number of a report out of `whole`, with the query of the page that lists its contacts.
+    """A result in a report: `many` out of `whole`, with the query (`href`) of the page that lists its contacts.
 
-    `rate` is the share as a text. `usual` is the share in the account's earlier campaigns, or None. `machines` are the
-    opens or clicks by machines: their number, and the query that lists them. `definition` explains the rate.
+    `rate` is the share as text. `usual` is the share (0 to 1) in the account's earlier campaigns, or None. `machines`
+    are the opens or clicks by machines: their number, and the query that lists them. `definition` explains the rate.
     """
 
     label: str
@@ -77,8 +77,8 @@ def _describe_opens(opens: EngagementFigures) -> str:
 def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None, replied: int) -> list[ResultFact]:
     """Return the results of a campaign, the most important ones first.
 
-    `replied` is the number of emails with a recorded reply. It is only shown if there are any, because replies that go
-    to the reply address are not known.
+    `replied` is the number of emails with a recorded reply. Replies are left out if there are none, because replies to
+    the reply-to address are usually not recorded.
     """
     reached, sent = _count_reached(stats), stats["accepted"]
     clicks, opens, bounced = figures.clicks, figures.opens, stats["bounced"]

@@ -80,7 +80,10 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def describe_next_step(campaign: Any) -> str:
-    """Return what happens next with a draft or scheduled campaign; empty for others. It needs no query."""
+    """Return the next step of a draft or scheduled campaign as text, such as `Next: add a subject`; empty for others.
+
+    It runs no query.
+    """
     if campaign.phase == "scheduled":
         seconds = (campaign.scheduled_at - clock.now_ms()) / 1000
         return gettext("Starts in %(duration)s", duration=formats.within(seconds)) if seconds > 0 else ""
@@ -253,7 +256,9 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
         return view.render(request, "campaigns/delete.html", rows=rows, chosen=selection, back=return_url)
     elif form["act"] in ("delete", "delete_sure"):
         for row in rows:
-            states.check_end(row, visit.actor)  # the selected campaigns are deleted all or none
+            states.check_end(
+                row, visit.actor
+            )  # raises an error, so that either all selected campaigns are deleted or none
         args = (audit.run_and_record, visit.actor, "campaign_delete", states.delete, visit.account_id)
         _flash_deleted(request, [await commit(*args, row.id, visit.actor) for row in rows])
     return view.redirect(request, return_url)

@@ -28,10 +28,10 @@ pages = Pages("ui_canvas", url_prefix="/templates")
 
 
 def list_rows(draft: canvas.Canvas, present: set[str]) -> dict[str, Any]:
-    """Return the `revision`, `rows` and `frame` of a rendered email as data for the canvas.
+    """Return a rendered email as data for the canvas: a dict with `revision`, `rows` and `frame`.
 
-    The frame and each row are a pair (digest, HTML). The HTML is None if the digest is in `present`, because the canvas
-    shows it already.
+    The frame and each row are a pair (digest, HTML). The HTML is None if the digest is in `present`, because the
+    canvas shows it already. `rows` is None for an email that is not split into rows.
     """
     rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}

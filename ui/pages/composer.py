@@ -101,7 +101,7 @@ def _find_resent_campaign(campaign: Any, segments: list[Any]) -> Any:
 
 
 def permissions(visit: Visit, campaign: Any) -> dict[str, bool]:
-    """Return `may_write` and `may_send` of the user for a campaign, so that pages hide buttons that would be refused.
+    """Return whether the user may change (`may_write`) and send (`may_send`) a campaign, to hide other buttons.
 
     A scheduled campaign can only be changed by users who may send.
     """
@@ -128,9 +128,9 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
-    """Return for each card whether it is complete; `context` is the result of `load_draft`.
+    """Return whether each card is complete, by card; `context` is the result of `load_draft`.
 
-    A card with placeholders is not complete.
+    A card whose content still has placeholders is not complete.
     """
     template = context["template"]
     unfinished_fields = {finding.field.removeprefix("template_attributes.") for finding in context["unfinished"]}
@@ -144,7 +144,11 @@ def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
 
 
 def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Return the progress and the findings of rendering for all recipients, and for an SMS a preview with its size."""
+    """Return the template values of the check that renders the message for all recipients.
+
+    They are `describe_render_check`, the campaign, the number of recipients (`people`) and, for an SMS, a preview with
+    its size.
+    """
     counts = preflight.run_preflight(account_id, campaign_id, count=audience.get_cached_counts).facts
     campaign = store.get(account_id, campaign_id)
     rendered = content.render_preview(account_id, campaign_id) if campaign.channel == "sms" else None
@@ -152,9 +156,10 @@ def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 
 def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return `rehearsal`, the progress of rendering, and `render_problems`, the errors and empty merge tags.
+    """Return the progress of rendering for all recipients (`rehearsal`), and its `render_problems`.
 
-    Each problem is (sentence, reason, [(contact id, name)]). `counts` are the facts of the preflight.
+    Each problem, an error or an empty merge tag, is (sentence, reason, [(contact id, name)]). `counts` are the facts
+    of the preflight.
     """
     rehearsal = counts.get("rehearsal")
     if rehearsal is None:
@@ -331,7 +336,10 @@ CONFIRM_BY_TYPING_OVER = 1000
 @pages.get("/<campaign_id:int>/send")
 @signed_in()
 async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the numbers of a send, to be confirmed by the user; `now=yes` reviews sending at once, whatever its time."""
+    """Show the numbers of a send, which the user must confirm.
+
+    With `now=yes` in the query, the review is for sending at once, even if the campaign has a time.
+    """
     now = "yes" if request.args.get("now") == "yes" else ""
     return await _render_review(request, visit, campaign_id, Form({"now": now}), 200)
 
@@ -341,7 +349,7 @@ async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Send or schedule the campaign for exactly the number of recipients that the review showed.
 
-    If the number changed or something is not confirmed, the review is shown again.
+    If the number has changed, or a confirmation is missing, show the review again with the error.
     """
     form = Form.from_request(request)
     unfinished = approvals.filter_unfinished(
@@ -440,7 +448,7 @@ async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.post("/<campaign_id:int>/schedule")
 @signed_in("campaigns:send")
 async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Restore a cancelled schedule, if the draft still has the same time and the time is in the future."""
+    """Restore a cancelled schedule, if the draft still has the same time and this time is in the future."""
     form = Form.from_request(request)
 
     def arm() -> bool:

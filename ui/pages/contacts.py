@@ -48,7 +48,7 @@ SHOW_VALUES = ("", *_SHOW_FILTERS)
 
 
 class ContactSearch(NamedTuple):
-    """The query of a table of contacts, and further filters as the API takes them (`rules`)."""
+    """The query of a table of contacts, and its other filters in the form of the API (`rules`)."""
 
     query: store.ContactQuery
     rules: list[Any]
@@ -95,10 +95,10 @@ def _table_order(table: Table) -> Order:
 
 
 def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
-    """Set the rows, chips and filter labels of a table of contacts; return the contact lists by id.
+    """Set the rows, chips and filter labels of a table of contacts; return the account's lists by id.
 
-    `more` are further values of the query, such as the list of a list's page. A filter for a deleted list or segment
-    matches no contact, and the user can remove it.
+    `more` are further values of the query, such as `list_id` on the page of a list. A filter for a deleted list or
+    segment matches no contact, and the user can remove it.
     """
     all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
     table.active_filters = describe_filters(account_id, table.state, all_lists)
@@ -132,7 +132,7 @@ def count_chips(account_id: int) -> tuple[Chip, ...]:
 
 
 def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int, Any]) -> list[ActiveFilter]:
-    """Return the active filters that have no chip, with their labels."""
+    """Return the labels of the active filters that have no chip, each with the names of its query parameters."""
     filters = []
     if state.get("list_id"):
         filters.append(ActiveFilter(_list_filter_label(account_id, state["list_id"], all_lists), ("list_id",)))

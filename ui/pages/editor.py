@@ -63,7 +63,7 @@ def mark_present(template_id: int, session_key: str, user: int, name: str, key: 
 
 
 def list_others(template_id: int, user: int) -> list[PresentUser]:
-    """Return the other users who have an email open, each once, with the section of their latest report."""
+    """Return the other users who have an email open, each once, with the section of their last report."""
     now = clock.now_ms()
     users = sorted(_present.get(template_id, {}).values(), key=lambda other: other.at)
     return list({entry.user: entry for entry in users if entry.user != user and now - entry.at <= _TIMEOUT_MS}.values())
@@ -134,8 +134,8 @@ async def render_errors(request: Request, visit: Visit, row: Template, values: d
     return await _render_messages(request, visit, row.id, None, 422, values, "", None)
 
 
-def build_context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
-    """Return the template context of the editor with the section `key` selected. Raises NotFound without the email."""
+def build_context(visit: Visit, template_id: int, key: str | None = None) -> dict[str, Any]:
+    """Return the template context of the editor, with the section `key` selected. Raises NotFound."""
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
     contact = _find_sample_contact(visit.account_id, home)
@@ -229,7 +229,7 @@ async def render_blocks(
     """Render blocks of the editor after a change, with data for its script in the header `x-editor`.
 
     `text` has that data, and a `notice` to show as a toast. A request without the script is redirected to the editor,
-    which then shows `notice`, or the text `say`.
+    which then shows the `notice`, or the text `say` of `text`.
     """
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     notice = text.pop("notice", None)

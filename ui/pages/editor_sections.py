@@ -145,21 +145,21 @@ def _read_spot(form: Form) -> SectionTarget:
 @pages.post("/<template_id:int>/undo", name="undo")
 @signed_in("templates:write")
 async def undo_edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Undo the last edit of a template."""
+    """Undo the last edit of an email."""
     return await _go_to_revision(request, visit, template_id, "undo")
 
 
 @pages.post("/<template_id:int>/redo", name="redo")
 @signed_in("templates:write")
 async def redo_edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Reverse the last undo of a template."""
+    """Restore the last edit that was undone."""
     return await _go_to_revision(request, visit, template_id, "redo")
 
 
 @pages.post("/<template_id:int>/restore", name="restore")
 @signed_in("templates:write")
 async def restore_revision(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Restore a revision of a template, as a new edit."""
+    """Restore the revision of an email that the form names, as a new edit."""
     return await _go_to_revision(request, visit, template_id, parse_int(Form.from_request(request)["at"], 0))
 
 

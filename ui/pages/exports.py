@@ -178,7 +178,7 @@ _MAX_EXPORTS = 64
 
 
 def get_progress(account_id: int, ticket: str) -> Progress | None:
-    """Return the progress of the account's download with this ticket, or None if the download has not begun."""
+    """Return the progress of the account's download with this ticket, or None if it has not begun or is too old."""
     row = _progress.get(ticket)
     return row if row is not None and row.account_id == account_id else None
 

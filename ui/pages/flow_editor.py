@@ -106,7 +106,7 @@ def build_checklist(
 
 
 def list_unfinished(draft: FlowDraft, steps: Sequence[Any]) -> list[tuple[str, str, str]]:
-    """Return the unfinished content of a flow's emails as (colour class, sentence, URL in the editor)."""
+    """Return the unfinished content of a flow's emails as (colour class, sentence, URL where it is edited)."""
     flow, rows = draft.flow, []
     for _, step, finding in lifecycle.list_unfinished(flow.account_id, steps):
         title, editor = (
@@ -255,7 +255,7 @@ def step_url(flow_id: int, shows: int | str) -> str:
 
 
 async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
-    """Render a panel after it was saved, or redirect to the panel if the request came without the script."""
+    """Render a panel after it was saved; for a request that is not partial, redirect to the panel."""
     if view.is_partial(request):
         return await render_panel(request, visit, flow_id, shows)
     view.flash(request, gettext("Saved."))

@@ -56,14 +56,14 @@ _QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "day", "hour"
 
 
 def read_query(text: Mapping[str, Any]) -> SimulationForm:
-    """Return the form of a simulation from a query or a posted form."""
+    """Return the values of a simulation from a query or a posted form; invalid simulated events are dropped."""
     values = {name: str(text.get(name) or "").strip()[:2_000] for name in _QUERY_NAMES}
     stored = {name: value for name, value in values.items() if value}
     return SimulationForm(stored, tuple(value for value in values["do"].split() if _CHOICE.fullmatch(value))[:20])
 
 
 def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> SimulationInput:
-    """Return the input of the simulation. Raises Invalid with errors at the fields of the form."""
+    """Return the input of a simulation of the draft. Raises Invalid with errors at the fields of the form."""
     raw: dict[str, Any] = {}
     values = form.values
     if values.get("contact", "").isdecimal():
@@ -104,7 +104,7 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
 
 
 def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
-    """Return the cards marked as reached or not reached by the simulated contact, with the branches that were taken."""
+    """Return cards marked by whether the simulated contact reached them, with the branches that the contact took."""
     visited_ids = {entry.step_id for entry in simulated.timeline if entry.told in ("step", "message")}
     outcomes = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
 
@@ -175,7 +175,7 @@ def _can_simulate(event: str) -> bool:
 
 
 def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return what a test saved from this simulation can expect, as (key, label, expectation).
+    """Return the expectations that a test saved from this simulation can have, as (key, label, expectation).
 
     `titles` are the titles of steps by id.
     """

@@ -232,7 +232,7 @@ async def remove_contacts(request: Request, visit: Visit, list_id: int) -> HTTPR
 @pages.post("/<list_id:int>/delete", name="delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Delete a list; its contacts are kept. If a scheduled or running campaign uses the list, show an error."""
+    """Delete a list; its contacts are kept. If a campaign or flow uses the list, show an error."""
     try:
         deleted = await commit(
             audit.run_and_record, visit.actor, "list_delete", lists.delete, visit.account_id, list_id

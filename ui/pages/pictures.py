@@ -28,7 +28,7 @@ _MAX_DRAIN_BYTES = 20 * media.MAX_UPLOAD_BYTES
 
 
 async def receive_picture(request: Request, account_id: int) -> tuple[str, Picture]:
-    """Return the file name and the re-encoded picture of an uploaded form. Raises Invalid with an error at `file`.
+    """Receive an uploaded picture, and return (file name, re-encoded picture). Raises Invalid with an error at `file`.
 
     The form field `full_size` keeps the picture's width. The route must be declared with `stream=True`.
     """

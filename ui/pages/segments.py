@@ -77,9 +77,9 @@ async def check_contact(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> ContactCheck:
-    """Check the contact that the form names against the form's filter rows.
+    """Return the check of the contact that the form names against the filter rows of the form.
 
-    If the rows are invalid the result is empty, since the rows show their errors themselves.
+    If the rows are invalid, the check is empty, because the rows show their errors themselves.
     """
     person = next(iter(form.ids("pick") + form.ids("person")), None)
     try:

@@ -166,7 +166,7 @@ async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/sending", strict_slashes=False)
 @signed_in("account:write")
 async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
-    """Save the email or SMS settings of the form, all or none; workers apply them at once."""
+    """Save the email or SMS settings of the form, either all or none; workers apply them at once."""
     form = Form.from_request(request)
     names = SMS_SETTINGS if form["part"] == "sms" else EMAIL_SETTINGS
     edit_conflicts.merge_form(form, FORM_PARTS, build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS))
@@ -201,7 +201,7 @@ def _format_setting(value: Any) -> str:
 
 
 def fill_preset(form: Form, key: str) -> None:
-    """Fill in the server of a relay preset; an unknown key changes nothing."""
+    """Fill in the settings of a relay preset; an unknown key changes nothing."""
     if row := RELAY_PRESETS.get(key):
         form.values |= {
             "email.transport": "relay", "email.relay.host": row.host, "email.relay.port": str(row.port),
@@ -210,9 +210,9 @@ def fill_preset(form: Form, key: str) -> None:
 
 
 async def save_settings(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
-    """Save the named settings of a form and apply them to the workers.
+    """Save the named settings of a form, and apply them to the workers.
 
-    Raises Invalid for invalid settings, and NotAllowed outside of the first account.
+    Raises Invalid for invalid settings, and NotAllowed unless the user belongs to the first account.
     """
     _require_first_account(visit)
     changed = _changed_settings(form, names)
@@ -252,10 +252,10 @@ def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
-    """Return whether the relay of a form accepts connection and login: a dict of `good`, `title` and `words`.
+    """Test the connection and login to the relay of a form; return a dict of `good`, `title` and `words`.
 
     If settings are invalid, add errors to the form and return None. A stored password is only sent to the server that
-    it was saved for. Raises NotAllowed outside of the first account.
+    it was saved for. Raises NotAllowed unless the user belongs to the first account.
     """
     _require_first_account(visit)
     values = {name: form.raw(name) or None for name in EMAIL_SETTINGS if name in form.values}

@@ -342,7 +342,7 @@ _KEY_PREFIX = "data."
 
 
 class FieldRow(NamedTuple):
-    """A row: its number, the name of a contact field or an empty text, its type and its title."""
+    """A row of the settings: its number, contact field (empty for a custom field), type and title."""
 
     number: int
     name: str
@@ -396,7 +396,10 @@ def list_addable(form: Form) -> list[tuple[str, str]]:
 
 
 def apply_action(form: Form) -> int | None:
-    """Apply the pressed button of the rows (`add:date`, `remove:3`, `up:3`, `down:3`), and return the changed row."""
+    """Apply the pressed button of the rows (`add:date`, `remove:3`, `up:3`, `down:3`).
+
+    Return the number of the row, or None if no row was changed.
+    """
     verb, _, argument = form.values.pop("act", "").partition(":")
     if verb == "add":
         return _add_row(form, argument) if argument in dict(list_addable(form)) else None
@@ -412,7 +415,7 @@ def apply_action(form: Form) -> int | None:
 
 
 def read_fields(form: Form) -> list[dict[str, Any]]:
-    """Return the fields of the rows, as the API takes them."""
+    """Return the fields of the rows in the form of the API."""
     return [_read_row(form, row) for row in list_rows(form)]
 
 
@@ -446,7 +449,7 @@ def _derive_key(label: str, row: FieldRow) -> str:
 
 
 def add_missing_labels(form: Form) -> None:
-    """Add an error to each new field that visitors would see without a label or a name to derive one from."""
+    """Add an error to each new field that has neither a label nor a key from which its label could be derived."""
     for row in list_rows(form):
         if not row.name and row.type != "hidden" and not form[f"label-{row.number}"] and not form[f"key-{row.number}"]:
             form.add_error(f"label-{row.number}", gettext("Enter the label that visitors see."))

@@ -219,7 +219,7 @@ async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPRes
 @pages.post("/<template_id:int>/save", name="save")
 @signed_in("templates:write")
 async def save_as_template(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Copy the content of a campaign or of a flow's step to a new template, and return to the page it was shown on."""
+    """Copy the content of a campaign or flow step to a new template, and return to the page that the form names."""
     form = Form.from_request(request)
 
     def read() -> str:
@@ -280,7 +280,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/bring-back")
 @signed_in("templates:write")
 async def unarchive(request: Request, visit: Visit) -> HTTPResponse:
-    """Restore templates from the archive."""
+    """Restore the templates that the notice's undo button names from the archive."""
     ids = [
         int(id_) for id_ in Form.from_request(request)["ids"].split()[:_MAX_IDS] if id_.isdecimal() and len(id_) < 19
     ]

@@ -32,9 +32,9 @@ _MAX_SUGGESTED_PICTURES = 50
 class TextRow(NamedTuple):
     """A text of a template on the page of a translation.
 
-    `id` is the text's id and `element` that of its HTML element. `original` is plain text. `value` is the translation,
-    or what was typed if it has an error; `seen` is the stored translation when the page was shown. `state` is that of
-    the `TextState`; if it is `changed`, `former` is the original that was translated.
+    `id` is the text's id, and `element` the id of its HTML element. `original` is plain text. `value` is the
+    translation, or, after an error, the posted text; `seen` is the stored translation when the page was shown. `state`
+    is that of the `TextState`; if it is `changed`, `former` is the original that was translated.
     """
 
     id: str

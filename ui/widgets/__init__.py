@@ -1,1 +1,1 @@
-"""Parts that several pages share: tables, charts, the filter builder, the flow tree, editor panels and email frames."""
+"""Parts that several pages share: tables, charts, filter builder, flow tree, editor panels and checklist."""

@@ -1,4 +1,4 @@
-"""Data of charts (columns by hour or day, funnels, scales), and QR codes."""
+"""Build the data of charts (columns by hour or day, funnels, scales), and draw QR codes."""
 
 import io
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _HOURS, _MIN_DAYS = 48, 7
 
 
 class Column(NamedTuple):
-    """One column of a chart: its axis label, its title with the full time, and its first opens and clicks."""
+    """One column of a chart: its axis label, its title with the full time, and its numbers of opens and clicks."""
 
     label: str
     title: str

@@ -1,4 +1,4 @@
-"""The checklist of a campaign: the findings of its preflight, grouped by what they mean for sending."""
+"""Build the checklist of a campaign: the findings of its preflight, grouped by their effect on sending."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class FindingGroup(NamedTuple):
 
 
 class Checklist(NamedTuple):
-    """The groups that have findings, the gravest first, and one text with the number of findings of each."""
+    """The groups that have findings, the most severe first, and a text with the number of findings in each."""
 
     groups: list[FindingGroup]
     summary: str
@@ -61,21 +61,26 @@ _UNFINISHED = (
 _RECOMMENDED = gettext_noop("Recommended"), gettext_noop("You can send without these.")
 
 
-def build_checklist(flight: Preflight, campaign_id: int, visit: Visit) -> Checklist:
+def build_checklist(preflight_result: Preflight, campaign_id: int, visit: Visit) -> Checklist:
     """Return the checklist of a campaign, with links to the pages that the user may open."""
-    warnings = [finding for finding in flight.warnings if finding.code not in _RENDER_CHECK_CODES]
+    warnings = [finding for finding in preflight_result.warnings if finding.code not in _RENDER_CHECK_CODES]
     unfinished = [finding for finding in warnings if finding.code in UNFINISHED_CODES]
     recommended = [finding for finding in warnings if finding.code not in UNFINISHED_CODES]
     groups = []
     kinds: tuple[tuple[str, tuple[str, str], Callable[[int], str], list[Any]], ...] = (
-        ("bad", _REQUIRED, lambda many: ngettext("%(num)s required", "%(num)s required", many), flight.blockers),
+        (
+            "bad",
+            _REQUIRED,
+            lambda many: ngettext("%(num)s required", "%(num)s required", many),
+            preflight_result.blockers,
+        ),
         ("warn", _UNFINISHED, lambda many: ngettext("%(num)s unfinished", "%(num)s unfinished", many), unfinished),
         ("muted", _RECOMMENDED, lambda many: ngettext("%(num)s recommended", "%(num)s recommended", many), recommended),
     )
     for tone, (title, explanation), count, findings in kinds:
         rows = []
         for finding in findings:
-            href = fix_url(finding, campaign_id, "sms" in flight.facts)
+            href = fix_url(finding, campaign_id, "sms" in preflight_result.facts)
             rows.append((tone, finding_sentence(finding), href if visit.can_open(href) else ""))
         if rows:
             groups.append(FindingGroup(gettext(title), gettext(explanation), count(len(rows)), rows))

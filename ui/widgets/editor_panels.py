@@ -1,4 +1,4 @@
-"""Data for the panels of the email editor: outline, palette, and the fields of a section, the theme and the details."""
+"""Build the data of the editor's panels: outline, palette, and the fields of a section, the theme and the details."""
 
 import json
 from collections.abc import Callable

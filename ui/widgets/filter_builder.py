@@ -1,4 +1,4 @@
-"""The filter builder: options of each row, the rules as a sentence, counts, a sample, and a check of one contact."""
+"""Build the filter builder: options of rows, rules as a sentence, counts, a sample, and a check of one contact."""
 
 import asyncio
 import re
@@ -370,7 +370,7 @@ class FilterView(NamedTuple):
 
 
 async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
-    """Return the view of rows; wait up to COUNT_TIMEOUT_SECONDS for the count, then the page polls for it."""
+    """Return the view of rows; wait up to COUNT_TIMEOUT_SECONDS for the count, for which the page polls after that."""
     view = await scan(build_view, account_id, rows, place, counted)
     if view.running_count is not None:
         await wait_for_count(view.running_count)
@@ -494,7 +494,10 @@ class ContactCheck(NamedTuple):
 
 
 def load_sample(account_id: int, filter_view: FilterView) -> Sample:
-    """Return contacts of the count's sample, with a column for each of the first `_MAX_COLUMNS` fields of the rules."""
+    """Return contacts that the count sampled, with a column for each of the first `_MAX_COLUMNS` fields of the rules.
+
+    Without a running count the sample is empty.
+    """
     if filter_view.running_count is None:
         return Sample([], [])
     nodes = members.parse_filters(account_id, filter_view.running_count.filters)
@@ -513,9 +516,9 @@ def load_sample(account_id: int, filter_view: FilterView) -> Sample:
 
 
 def check_contact(account_id: int, rows: FilterRows, search: str, person_id: int | None) -> ContactCheck:
-    """Check the contact `person_id` against the rows, and return the result with the contacts that `search` finds.
+    """Return the check of the contact `person_id` against the rows, with the contacts that match `search`.
 
-    Raises Invalid if the rows are invalid. Without an existing contact there are only search results.
+    Without an existing contact it has only the search results. Raises Invalid if the rows are invalid.
     """
     candidates: Sequence[Any] = []
     if search:

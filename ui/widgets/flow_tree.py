@@ -1,4 +1,4 @@
-"""The tree of a flow: a card for each step, with a description and figures."""
+"""Build the tree of a flow: a card for each step, with a description and figures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -228,7 +228,7 @@ def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, fl
 
 
 def describe_trigger(account_id: int, start: TriggerSpec) -> tuple[str, str]:
-    """Return the trigger of a flow in words, and how often it can start the flow for one contact."""
+    """Return the trigger of a flow as text, and how often it can start the flow for one contact."""
     if start.event == "manual":
         return gettext("No trigger yet"), gettext("Select a trigger")
     names = []
