@@ -149,11 +149,19 @@ def _link_unnamed(descriptor: int, target: Path) -> None:
 
 
 def remove_unfinished_files(directory: Path) -> None:
-    """Remove the unfinished files that killed processes left; a file that is being written is locked and stays."""
+    """Remove the unfinished files that killed processes left; a file that is being written is locked and stays.
+
+    The directory may be one that other users write to. Only regular files of this user are touched, because another
+    user's pipe or folder with such a name would stop each backup.
+    """
     for path in directory.glob(f"{PART_PREFIX}*{PART_SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            path.unlink()
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+                continue
+            with path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def sync_to_disk(path: Path) -> None:

@@ -313,6 +313,24 @@ def test_a_killed_backup_leaves_no_partial_file(
     assert [path.name for path in target.parent.iterdir()] == ["copy.tar.gz"]
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", *["file of another user"] * (os.getuid() == 0)])
+def test_other_users_cannot_stop_a_backup(kind: str, backup: tuple[Server, dict[str, bytes]], tmp_path: Path) -> None:
+    """What others put into a shared directory under the name of an unfinished file is neither opened nor removed."""
+    place, kept = tmp_path / ".campanero-1-campanero.db.part", tmp_path / "kept"
+    kept.write_bytes(b"kept")
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "link":
+        place.symlink_to(kept)
+    else:
+        place.write_bytes(b"kept")
+        os.chown(place, 65_534, 65_534)
+    backup[0].cli("backup", str(tmp_path / "copy.tar.gz"), timeout=20)
+    assert os.path.lexists(place) and kept.read_bytes() == b"kept"
+
+
 def _has_open(pid: int, directory: Path) -> bool:
     try:
         return any(str(link.readlink()).startswith(str(directory)) for link in Path(f"/proc/{pid}/fd").iterdir())
