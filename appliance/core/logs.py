@@ -21,8 +21,11 @@ from typing import Any, NamedTuple, TextIO
 
 from appliance.core.errors import Unavailable
 
-# The paths of links in messages, of the first set-up and of password resets end in a secret.
-_TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
+# The paths of links in messages, of the first set-up, of password resets and of invitations end in a secret.
+_TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset|invitations/[0-9]+)/)[^\s\"'?]+")
+# Control characters (C0 but the tab, C1) and the line separators of Unicode: a text of a client, a mail server or a
+# provider must not begin a line that looks like another entry, or change the terminal that shows it.
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
 # Secrets of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519), which begin with "eyJ", the base64 of `{"`. The
 # first part of a JWT is bounded, because a text such as `eyJ-eyJ-…` has many places where one could begin.
@@ -98,10 +101,11 @@ class RepeatedErrors:
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time_text = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{time_text} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
+        lines = [f"{time_text} {record.levelname.lower():<7} {record.name}: {redact(record.getMessage())}"]
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return redact(line)
+            # The text of an exception may have lines too, so those of a traceback are indented.
+            lines += [f"  {line}" for line in redact(self.formatException(record.exc_info)).split("\n")]
+        return "\n".join(_CONTROL_CHARACTERS.sub(_escape, line) for line in lines)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -115,13 +119,17 @@ class _JsonFormatter(logging.Formatter):
             for name, value in vars(record).items()
             if name not in _STANDARD_ATTRIBUTES and name not in entry
         }
-        entry |= {name: _strip_control_characters(value) for name, value in added.items()}
+        entry |= {name: _redact_value(value) for name, value in added.items()}
         if record.exc_info:
             entry["trace"] = redact(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False)
 
 
-def _strip_control_characters(value: Any) -> Any:
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+def _redact_value(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else redact(str(value))
 
 

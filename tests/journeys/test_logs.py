@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from appliance.core.logs import RepeatedErrors, redact
+from appliance.core.logs import RepeatedErrors, _TextFormatter, redact
 from tests.conftest import FreshServer
 from tests.kit.server import Server
 
 FILE = {"CAMPANERO_LOG__FILE": "campanero.log", "CAMPANERO_LOG__FORMAT": "json"}
 
 
-def break_brand(server: Server) -> Server:
-    """Rename the table of brands, so that requests for the brand fail."""
+def break_brand(server: Server, table: str = "brand") -> Server:
+    """Rename the table of brands, or another one, so that requests for the brand fail."""
     server.stop()
     with closing(sqlite3.connect(server.data / "campanero.db")) as connection:
-        connection.execute("ALTER TABLE brand RENAME TO lost")
+        connection.execute(f"ALTER TABLE {table} RENAME TO lost")
         connection.commit()
     return server.start()
 
@@ -70,6 +70,7 @@ def test_json_log_entries(fresh_server: FreshServer) -> None:
         ("https://user:pass-word@relay.example/x", "https://user:…@relay.example/x"),
         ("/numbers/+14155550123 and %2B14155550123", "/numbers/+… and %2B…"),
         ("/u/abc.def failed", "/u/… failed"),
+        ("/invitations/12/abc.def failed", "/invitations/12/… failed"),
         *((plain, plain) for plain in ("stopped after 12345678.5 s", "version 3.11+20260101", "a @ b")),
         ("key camp_live_0123456789 and whsec_abcdefgh", "key camp_live_… and …"),
     ],
@@ -77,6 +78,27 @@ def test_json_log_entries(fresh_server: FreshServer) -> None:
 def test_redaction(line: str, expected: str) -> None:
     """Mailboxes, phone numbers, passwords and tokens are replaced; the rest of a line stays."""
     assert redact(line) == expected
+
+
+def test_the_link_of_an_invitation_is_not_logged(fresh_server: FreshServer) -> None:
+    """If the page of an invitation fails, the log has its path without the secret of the link (T13, T39)."""
+    for form in ("text", "json"):
+        server = break_brand(fresh_server(env={"CAMPANERO_LOG__FORMAT": form}), "invitation")
+        assert server.client(validate=False).request("GET", "/invitations/1/AAAAbbbbCCCC").status == 500
+        server.wait_for_line("/invitations/1/")
+        server.stop()
+        assert "AAAAbbbb" not in server.output
+
+
+def test_texts_of_others_cannot_forge_log_entries() -> None:
+    """Control characters are escaped, and the lines of an exception are indented, so that none looks like an entry."""
+    try:
+        raise ValueError("first\n2026-01-01 00:00:00 error campanero: forged\r\x1b[2J")
+    except ValueError as error:
+        record = logging.makeLogRecord({"msg": "a\nb %s", "args": ("c\rd",), "exc_info": (type(error), error, None)})
+    first, *others = _TextFormatter().format(record).split("\n")
+    assert first.endswith(r"a\nb c\rd") and others and all(line.startswith("  ") for line in others)
+    assert "forged" in others[-1] and not {"\r", "\x1b"} & set("".join(others))
 
 
 def test_log_rotation_by_size(fresh_server: FreshServer) -> None:
