@@ -125,6 +125,21 @@ def test_each_fault_fails_its_check(
     assert check != "key file" or not (server.data / "secret.key").exists()
 
 
+def test_a_key_file_may_be_a_link(fresh_server: FreshServer) -> None:
+    """A link to the key file is judged by the permissions of its target."""
+    server = fresh_server()
+    server.stop()
+    key, target = server.data / "secret.key", server.home / "elsewhere.key"
+    key.rename(target)
+    key.symlink_to(target)
+    assert run_doctor(server, 0)["data directory"][0] == run_doctor(server, 0)["key file"][0] == "ok"
+    target.chmod(0o644)
+    assert "other users can read" in run_doctor(server, 1)["data directory"][1]
+    target.unlink()
+    checks = run_doctor(server, 1)
+    assert checks["data directory"][0] == "ok" and "is missing" in checks["key file"][1]
+
+
 def test_a_deliberate_stop_is_a_warning(fresh_server: FreshServer) -> None:
     """The STOP file and the stop switch are warnings."""
     server = fresh_server()

@@ -103,9 +103,9 @@ def _find_journal_error(directory: Path) -> OSError | None:
 
 def _is_accessible_to_others(path: Path) -> bool:
     try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return False  # The running service deleted the file after the directory was listed.
+        mode = path.stat().st_mode  # A link has no mode of its own: that of its target counts.
+    except OSError:
+        return False  # The running service deleted the file after the directory was listed, or its target is missing.
     return bool(stat.S_IMODE(mode) & 0o077) and path.name != data_dir.STOP_FILE
 
 
