@@ -2,6 +2,7 @@
 
 import email
 from email import policy
+from email.header import decode_header, make_header
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,17 @@ def test_a_list_name_cannot_add_headers(evil: str, home: Home) -> None:
     ]
     assert message.keys() == [*PLANNED[:5], *marketing_headers, *PLANNED[5:]]
     assert message["List-Id"].endswith("<list-5.example.org>")
+
+
+@pytest.mark.parametrize("name", ["x" * 5_000, "x " * 2_500, '"' * 600, "é" * 2_000, "\\" * 899])
+def test_long_display_names_are_folded(name: str) -> None:
+    """No line of a header is longer than a server accepts (RFC 5322, 2.1.1), and the name stays whole."""
+    written = mime.write(Mail("a@example.org", 0, (name, "a@example.org"), "b@example.org", "Hi", "Hi", None))
+    head = written.partition(b"\r\n\r\n")[0]
+    assert max(map(len, head.split(b"\r\n"))) <= 998
+    # The parser of the policy `default` puts spaces between encoded words
+    decoded = str(make_header(decode_header(email.message_from_bytes(written)["From"])))
+    assert decoded == f"{name.strip()} <a@example.org>"
 
 
 @given(st.text(max_size=100))

@@ -19,6 +19,8 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
 _LINE_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _LINE_START = re.compile(rb"(?m)^(\.|From )")
 _MAX_ENCODED_WORD_BYTES = 45  # 60 characters of base64, as an encoded word may have 75 characters (RFC 2047, 2)
+# A line has at most 998 characters (RFC 5322, 2.1.1), of which the name of the header takes some
+_MAX_UNFOLDED_CHARACTERS = 900
 SOFT_BREAK = b"=\r\n"
 # A line has at most 76 characters, of which the last is left for the soft break (RFC 2045, 6.7, rule 5)
 _MAX_LINE_CHARACTERS = 75
@@ -162,11 +164,11 @@ def is_single_spaced(encoded: bytes) -> bool:
 def encode_unstructured(name: str, value: str) -> str:
     """Return the value of a free-text header (RFC 5322, 3.6.5), folded, as encoded words if it is not plain ASCII.
 
-    A value with `=?` or with a word of 900 characters or more is also written as encoded words. `name` is the name of
-    the header, which takes up columns of the first line. Line breaks become spaces.
+    A value with `=?` or with a word of `_MAX_UNFOLDED_CHARACTERS` or more is also written as encoded words. `name` is
+    the name of the header, which takes up columns of the first line. Line breaks become spaces.
     """
     value = _LINE_BREAKS.sub(" ", value).strip()
-    if value.isascii() and "=?" not in value and all(len(word) < 900 for word in value.split(" ")):
+    if value.isascii() and "=?" not in value and all(len(word) < _MAX_UNFOLDED_CHARACTERS for word in value.split(" ")):
         return _fold(value, len(name) + 2)
     return encode_words(value, len(name) + 2)
 
@@ -206,14 +208,15 @@ def format_mailbox(name: str | None, address: str) -> str:
     """Return the header value of a mailbox (RFC 5322, 3.4): the address, after its display name if it has one.
 
     The name is written as atoms, a quoted string or encoded words. The address follows on a folded line after encoded
-    words, or if name and address together have 70 characters or more.
+    words, or if name and address together have 70 characters or more. A name of `_MAX_UNFOLDED_CHARACTERS` or more is
+    written as encoded words.
     """
     name = _LINE_BREAKS.sub(" ", name or "").strip()
     if not name:
         return address
-    if name.isascii() and "=?" not in name:
-        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-        display_name = name if _ATOM.match(name) and "=" not in name else f'"{escaped}"'
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    display_name = name if _ATOM.match(name) and "=" not in name else f'"{escaped}"'
+    if name.isascii() and "=?" not in name and len(display_name) < _MAX_UNFOLDED_CHARACTERS:
         return (
             f"{display_name} <{address}>"
             if len(display_name) + len(address) < 70
