@@ -46,8 +46,11 @@ _ALLOWED_PORTS = (80, 443)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOCAL_NETWORKS = tuple(
     ipaddress.ip_network(text)
-    for text in ("64:ff9b:1::/48", "100.64.0.0/10", "192.88.99.0/24", "fec0::/10", "::/96", "2001::/32", "3fff::/20")
-)
+    for text in (
+        "64:ff9b:1::/48", "100.64.0.0/10", "192.88.99.0/24", "fec0::/10", "::/96", "2001::/32", "3fff::/20",
+        "192.0.0.0/24", "168.63.129.16/32",  # with the metadata services of Oracle Cloud (192.0.0.192) and Azure
+    )
+)  # fmt: skip
 # Interface identifiers that contain an IPv4 address (ISATAP, RFC 5214, 6.1)
 _ISATAP_PREFIXES = (0x00005EFE, 0x02005EFE)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]*", re.IGNORECASE)
