@@ -5,8 +5,10 @@ accounts that have the sender's number, and START reverses it there. Everything 
 SMS from an unknown number creates no contact.
 """
 
+import contextlib
 import logging
 import re
+import unicodedata
 from typing import Any, NamedTuple
 
 from appliance.audience import consent, suppressions
@@ -157,6 +159,7 @@ _ACCOUNTS_KNOWING = (
     "AND c.key = :key) OR EXISTS (SELECT 1 FROM message m WHERE m.recipient_key = :key AND m.account_id = a.id "
     "AND m.channel = 'sms')"
 )
+_COUNTRIES = "SELECT DISTINCT country_code FROM account WHERE country_code IS NOT NULL ORDER BY country_code"
 
 
 def find_home_account(sender: str, to: str) -> int:
@@ -197,19 +200,21 @@ def fetch_accounts_knowing(sender: str) -> list[int]:
 def parse_sender(sender: str) -> Address | None:
     """Return the phone number of a sender, or None for a short code or a name.
 
-    Some providers omit the plus, or put 00 or a URL scheme before the number. Such a number is accepted only if an
-    account has it, so that its STOP is not lost.
+    Some providers omit the plus, put 00 or a URL scheme before the number, or write it as in its country: `07400 …`.
+    Such a number is accepted only if an account has it, so that its STOP is not lost.
     """
-    try:
-        return addresses.parse_phone(sender)
-    except ValueError:
-        pass
-    number = "+" + "".join(_DIGITS.findall(sender)).removeprefix("00")
-    try:
-        address = addresses.parse_phone(number)
-    except ValueError:
-        return None
-    return address if fetch_accounts_knowing(address.key) else None
+    if "(0)" not in sender:  # a trunk zero, which is no part of the number
+        with contextlib.suppress(ValueError):
+            return addresses.parse_phone(sender)
+    digits = "".join(_DIGITS.findall(unicodedata.normalize("NFKC", sender)))
+    spellings = [(f"+{digits.removeprefix('00')}", None), (f"+{digits.removeprefix('011')}", None), (sender, None)]
+    spellings += [(sender, country) for (country,) in rows(_COUNTRIES)]
+    for text, country in spellings:
+        with contextlib.suppress(ValueError):
+            address = addresses.parse_written_phone(text, country)
+            if fetch_accounts_knowing(address.key):
+                return address
+    return None
 
 
 def find_last_message(account_id: int, sender: str, test: bool) -> int | None:

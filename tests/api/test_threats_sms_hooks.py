@@ -135,6 +135,30 @@ def test_methods_and_size_of_sms_webhooks(door: str, world: World) -> None:
         assert response.status == status
 
 
+# `{}` stands for a number without its country code
+_SPELLINGS = (
+    "44{}", "0044{}", "011 44 {}", "0{}", "(0) {}", "+44 (0){}", "tel:+44{}", "whatsapp:+44{}", "sip:+44{}@gateway",
+    "\u202a+44{}\u202c", "+44\u00a0{}", "\uff0b\uff14\uff14{}", "{}",
+)  # fmt: skip
+
+
+def test_a_stop_counts_however_its_number_is_written(world: World) -> None:
+    """A provider may write the sender without plus, as dialled abroad, or as in the country of an account."""
+    world.api.patch("/account", {"country_code": "GB"}).expect(200)
+    ignored = []
+    for count, spelling in enumerate(_SPELLINGS):
+        number = f"7400{100_000 + count}"
+        contact = world.api.post("/contacts", {"phone": f"+44{number}"}).expect(201)
+        assert world.sms.send_incoming_http(world.server.url, spelling.format(number), "STOP").status == 200
+        channel = world.api.get(f"/contacts/{contact['id']}").expect(200)["channels"][0]
+        ignored += [] if channel["suppression_reason"] == "stop_keyword" else [spelling]
+    assert ignored == []
+    # A number that no account has stays as it is: it could be a short code
+    world.sms.send_incoming_http(world.server.url, "07400 999999", "STOP")
+    [incoming] = [row for row in world.api.get("/incoming").expect(200) if "999999" in row["from"]]
+    assert (incoming["from"], incoming["kind"]) == ("07400 999999", "message")
+
+
 def test_sms_webhooks_without_a_secret_are_404(server: Server, api: Client) -> None:
     """Without a configured provider all webhooks are a 404, however they are signed."""
     for door, token in itertools.product((*DOORS, "twilio", "twilio/other", "sms/x", "capture"), (TOKEN, "")):
