@@ -126,6 +126,16 @@ def normalize_unicode(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) ->
     return unicodedata.normalize(form, "".join(ordered))
 
 
+def find_mailbox(key: str) -> str:
+    """Return the mailbox to which a normalized email address probably leads, for limits by mailbox.
+
+    It is the address without what follows a plus, and at Gmail without dots. Other addresses may lead there, too.
+    """
+    local, _, domain = key.rpartition("@")
+    local = local.partition("+")[0] or local
+    return f"{local.replace('.', '')}@gmail.com" if domain in ("gmail.com", "googlemail.com") else f"{local}@{domain}"
+
+
 def parse_phone(text: str) -> Address:
     """Parse an E.164 number, ignoring spaces, dots, hyphens and parentheses. Raises ValueError if it is invalid."""
     number = _PHONE_FILLER.sub("", text.strip())

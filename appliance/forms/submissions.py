@@ -228,6 +228,8 @@ DAY_MS = 86_400_000
 # The lifetime of a confirmation link and of the submitted data, and the lifetime of the row of the confirmation.
 LINK_LIFETIME_MS, RETENTION_MS = 7 * DAY_MS, 30 * DAY_MS
 MAX_MAILS_PER_CLIENT = 3
+# Many addresses may lead to one mailbox (`addresses.find_mailbox`), and many clients may submit them.
+MAX_MAILS_PER_MAILBOX = 5
 # Addresses that are suppressed for these reasons get no confirmation email, and a confirmation does not lift them.
 _UNREACHABLE_REASONS = ("hard_bounce", "soft_bounce", "manual", "stop_keyword")
 
@@ -336,8 +338,9 @@ def _sign_up(sign_up: _SignUp) -> Channel:
 def _request_confirmation(sign_up: _SignUp) -> None:
     """Store the submission with its evidence, and email the owner of the address a confirmation link.
 
-    No email is sent if the address got one in the last day or is suppressed for one of `_UNREACHABLE_REASONS`, or if
-    the client caused `MAX_MAILS_PER_CLIENT` emails in the last hour.
+    No email is sent if the address got one in the last day or is suppressed for one of `_UNREACHABLE_REASONS`, if the
+    client caused `MAX_MAILS_PER_CLIENT` emails in the last hour, or if `MAX_MAILS_PER_MAILBOX` emails were sent to the
+    mailbox of the address in the last day.
     """
     account, form, submission = sign_up.account, sign_up.form, sign_up.submission
     now, contact_id = clock.now_ms(), sign_up.channel.contact_id if sign_up.channel else None
@@ -404,7 +407,10 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
     if reason in _UNREACHABLE_REASONS:
         return False
     household = addresses.client_network(sign_up.evidence.ip or "")
-    return not store.count_submission(f"mail:{household}", MAX_MAILS_PER_CLIENT, store.HOUR_MS)
+    if store.count_submission(f"mail:{household}", MAX_MAILS_PER_CLIENT, store.HOUR_MS):
+        return False
+    mailbox = f"mailbox:{sign_up.account.id}:{addresses.find_mailbox(key)}"
+    return not store.count_submission(mailbox, MAX_MAILS_PER_MAILBOX, store.DAY_MS)
 
 
 def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:

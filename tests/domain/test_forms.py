@@ -26,6 +26,12 @@ ANA = "ana@example.org"
 _clients = count(1)
 
 
+@pytest.fixture(autouse=True)
+def clear_counts() -> None:
+    """Forget the submissions of earlier tests, which the process counts by mailbox."""
+    store._submission_times.clear()
+
+
 def create_form(home: Home, **body: object) -> Form:
     """Create a form."""
     return transactions.write(store.create, home.account_id, validation.read(store.FormWrite, {"name": "F", **body}))

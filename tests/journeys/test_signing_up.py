@@ -231,6 +231,25 @@ def test_three_confirmation_emails_an_hour_for_a_client(server: Server, clock: T
     assert len(wait_for_system_emails(server, "p5@example.org")) == 1
 
 
+def test_five_confirmation_emails_a_day_for_a_mailbox(server: Server, clock: TestClock) -> None:
+    """Addresses with a plus, and at Gmail with dots, lead to one mailbox, which many clients cannot fill (T36)."""
+    form, api = create_form(server, "Mailbox"), server.client()
+    tagged = [f"ann+{number}@mailbox.example" for number in range(8)]
+    dotted = ["annlee@gmail.com", "ann.lee@gmail.com", "a.n.n.lee@googlemail.com", "Ann.Lee+x@gmail.com",
+              "an.nlee@gmail.com", "annle.e@gmail.com", "a.nnlee+1@googlemail.com"]  # fmt: skip
+    for number, address in enumerate([*tagged, *dotted, "other@mailbox.example"]):
+        submit_form(server, form, {"X-Forwarded-For": f"198.51.100.{number}"}, email=address).expect(202)
+
+    def is_mailed(address: str) -> bool:
+        return bool(api.get("/messages", source_type="system", to=address).expect(200))
+
+    assert [is_mailed(address) for address in tagged] == [True] * 5 + [False] * 3
+    assert [is_mailed(address) for address in dotted] == [True] * 5 + [False] * 2 and is_mailed("other@mailbox.example")
+    clock.advance(86_401)
+    submit_form(server, form, {"X-Forwarded-For": "198.51.100.99"}, email=tagged[-1]).expect(202)
+    assert len(wait_for_system_emails(server, tagged[-1])) == 1
+
+
 def test_a_confirmation_link_expires_after_seven_days(server: Server, clock: TestClock) -> None:
     """An expired link returns 404 and confirms nothing; a new submission creates a new link."""
     form = create_form(server, "Late")
