@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from appliance.content.media import UPLOAD_DIR_PREFIX
+from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.pictures import HOSTILE_NAMES, SCRIPT, animation, encode_image, hostile_file, photo
 from tests.kit.process_metrics import list_process_tree, wait_until_ended
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import upload_image
 
@@ -221,6 +224,29 @@ def test_an_idle_decoder_that_was_killed_is_replaced(fresh_server: FreshServer) 
     os.kill(child, signal.SIGKILL)
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
     assert decoder_pid(server) != child
+
+
+@pytest.mark.parametrize("path", ["/v1/my/uploads", "/templates/pictures", "/templates/media"])
+def test_an_upload_that_a_kill_interrupts_is_found_by_the_sweep(
+    path: str, fresh_server: FreshServer, tmp_path: Path
+) -> None:
+    """The directory of an unfinished upload has the name by which the housekeeping removes it later."""
+    server = fresh_server(env={"TMPDIR": str(tmp_path)})
+    login = Visitor(server, EMAIL).cookie
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key}\r\nCookie: {login}\r\n"
+        "Sec-Fetch-Site: same-origin\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\nhalf of it'
+    )
+    before = set(tmp_path.iterdir())
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head.encode())
+        end = time.monotonic() + extend_timeout(10)
+        while not (created := set(tmp_path.iterdir()) - before):
+            assert time.monotonic() < end, server.output
+            time.sleep(0.02)
+        server.kill()
+    assert [place.name.startswith(UPLOAD_DIR_PREFIX) for place in created] == [True]
 
 
 def test_large_images_are_decoded_one_at_a_time(fresh_server: FreshServer) -> None:

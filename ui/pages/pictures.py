@@ -32,7 +32,7 @@ async def receive_picture(request: Request, account_id: int) -> tuple[str, Pictu
 
     The form field `full_size` keeps the picture's width. The route must be declared with `stream=True`.
     """
-    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    room = await asyncio.to_thread(TemporaryDirectory, prefix=media.UPLOAD_DIR_PREFIX)
     try:
         target = Path(room.name) / "file"
         form = await _receive_form(request, target)
