@@ -1,8 +1,10 @@
 """Restoring hostile backups: nothing in a backup is trusted; its files are private, and a killed backup leaves none."""
 
 import hashlib
+import hmac
 import io
 import os
+import re
 import resource
 import shutil
 import signal
@@ -22,7 +24,7 @@ from tests.kit.server import Server, free_port
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import upload, wait_for_import
 
-MANIFEST, SUMS = "campanero-backup.json", "SHA256SUMS"
+MANIFEST, SUMS, SIGNATURE = "campanero-backup.json", "SHA256SUMS", "SHA256SUMS.hmac"
 HUGE, MEMORY = 700_000_000, 600_000_000
 
 
@@ -133,8 +135,19 @@ def _other_manifest(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
 
 def _add_all_but_sums(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     for name in files:
-        if name != SUMS:
+        if name not in (SUMS, SIGNATURE):
             add_file(tar, name, files[name])
+
+
+def _write_backup(path: Path, files: dict[str, bytes], key: bytes) -> None:
+    """Write a backup with these members and right checksums, signed with the content of a key file."""
+    files = {name: content for name, content in files.items() if name not in (SUMS, SIGNATURE)}
+    sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()).encode()
+    purpose_key = hashlib.blake2b(b"backup signature", key=bytes.fromhex(key.decode()), digest_size=32).digest()
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        _add_all_but_sums(tar, files)
+        add_file(tar, SUMS, sums)
+        add_file(tar, SIGNATURE, hmac.digest(purpose_key, sums, "sha256").hex().encode())
 
 
 def _special(name: str, kind: bytes, size: int = 0) -> Callable[[tarfile.TarFile, dict[str, bytes]], None]:
@@ -242,20 +255,47 @@ def test_a_backup_with_an_invalid_database_is_rejected(
 ) -> None:
     """Its checksums are right, yet the restore fails with one line and leaves neither database nor key."""
     server, files = backup
-    files = files | {"secret.key": (server.data / "secret.key").read_bytes()}
-    files["campanero.db"] = _database(change, files["campanero.db"], tmp_path)
-    del files[SUMS]
-    sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
+    key = (server.data / "secret.key").read_bytes()
     bad = tmp_path / "bad.tar.gz"
-    with tarfile.open(bad, "w:gz") as tar:
-        _add_all_but_sums(tar, files)
-        add_file(tar, SUMS, sums.encode())
+    database = _database(change, files["campanero.db"], tmp_path)
+    _write_backup(bad, files | {"secret.key": key, "campanero.db": database}, key)
     other = fresh_server(start=False, set_up=False)
     line = other.cli("restore", str(bad), expect=1).stderr
     assert line.startswith("campanero: ") and line.count("\n") == 1, line
     assert [path.name for path in other.data.iterdir()] == ["serve.lock"]
     other.start()
     other.stop()
+
+
+def test_a_changed_backup_is_rejected(
+    backup: tuple[Server, dict[str, bytes]], fresh_server: FreshServer, tmp_path: Path
+) -> None:
+    """Right checksums are not enough: without the key nobody can add, for example, an owner to a backup (T46)."""
+    server, files = backup
+    key = (server.data / "secret.key").read_bytes()
+    change = _after_sql("UPDATE user SET email = 'mallory@example.org', role = 'owner'")
+    changed = files | {"campanero.db": _database(change, files["campanero.db"], tmp_path)}
+    other = fresh_server(start=False, set_up=False)
+    other.data.mkdir()
+    (other.data / "secret.key").write_bytes(key)
+    bad = tmp_path / "bad.tar.gz"
+    for signature in (files[SIGNATURE], b"", b"0" * 64, b"\xff" * 64, b"0" * 65):
+        _write_backup(bad, changed, key)
+        with tarfile.open(bad) as tar:
+            sums = tar.extractfile(SUMS).read()  # type: ignore[union-attr]  # a regular member
+        with tarfile.open(bad, "w:gz", compresslevel=1) as tar:
+            _add_all_but_sums(tar, changed)
+            add_file(tar, SUMS, sums)
+            add_file(tar, SIGNATURE, signature)
+        line = other.cli("restore", str(bad), expect=1).stderr
+        assert line.count("\n") == 1 and re.search("was changed after it was created|has 65 bytes", line), line
+    with tarfile.open(bad, "w:gz", compresslevel=1) as tar:
+        _add_all_but_sums(tar, files)
+        add_file(tar, SUMS, files[SUMS])
+    assert "has no signature" in other.cli("restore", str(bad), expect=1).stderr
+    assert sorted(path.name for path in other.data.iterdir()) == ["secret.key", "serve.lock"]
+    _write_backup(bad, files, key)
+    other.cli("restore", str(bad))
 
 
 def _accessible_to_others(directory: Path) -> list[str]:

@@ -161,7 +161,8 @@ def _files(whole: bytes) -> dict[str, bytes]:
 def _with_extra_file(whole: bytes, name: str, content: bytes) -> bytes:
     files = _files(whole)
     sums = files.pop("SHA256SUMS") + f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode()
-    return _archive({**files, name: content, "SHA256SUMS": sums})
+    signature = files.pop("SHA256SUMS.hmac")
+    return _archive({**files, name: content, "SHA256SUMS": sums, "SHA256SUMS.hmac": signature})
 
 
 def _changed(whole: bytes) -> bytes:

@@ -1,12 +1,14 @@
 """The format of a backup file, and the replacement of the current data with restored data.
 
 A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies a backup;
-`SHA256SUMS` comes last, so that a truncated file is recognized. A backup that contains a file whose name
-`is_member_name` does not allow is rejected.
+`SHA256SUMS` and its signature come last, so that a truncated file is recognized. The signature is made with the
+installation's key, which is kept apart from backups: who can change a backup but has no key cannot have the change
+restored. A backup that contains a file whose name `is_member_name` does not allow is rejected.
 """
 
 import gzip
 import hashlib
+import hmac
 import io
 import os
 import re
@@ -16,7 +18,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Protocol
+from typing import IO, Annotated, NamedTuple, Protocol
 
 import msgspec
 
@@ -74,6 +76,7 @@ def finish_installation(directory: Path) -> None:
 
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"
+SIGNATURE = "SHA256SUMS.hmac"
 FORMAT = 1
 # One level of a path, neither `.` nor `..`. The path of a member has one to eight levels below its directory.
 _PATH_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
@@ -83,6 +86,7 @@ _MEMBER_NAME = re.compile(
 # Uploaded imports are kept for seven days, so a data directory has far fewer files than this limit.
 MAX_FILES = 100_000
 _MAX_MANIFEST_BYTES = 65_536
+_SIGNATURE_BYTES = 64  # of hex
 # The end of the year 9999, the last year that Python's datetime supports.
 _MAX_TIME_MS = 253_402_300_799_999
 _MAX_HEADER_BYTES = 65_536
@@ -124,7 +128,7 @@ class Readable(Protocol):
 
 
 class ArchiveWriter:
-    """A writer of the members of a backup file, which collects their checksums for the last member."""
+    """A writer of the members of a backup file, which collects their checksums for the last members."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar, self._sums = tar, ""
@@ -142,11 +146,10 @@ class ArchiveWriter:
         self.add(name, io.BytesIO(content), len(content))
 
     def finish(self) -> None:
-        """Add the last member, with a checksum for each member before it."""
-        content = self._sums.encode()
-        info = tarfile.TarInfo(SUMS)
-        info.size, info.mode = len(content), 0o600
-        self._tar.addfile(info, io.BytesIO(content))
+        """Add the last members: a checksum for each member before them, and the signature of the checksums."""
+        sums = self._sums.encode()
+        self.add_bytes(SUMS, sums)
+        self.add_bytes(SIGNATURE, _sign(sums).encode())
 
 
 class _HashingReader:
@@ -181,18 +184,25 @@ def read_manifest(path: Path) -> Manifest:
         return _parse_manifest(reader)[0]
 
 
-def unpack_archive(path: Path, into: Path) -> Manifest:
-    """Unpack a backup into an empty directory, verify its checksums, and return its manifest.
+class SignedSums(NamedTuple):
+    """The list of checksums of a backup, and its signature."""
+
+    content: bytes
+    signature: str
+
+
+def unpack_archive(path: Path, into: Path) -> SignedSums:
+    """Unpack a backup into an empty directory, verify its checksums, and return them for `require_signature`.
 
     Raises DamagedArchive if the backup is incomplete, contains an unexpected member, or needs more disk space than is
     free. The space is checked before each member, so members that fit may already have been unpacked.
     """
     with _open_reader(path) as reader:
-        manifest, content = _parse_manifest(reader)
+        _, content = _parse_manifest(reader)
         sums = {MANIFEST: hashlib.sha256(content).hexdigest()}
         while (member := reader.next()) is not None:
             if member.name == SUMS:
-                _check_sums(reader, member, sums)
+                signed_sums = _read_signed_sums(reader, member, sums)
                 break
             if not is_member_name(member.name):
                 raise DamagedArchive(f"{path} is not a Campanero backup: it contains {member.name[:200]!r}")
@@ -206,7 +216,17 @@ def unpack_archive(path: Path, into: Path) -> Manifest:
             raise DamagedArchive(f"{path} is incomplete")
     if DATABASE not in sums:
         raise DamagedArchive(f"{path} contains no database")
-    return manifest
+    return signed_sums
+
+
+def require_signature(path: Path, sums: SignedSums) -> None:
+    """Raise DamagedArchive if the checksums of the backup `path` were not signed with the loaded key."""
+    if not hmac.compare_digest(_sign(sums.content).encode(), sums.signature.encode()):
+        raise DamagedArchive(f"{path} was changed after it was created: its signature does not match {KEY}")
+
+
+def _sign(sums: bytes) -> str:
+    return hmac.digest(crypto.derive_key("backup signature"), sums, "sha256").hex()
 
 
 class _ArchiveReader:
@@ -329,17 +349,23 @@ def _unpack_member(reader: _ArchiveReader, member: tarfile.TarInfo, into: Path) 
     return digest.hexdigest()
 
 
-def _check_sums(reader: _ArchiveReader, member: tarfile.TarInfo, sums: dict[str, str]) -> None:
-    """Raise DamagedArchive unless the list of checksums in `member` equals `sums`, the checksums by member name.
+def _read_signed_sums(reader: _ArchiveReader, member: tarfile.TarInfo, sums: dict[str, str]) -> SignedSums:
+    """Return the checksums in `member` and the signature in the member after it.
 
-    The list is read only if it is not longer than the correct list.
+    The list is read only if it is not longer than the correct list. Raises DamagedArchive unless it equals `sums`, the
+    checksums by member name, and if there is no signature.
     """
     longest = sum(len(_sum_line(checksum, name)) for name, checksum in sums.items())
-    content = reader.content(member, longest).decode("utf-8", "replace")
-    listed_sums = {name: digest for digest, _, name in (line.partition("  ") for line in content.splitlines())}
+    content = reader.content(member, longest)
+    lines = content.decode("utf-8", "replace").splitlines()
+    listed_sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     if listed_sums != sums:
         mismatch = next((name for name in (*listed_sums, *sums) if listed_sums.get(name) != sums.get(name)), SUMS)
         raise DamagedArchive(f"{reader.path} is damaged: the checksum of {mismatch[:200]} does not match")
+    last = reader.next()
+    if last is None or last.name != SIGNATURE:
+        raise DamagedArchive(f"{reader.path} is incomplete: it has no signature")
+    return SignedSums(content, reader.content(last, _SIGNATURE_BYTES).decode("ascii", "replace"))
 
 
 def _sum_line(checksum: str, name: str) -> str:

@@ -291,8 +291,9 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
     staging.mkdir(mode=0o700)
     try:
         report(f"unpacking the backup of {clock.iso(manifest.taken_at)}")
-        archive.unpack_archive(source, staging)
+        sums = archive.unpack_archive(source, staging)
         _load_key(directory, staging, manifest)
+        archive.require_signature(source, sums)
         saved_path = _preserve_current_data(directory, manifest, report) if exists else None
         report("checking the database")
         try:
