@@ -103,8 +103,10 @@ def _run_restore(options: argparse.Namespace, load: Loader) -> None:
     from appliance import app
     from appliance.ops.backups import archive, restore
 
-    if not options.file.is_file():
+    if not options.file.exists():
         raise BackupCommandFailed(f"{options.file} does not exist")
+    if kind := data_dir.irregular_kind(options.file):
+        raise BackupCommandFailed(f"{options.file} is {kind}, not a backup")
     app.connect_signals()
     directory = data_dir.create(Path(load(options).config.data_dir))
     with data_dir.lock(directory):
@@ -140,6 +142,8 @@ def _print_restore_report(restored: "restore.RestoreResult") -> None:
         if held_sending.flow_message_count or held_sending.other_message_count:
             flow_count, other_count = held_sending.flow_message_count, held_sending.other_message_count
             print(f"  {flow_count} messages of flows, {other_count} single messages")
+    if restored.readmitted:
+        print(f"Disabled since the backup, and able to sign in again: {', '.join(restored.readmitted)}.")
     print("Start the service and open /restored to decide about messages that may have been sent since the backup.")
 
 

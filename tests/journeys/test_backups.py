@@ -19,7 +19,7 @@ from tests.conftest import FreshServer
 from tests.kit.api_users import user_client
 from tests.kit.clock import TestClock
 from tests.kit.recipients import create_list
-from tests.kit.server import EMAIL, Server
+from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.timeouts import extend_timeout
 
 DAILY = {"CAMPANERO_BACKUP__EVERY": "24h", "CAMPANERO_BACKUP__KEEP": "2"}
@@ -166,6 +166,21 @@ def test_ids_after_a_restore_are_new(fresh_server: FreshServer, tmp_path: Path) 
         target.stop()
         for name, ids in fresh.items():
             seen[name] |= ids
+
+
+def test_a_restore_names_users_who_were_disabled(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """The command names the users who can sign in again, and only them."""
+    server, copy = fresh_server(), tmp_path / "copy.tar.gz"
+    for name in ("leaver", "stays"):
+        server.cli("user", "add", "--email", f"{name}@example.org", "--role", "admin", stdin=f"{PASSWORD}\n")
+    server.cli("backup", str(copy))
+    owner = user_client(server)
+    [leaver] = [user for user in owner.get("/users").expect(200) if user["email"] == "leaver@example.org"]
+    owner.patch(f"/users/{leaver['id']}", {"disabled": True}).expect(200)
+    server.stop()
+    warning = "Disabled since the backup, and able to sign in again: leaver@example.org.\n"
+    assert warning in server.cli("restore", str(copy), "--force").stdout
+    assert "Disabled since" not in server.cli("restore", str(copy), "--force").stdout
 
 
 def _find_key(server: Server, name: str) -> int:

@@ -177,6 +177,15 @@ def test_control_characters_of_a_backup_are_not_printed(fresh_server: FreshServe
     assert "or a newer one" in error and "\x1b" not in error
 
 
+def test_a_restore_says_what_is_not_a_backup(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A folder, a pipe and a device are named as such, and not opened."""
+    server, pipe = fresh_server(start=False), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    places = {tmp_path: "is a directory", pipe: "is a named pipe", Path("/dev/zero"): "is a device"}
+    for path, words in {**places, tmp_path / "none": "does not exist"}.items():
+        assert f"{path} {words}" in server.cli("restore", str(path), "--force", expect=1, timeout=20).stderr
+
+
 def test_a_restore_after_a_killed_one_applies_its_journal(fresh_server: FreshServer, tmp_path: Path) -> None:
     """A journal that a killed restore left in `.restoring` is applied by the next restore."""
     server = fresh_server()

@@ -27,7 +27,7 @@ from appliance.storage import disk_guard, journal, migrations, models, sandbox, 
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
 from appliance.storage.journal import JournalLine
 from appliance.storage.migrations import MIGRATIONS, migrate
-from appliance.storage.models import Account, Channel, Flow, Restoration
+from appliance.storage.models import Account, Channel, Flow, Restoration, User
 from appliance.storage.transactions import require_write_transaction
 
 # A restore replays the journal into the restored database. The journal records refusals (opt-outs, suppressions, left
@@ -265,6 +265,7 @@ class RestoreResult(NamedTuple):
     manifest: Manifest
     replayed: Replayed
     previous_data_path: Path | None  # the backup of the previous data, None if there was no database
+    readmitted: list[str]  # the addresses of the users who could not sign in before the restore, and now can
 
 
 def restore_backup(directory: Path, source: Path, force: bool, report: Callable[[str], None]) -> RestoreResult:
@@ -297,7 +298,7 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
         saved_path = _preserve_current_data(directory, manifest, report) if exists else None
         report("checking the database")
         try:
-            replayed = _prepare_database(directory, staging, manifest, report)
+            replayed, readmitted = _prepare_database(directory, staging, manifest, report)
         except (apsw.Error, peewee.PeeweeException) as error:
             if disk_guard.to_storage_error(error) is not None and not disk_guard.is_damage_error(error):
                 raise
@@ -308,7 +309,7 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
         close_database()
         shutil.rmtree(staging, ignore_errors=True)
     open_database(directory / DATABASE)
-    return RestoreResult(manifest, replayed, saved_path)
+    return RestoreResult(manifest, replayed, saved_path, readmitted)
 
 
 def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
@@ -364,12 +365,14 @@ def _find_free_name(folder: Path) -> str:
     return next(name for name in names if not any((folder / f"{name}{end}").exists() for end in ("", ".tar.gz")))
 
 
-def _prepare_database(directory: Path, staging: Path, manifest: Manifest, report: Callable[[str], None]) -> Replayed:
+def _prepare_database(
+    directory: Path, staging: Path, manifest: Manifest, report: Callable[[str], None]
+) -> tuple[Replayed, list[str]]:
     """Check and migrate the unpacked database, stop all sending, and replay the journal.
 
-    Return how many lines of the journal changed the database, by kind. Only the journal of the data directory is
-    replayed; without one, the journal of the backup is kept but not replayed. Raises RestoreFailed if the database is
-    damaged or unusable.
+    Return how many lines of the journal changed the database, by kind, and `RestoreResult.readmitted`. Only the journal
+    of the data directory is replayed; without one, the journal of the backup is kept but not replayed. Raises
+    RestoreFailed if the database is damaged or unusable.
     """
     _require_usable_database(staging / DATABASE, manifest)
     open_database(staging / DATABASE)
@@ -388,13 +391,14 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest, report
     current = _read_current_data(directory / DATABASE)
     transactions.write(_skip_used_ids, current.last_ids)
     transactions.write(_end_access, current.revoked_keys)
+    readmitted = _find_readmitted(current.disabled_users)
     paused = transactions.write(_hold_sending)
     replayed = replay_journal(lines)
     transactions.write(_record_restoration, manifest, replayed, paused)
     sql.truncate_wal(connection())
     close_database()
     data_dir.sync_to_disk(staging / DATABASE)
-    return replayed
+    return replayed, readmitted
 
 
 def _read_journal(path: Path, manifest: Manifest, report: Callable[[str], None]) -> Iterator[JournalLine]:
@@ -471,6 +475,7 @@ class _CurrentData(NamedTuple):
 
     last_ids: dict[str, int] = {}  # the highest id that each table has given to a row
     revoked_keys: list[str] = []  # the hashes of revoked API keys
+    disabled_users: list[str] = []  # the addresses of disabled users
 
 
 def _read_current_data(path: Path) -> _CurrentData:
@@ -481,7 +486,10 @@ def _read_current_data(path: Path) -> _CurrentData:
         try:
             last_ids: Any = database.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
             revoked_keys: Any = database.execute("SELECT key_hash FROM api_key WHERE revoked_at NOT NULL").fetchall()
-            return _CurrentData(dict(last_ids), [key_hash for (key_hash,) in revoked_keys])
+            disabled_users: Any = database.execute("SELECT email FROM user WHERE disabled_at NOT NULL").fetchall()
+            return _CurrentData(
+                dict(last_ids), [key_hash for (key_hash,) in revoked_keys], [email for (email,) in disabled_users]
+            )
         finally:
             database.close()
     except apsw.Error:
@@ -513,6 +521,15 @@ def _end_access(revoked_keys: list[str]) -> None:
     run("DELETE FROM invitation WHERE 1")
     for key_hash in revoked_keys:
         run("UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE key_hash = ?", (clock.now_ms(), key_hash))
+
+
+def _find_readmitted(disabled_users: list[str]) -> list[str]:
+    """Return which users are enabled in the restored data, although they are disabled in the current data.
+
+    They are not disabled again, because a restore may have to undo that an intruder has disabled them.
+    """
+    is_readmitted = User.email.in_(disabled_users) & User.disabled_at.is_null()
+    return [user.email for user in User.select(User.email).where(is_readmitted).order_by(User.email)]
 
 
 def _record_restoration(manifest: Manifest, replayed: Replayed, paused: list[int]) -> None:
