@@ -9,9 +9,10 @@ import pytest
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.campaigns import states
+from appliance.sending.workers import worker_tasks
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
-from tests.domain.home import Home
+from tests.domain.home import Home, recover_after_crash
 from tests.domain.test_queue_reader import send_campaign
 from tests.domain.test_render_ahead import queue_single_messages, run_sender, use_relay
 from tests.kit.smtp import SmtpServer
@@ -192,3 +193,26 @@ def test_a_claim_behind_a_slow_body_is_given_up(home: Home, monkeypatch: pytest.
             wait_until(lambda: len(smtp.messages) == 2)
         assert [message.to for message in smtp.messages] == ADDRESSES[:2]
         assert rows("SELECT DISTINCT attempts FROM message") == [(1,)]
+
+
+def test_a_stop_during_the_next_envelope_keeps_the_outcome_before_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the service stops while a server delays an envelope sent ahead, the message before it is stored as sent (P3).
+
+    Otherwise it would be in doubt, and the next start would send it once more.
+    """
+    monkeypatch.setattr(worker_tasks, "_STOP_SECONDS", 0.2)  # as long as the worker may finish before it is cancelled
+    with SmtpServer() as smtp:
+        send_campaign(home, *ADDRESSES[:2])
+        use_relay(home, smtp.port, email__connections="1")
+        first_body = smtp.rules.hold("body", "p1@example.org", times=1)
+        second_envelope = smtp.rules.hold("rcpt", "p2@example.org", times=1)
+        with run_sender(monkeypatch):
+            first_body.wait_reached()
+            wait_for_claims(2)
+            first_body.release()
+            second_envelope.wait_reached()
+        assert fetch_statuses() == [("sent", None), ("queued", None)]
+        second_envelope.release()
+    assert recover_after_crash() == 0
