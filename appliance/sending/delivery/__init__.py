@@ -1,1 +1,1 @@
-"""Deliver finished messages: SMTP, MX routes, MIME, DKIM, DNS and safe HTTP requests."""
+"""Delivery of finished messages: SMTP, MX routes, MIME, DKIM, DNS and safe HTTP requests."""

@@ -17,7 +17,11 @@ SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "nobody
 
 
 class BounceClass(NamedTuple):
-    """A class of rejections; `meaning` is the reason in plain words, and `help` says what to do about it."""
+    """A class of rejections.
+
+    `meaning` is the reason in plain words, and `help` says what to do about the rejection (may be empty); both are
+    English message ids for `gettext`.
+    """
 
     name: str
     meaning: str
@@ -312,7 +316,7 @@ def authentication_help(enhanced: str | None, text: str) -> str:
 
 
 def is_sender_blocked(smtp: int | None, enhanced: str | None, text: str) -> bool:
-    """Return whether the server rejects the sending host (REPUTATION, BLOCKLIST), whoever the recipient is."""
+    """Return whether a rejection is about the sending server (REPUTATION, BLOCKLIST), not about the recipient."""
     return classify(smtp, enhanced, text) in (REPUTATION, BLOCKLIST)
 
 
@@ -355,5 +359,5 @@ def asks_for_pause(error: DeliveryError) -> bool:
 
 
 def limits_all_recipients(error: DeliveryError) -> bool:
-    """Return whether a rejection is about the connection or has reply code 454, and thus concerns all recipients."""
+    """Return whether a rejection applies to all recipients: the connection was rejected, or the reply code is 454."""
     return error.smtp == 454 or isinstance(error, ConnectionFailed)

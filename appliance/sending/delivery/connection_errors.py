@@ -1,4 +1,4 @@
-"""Explain why a connection failed and what to do about it, in plain words and for any protocol."""
+"""Explain in plain words why a connection of any protocol failed, and what to do about it."""
 
 import errno
 import socket
@@ -58,9 +58,10 @@ _NO_NAME_SERVER = Cause(
 
 
 def explain_failure(error: BaseException, seconds: float | None = None) -> Cause:
-    """Return the cause of a failed connection from an exception and the exceptions that it was raised from.
+    """Return the cause of a failed connection, found in an exception and the exceptions that it was raised from.
 
-    `seconds`, the timeout that applied, is only named in the message. An unknown cause has an empty name.
+    `seconds` is the timeout that applied; only the message about a timeout contains it. If the cause is unknown,
+    `name` is empty and `message` is the text of the exception.
     """
     chain = list(_walk_causes(error))
     for cause_error in chain:

@@ -1,4 +1,4 @@
-"""Look up DNS records with a time limit, and tell missing records from failed look-ups."""
+"""Look up DNS records with a time limit; a missing record and a failed look-up have different states."""
 
 import ipaddress
 import socket
@@ -74,9 +74,9 @@ def lookup_ptr(address: str) -> DnsAnswer:
 
 
 def get_configured_servers() -> tuple[tuple[str, int], ...]:
-    """Return the servers of `network.dns_servers` as (IP address, port); empty means the servers of the system.
+    """Return the servers of `network.dns_servers` as (IP address, port), or an empty tuple to use those of the system.
 
-    Raises LookupFailed if the host name of a server cannot be resolved.
+    Raises LookupFailed if the host name of a server cannot be resolved, ValueError if an entry is not `host:port`.
     """
     addresses = []
     for server in config.current().network.dns_servers:
@@ -136,7 +136,7 @@ class _Deadline:
 
 
 def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
-    """Query the records of type `kind` of a name; may block for `timeout_seconds`.
+    """Look up the records of type `kind` of a name, following its CNAMEs; may block for `timeout_seconds`.
 
     A failure is an answer with the state `failed`, not an exception.
     """

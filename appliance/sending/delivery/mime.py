@@ -60,7 +60,7 @@ class Mail(NamedTuple):
 def write(mail: Mail) -> bytes:
     """Return a mail as the bytes to send, without a DKIM signature.
 
-    Raises ValueError if a header has an invalid name or a line break.
+    Raises ValueError if a header has an invalid name, or a line break that is not part of folding.
     """
     headers = (
         ("Date", _format_date(int(mail.date))),
@@ -187,7 +187,7 @@ def _fold(value: str, used_columns: int) -> str:
 
 
 def encode_words(value: str, used: int) -> str:
-    """Return a value as encoded words (RFC 2047), one on each line, split only between characters.
+    """Return a value as encoded words (RFC 2047), each on its own line and split only between characters.
 
     `used` is the number of columns that the header name takes up on the first line.
     """

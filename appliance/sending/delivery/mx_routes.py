@@ -161,7 +161,7 @@ class Route(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return a key of the servers and their preferences; domains with the same key may share connections."""
+        """Return a text that is equal for all domains with the same servers; such domains may share connections."""
         return " ".join(f"{preference}:{name}" for preference, name in self.hosts)
 
 
@@ -265,7 +265,10 @@ async def find_addresses_async(host: str) -> Addresses:
 
 
 async def fetch_mx_error(domain: str) -> str:
-    """Look up the MX records of a domain without the cache; return the error, or an empty string if there is none."""
+    """Look up the MX records of a domain without the cache; return the error, or an empty string if there is none.
+
+    A domain without MX records has an error, too.
+    """
     return (await run_lookup(lambda name: _lookup(name, "MX"), domain)).error
 
 

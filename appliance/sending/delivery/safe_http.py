@@ -107,7 +107,10 @@ _PORT_REFUSED = gettext_stored("port %(port)s is not allowed")
 
 
 def find_url_fault(url: str) -> str | None:
-    """Return why a URL can never be requested, or None. Each request also checks the IP addresses of the host."""
+    """Return why a URL can never be requested, as an English predicate for `gettext`, or None if it may be requested.
+
+    The IP addresses of the host are checked later, by each request.
+    """
     try:
         parts = urlsplit(url)
         # The ASCII form that DNS uses, so that digits of other scripts cannot hide an IP address
@@ -242,7 +245,7 @@ class ConnectionPool:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
     def get_client(self, host: str, max_bytes: int) -> "httpx.AsyncClient":
-        """Return the client for a host; `max_bytes` only applies to a client that is new."""
+        """Return the client for a host; `max_bytes` applies only if this call creates the client."""
         if host not in self._clients:
             self._clients[host] = _new_client(max_bytes)
         return self._clients[host]

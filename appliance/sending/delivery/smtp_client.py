@@ -1,8 +1,8 @@
 """An SMTP client with pipelining (RFC 2920).
 
-A message and the envelope of the next one are sent together, so that a message costs one round trip. The class of
-an error tells when the connection broke: before the final dot, nothing was accepted (Deferred); after it, the message
-may have been accepted (Uncertain, RFC 1047). A connection is used by one task at a time.
+A message and the envelope of the next one are sent together, so that a message costs one round trip. If the connection
+breaks before the final dot of a message, nothing was accepted and Deferred is raised; after it, the message may have
+been accepted and Uncertain is raised (RFC 1047). Only one task may use a connection at a time.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})\b")
 
 
 class MalformedReply(Exception):
-    """The server sent something that is not an SMTP reply; the text says what."""
+    """The server sent bytes that are not an SMTP reply; the exception's text describes them."""
 
 
 class Reply(NamedTuple):
@@ -109,7 +109,7 @@ class ReplyParser:
 
 
 def connection_error(reply: Reply) -> DeliveryError:
-    """Return the error for a rejection before MAIL, which is always about this client.
+    """Return the error for a rejection before MAIL, which is about this client and not about a message.
 
     It is ClientRejected for 5xx, Deferred for 450, else ConnectionFailed.
     """
@@ -213,7 +213,7 @@ class MessageRejected(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection ended; the text says why."""
+    """The connection ended; the exception's text gives the reason."""
 
 
 class ReplyTimeout(ConnectionLost):
@@ -221,7 +221,7 @@ class ReplyTimeout(ConnectionLost):
 
 
 class EncryptionFailed(Exception):
-    """The server offered STARTTLS, but the TLS handshake failed; the text says why."""
+    """The server offered STARTTLS, but the TLS handshake failed; the exception's text gives the reason."""
 
 
 class OpenedEnvelope(NamedTuple):
@@ -303,13 +303,13 @@ class SmtpProtocol(asyncio.Protocol):
         self._is_buffer_full = True
 
     def resume_writing(self) -> None:
-        """Record that the system accepted all bytes, and wake `drain`."""
+        """Record that the system accepted all bytes, and end the wait of `drain`."""
         self._is_buffer_full = False
         if self._buffer_drained is not None and not self._buffer_drained.done():
             self._buffer_drained.set_result(None)
 
     def fail(self, error: ConnectionLost) -> None:
-        """Close the connection at once and fail all waiting futures with the error, or with an earlier one."""
+        """Close the connection at once and fail all waiting futures with `error`, or with that of an earlier call."""
         if self.error is None:
             self.error = error
         waiting: list[asyncio.Future[Any]] = [*self._pending_replies]

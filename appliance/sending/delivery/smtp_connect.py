@@ -332,7 +332,7 @@ _PROBE_TIMEOUT_SECONDS = 20.0
 
 
 class CheckResult(NamedTuple):
-    """The result of a check; `record` is the DNS record to add, or empty if none is missing."""
+    """The result of a check; `record` is the DNS record to add, or an empty string if no record is missing."""
 
     level: Literal["ok", "warn", "fail"]
     message: str
@@ -340,7 +340,10 @@ class CheckResult(NamedTuple):
 
 
 def is_full_hostname(name: str) -> bool:
-    """Return whether an EHLO name can be public: not a single label, an address literal, `.local` or `.localhost`."""
+    """Return whether an EHLO name can be public.
+
+    A single label, an address literal in brackets, and names under `.local` or `.localhost` cannot.
+    """
     return "." in name and not name.startswith("[") and name.rpartition(".")[2].lower() not in ("local", "localhost")
 
 
@@ -376,9 +379,8 @@ def _check_reverse_dns(name: str, address: str) -> CheckResult:
 async def find_port_block() -> str | None:
     """Return a message if outgoing connections to mail servers seem to be blocked, else None.
 
-    They seem to be blocked if no mail server of the domains in `email.direct.probes` replies, because these servers are
-    never all down at once. None is also returned if no server can be tried, because none of the domains has a usable
-    one.
+    They seem to be blocked if no mail server of the domains in `email.direct.probes` replies, because these servers
+    are never all down at once. Return None also if none of these domains has a server to try.
     """
     names = config.current().email.direct.probes
     results = await asyncio.gather(*map(_can_connect, names))
@@ -432,7 +434,7 @@ _capture_port: int | None = None
 
 
 def set_capture_port(port: int | None) -> None:
-    """Set the local port of the built-in capture server; None means that it is not running."""
+    """Store the local port of the built-in capture server; None means that it is not running."""
     global _capture_port
     _capture_port = port
 
