@@ -122,7 +122,7 @@ def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
 
 
 def allows_term(spf: SpfResult, term: str, lookup: Lookup) -> bool:
-    """Return whether an SPF record has a term, or allows all IP addresses that the term stands for."""
+    """Return whether an SPF record contains a term, or allows all IP addresses of an `ip4`, `ip6` or `a` term."""
     if term in spf.terms:
         return True
     name, _, value = term.partition(":")

@@ -30,7 +30,7 @@ RETIRED_KEY_TTL_MS = 7 * 86_400_000
 
 
 class KeyUnusable(SenderRejected):
-    """A stored private key cannot be decrypted with this installation's secret key; the text says what to do."""
+    """A stored private key cannot be decrypted with this installation's secret key; the text gives the remedy."""
 
     kind = "keyunusable"
 
@@ -49,9 +49,9 @@ def enabled_algorithms() -> tuple[str, ...]:
 
 
 def generate_keys(algorithms: tuple[str, ...] | None = None) -> tuple[KeyPair, ...]:
-    """Generate one key pair for each algorithm, by default for all enabled ones.
+    """Generate one key pair for each algorithm, by default for all enabled ones; nothing is stored.
 
-    That takes 0.1 s or more, so it raises RuntimeError in a write transaction, where it would block other writes.
+    This takes 0.1 s or more and would block other writes, so RuntimeError is raised within a write transaction.
     """
     if is_in_write_transaction():
         raise RuntimeError("keys are made before the write that stores them")
@@ -165,7 +165,7 @@ def _store_key(domain: SendingDomain, pair: KeyPair, state: str) -> DomainKey:
 
 
 class KeyRing:
-    """The keys that sign mail of a From domain, as read from the database; later changes are not seen."""
+    """The keys that sign mail of a From domain, as they were when the ring was read from the database."""
 
     def __init__(self, key_rows: list["_KeyRow"]) -> None:
         self._rows = key_rows
@@ -201,9 +201,9 @@ class _KeyRow(NamedTuple):
 
 
 def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
-    """Return the keys that sign an account's mail from a domain.
+    """Return the keys that sign an account's mail from a domain; the ring is empty if no domain signs for it.
 
-    A verified domain also signs for its subdomains; of several such domains, the one nearest to the From domain signs.
+    A domain also signs for its subdomains; of several such domains, the one nearest to the From domain signs.
     """
     names = domain_and_parents(domain_name)
     key_rows = rows(

@@ -71,7 +71,7 @@ _running_lock = threading.Lock()
 
 
 class CheckRequest(NamedTuple):
-    """A domain to check, with the records that are expected in DNS."""
+    """A domain to check, with the records that should be in DNS."""
 
     domain_id: int
     name: str
@@ -328,7 +328,7 @@ def validate_name(account_id: int, request: DomainCreate) -> str:
 
 
 def create(account_id: int, request: DomainCreate, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
-    """Create a sending domain with the given first keys and schedule its first check.
+    """Create a sending domain with the given first keys, schedule its first check, and return it.
 
     Raises Invalid as `validate_name` does.
     """
@@ -363,8 +363,8 @@ def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
 def rotate_key(account_id: int, domain_id: int, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
     """Store the next keys of a domain, which sign once a check finds their records, and return the domain.
 
-    The next check is scheduled as early as for a new domain. A domain that already has an RSA key in the state `next`
-    is left unchanged. Those of `pairs` are left out whose algorithm already has a key in that state. Raises NotFound.
+    A pair is stored only if the domain has no key of its algorithm in the state `next`. If the domain already has such
+    an RSA key, nothing is changed. The next check is scheduled as early as for a new domain. Raises NotFound.
     """
     require_write_transaction()
     domain = get(account_id, domain_id)
@@ -430,7 +430,7 @@ def is_verified(account_id: int, name: str) -> bool:
 
 
 def get_attention(account_id: int, name: str) -> str | None:
-    """Return the last problem with a domain's required records, or None.
+    """Return the present problem of a domain's required records for `describe_attention`, or None.
 
     A verified domain with a problem still sends mail.
     """
@@ -439,7 +439,7 @@ def get_attention(account_id: int, name: str) -> str | None:
 
 
 def has_failed(account_id: int, name: str) -> bool:
-    """Return whether a domain has the status `failed`: it lost its records, or was not verified in time."""
+    """Return whether an enabled domain has the status `failed`: it lost its records, or was not verified in time."""
     return _has_status(account_id, name, "failed")
 
 
