@@ -1,1 +1,1 @@
-"""Messages: composing, queueing, retrying and displaying them."""
+"""Messages: their rendering, queue, retries and display."""

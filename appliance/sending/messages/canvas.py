@@ -51,7 +51,7 @@ _EMPTY_PICTURE = (
 
 
 class CanvasRow(NamedTuple):
-    """A top-level section with everything in it, as HTML; `digest` is the hash of the HTML."""
+    """A top-level section with all that it contains, as HTML; `digest` is the hash of the HTML."""
 
     digest: str
     html: str
@@ -84,11 +84,10 @@ class Canvas(NamedTuple):
 def render_canvas(
     account_id: int, template_id: int, contact_id: int | None = None, language: str | None = None
 ) -> Canvas:
-    """Render the canvas of an email template for a contact, by default with sample values.
+    """Return the canvas of an email template, rendered for a contact, by default with sample values.
 
-    It is in the original language, or in `language` if that is given.
-
-    Raises NotFound, also for a template for SMS, or Invalid if the template does not render.
+    Without a `language` it shows the original. Raises NotFound, also for an SMS template, or Invalid if the template
+    does not render.
     """
     template = templates.get(account_id, template_id)
     if template.channel != "email":

@@ -21,7 +21,7 @@ _CLEARED_SETTING = "inbox_emptied:"
 
 
 class ParsedMail(NamedTuple):
-    """The From, subject and preview text of a captured email, and the id of the message that it names."""
+    """The From, subject and preview text of a captured email, and the id of the message in its Message-ID."""
 
     message_id: int
     from_header: str
@@ -56,8 +56,8 @@ def _preview(parsed: EmailMessage) -> str:
 def store_mail(reading: ParsedMail, mail_from: str, rcpt_to: str, raw: bytes) -> int | None:
     """Store a captured email and return its id.
 
-    Return 0 if its recipient was erased in the meantime, and None if there is no such message. `mail_from` and
-    `rcpt_to` are the addresses of the SMTP envelope.
+    Return 0 without storing it if its recipient was erased in the meantime, or None if its message does not exist.
+    `mail_from` and `rcpt_to` are the addresses of the SMTP envelope.
     """
     require_write_transaction()
     row = fetch_one("SELECT account_id, recipient_key FROM message WHERE id = ?", (reading.message_id,))
@@ -197,8 +197,8 @@ def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, 
     """Return the content of a captured message as a dict with the keys `headers`, `html`, `text`, `raw` and `sms`.
 
     `headers` is a list of (name, value). `html` or `text` is None if an email has no such part. `sms` is the
-    `SegmentCount` of an SMS, None for an email. Without `can_write_contacts`, the links to pages for recipients are
-    replaced.
+    `SegmentCount` of an SMS, None for an email. Without `can_write_contacts`, the tokens of links to pages for
+    recipients are hidden.
     """
     show = str if can_write_contacts else links.hide_recipient_links
     if captured.channel == "sms":

@@ -1,4 +1,4 @@
-"""Composing an email or the text of an SMS from content and values; previews and sends share this code."""
+"""Compile the content of an email or SMS and fill it with the values of one recipient, for previews and sends alike."""
 
 import json
 import re
@@ -148,8 +148,8 @@ class MessageSource(NamedTuple):
 class CompiledMessage(NamedTuple):
     """A compiled email, which `fill` fills for each recipient, from any thread.
 
-    `conditions` are the filters of sections that only some contacts see. The merge variable `show.<key>` says whether
-    the contact matches (`merge_tags.get_show_values`).
+    `conditions` are the filters of sections that only some contacts see, by key. The merge variable `show.<key>` is
+    true if the contact matches (`merge_tags.get_show_values`).
     """
 
     subject: CompiledTemplate
@@ -161,7 +161,7 @@ class CompiledMessage(NamedTuple):
     links: tuple[Link, ...] = ()
 
     def variables(self) -> list[str]:
-        """Return the names of all merge variables, sorted, without the conditions of sections."""
+        """Return the sorted names of all merge variables, without the conditions of sections (`show.<key>`)."""
         parts = (self.subject, self.html, self.text, self.from_name)
         return sorted({name for part in parts for name in part.variables if name.partition(".")[0] != "show"})
 
@@ -175,7 +175,7 @@ class Sender(NamedTuple):
 
 
 class FilledMessage(NamedTuple):
-    """An email as one recipient gets it."""
+    """An email with the values of one recipient."""
 
     subject: str
     html: str
@@ -186,7 +186,7 @@ class FilledMessage(NamedTuple):
 def build_source(
     document: Mapping[str, Any], look: Look, locale: str = "en", marketing: bool = False, text: str | None = None
 ) -> MessageSource:
-    """Return the source of an email from the fields of a template; every email is built with this function.
+    """Return the source of an email from the fields of a template.
 
     `text` is the text part, by default made from body or design.
     """
@@ -345,9 +345,9 @@ def _wrap_document(html: str, source: MessageSource) -> str:
 
 
 def fill(content: CompiledMessage, values: Mapping[str, Any], until: float | None = None) -> FilledMessage:
-    """Fill an email for one recipient.
+    """Return an email with the values of one recipient.
 
-    `until` is the deadline in processor time of this thread, by default `merge_limits.render_deadline()`. Raises
+    `until` is the deadline in processor time of this thread, by default `merge_limits.render_deadline()`. Raise
     MergeError if a value cannot be filled in, or if all parts together take too long.
     """
     until = merge_limits.render_deadline() if until is None else until
@@ -380,9 +380,9 @@ def build_marketing_headers(message_id: int, campaign_id: int | None, list_name:
 
 
 def build_unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
-    """Return the List-Unsubscribe header (RFC 8058, section 3) as (name, value).
+    """Return the List-Unsubscribe header (RFC 2369 and 8058) as (name, value).
 
-    If `host` is given, it has a mailto address at this host too, which contains and signs `message_id`.
+    It contains the URL `link` and, if `host` is given, a mailto address at this host with a signed `message_id`.
     """
     mail = f",\r\n <mailto:{links.build_unsubscribe_address(message_id, host)}>" if host is not None else ""
     return "List-Unsubscribe", f"<{link}>{mail}"
@@ -411,7 +411,7 @@ def build_list_headers(
 
 
 class SmsText(NamedTuple):
-    """An SMS as one recipient gets it, with its number of parts and whether it contains the opt-out hint."""
+    """An SMS with the values of one recipient, its number of parts, and whether it contains the opt-out hint."""
 
     body: str
     size: SegmentCount
@@ -480,9 +480,9 @@ def find_sms_links(body: str | None) -> tuple[Link, ...]:
 def fill_sms(
     body: CompiledTemplate, values: Mapping[str, Any], hint: str | None = None, is_due: bool = True
 ) -> SmsText:
-    """Fill an SMS for one recipient; raises MergeError if a value cannot be filled in.
+    """Return an SMS with the values of one recipient; raises MergeError if a value cannot be filled in.
 
-    The opt-out hint, which may have merge tags, is appended if `is_due` and the text does not contain it.
+    The opt-out hint, which may have merge tags, is appended if `is_due`, unless the text contains it or is empty.
     """
     until = merge_limits.render_deadline()
     text, has_hint = body.render(values, until), False
@@ -540,7 +540,8 @@ _HINT_INTERVAL_MS = 30 * 86_400_000
 def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
     """Return whether an SMS must contain the opt-out hint.
 
-    `sent_at` (Unix milliseconds) is given for an SMS that has been sent: the hint in that SMS itself does not count.
+    `sent_at` (Unix milliseconds) is given for an SMS that has already been sent, so that its own hint is not taken for
+    an earlier one.
     """
     if config.current().sms.opt_out_hint == "always":
         return True

@@ -1,4 +1,4 @@
-"""The delivery status of an account: queue depth, obstacles and sending rates of each channel, and the outbox."""
+"""Read the delivery status of an account: queue depth, obstacles and sending rates of each channel, and the outbox."""
 
 from collections.abc import Iterable, Sequence
 from heapq import merge
@@ -34,7 +34,7 @@ _LIVE_CAMPAIGNS = (
 
 
 class QueueDepth(NamedTuple):
-    """Numbers of queued messages by what they wait for, and how long the oldest due message has waited."""
+    """Numbers of queued messages by the reason why they wait, and for how long the oldest due message has waited."""
 
     due: int = 0
     later: int = 0  # due in the future
@@ -280,8 +280,8 @@ class SendingSummary(NamedTuple):
     """The state of sending for an account, as every page shows it.
 
     `waiting` counts open messages, `due` those that are due. `until` is when sending continues, in milliseconds since
-    1970 UTC, or None if that is unknown. `text` says why messages are not being sent. `per_hour` is the hourly limit of
-    email; 0 is unlimited.
+    1970 UTC, or None if that is unknown. `text` is the reason why messages are not being sent, or None. `per_hour` is
+    the hourly limit of email; 0 is unlimited.
     """
 
     state: Literal["idle", "busy", "waiting", "stopped"]
@@ -301,7 +301,7 @@ def get_summary(account_id: int) -> SendingSummary:
 
 
 def forget_summary(account_id: int) -> None:
-    """Remove an account's summary from the cache, so that the next reader sees the queue as it is now."""
+    """Remove an account's summary from the cache in all languages, so that the next `get_summary` reads it again."""
     for language in i18n.LANGUAGES:
         _summaries.invalidate((account_id, language))
 
@@ -423,10 +423,10 @@ def count_by_status(account_id: int, status: str) -> int:
 
 
 def list_outbox(account_id: int, state: OutboxState, page: int, limit: int, total: int) -> Page:
-    """Return a page of messages in a state: waiting and retrying ones by due time, all others newest first.
+    """Return a page of messages in a state: waiting and retrying messages by due time, all others newest first.
 
-    `total` is the count of `count_outbox` and becomes the page's total. A page that would begin after `_MAX_OFFSET`
-    messages begins there.
+    Pass the count of `count_outbox` as `total`; it becomes the page's total. A page that would begin after
+    `_MAX_OFFSET` messages begins there.
     """
     offset = min((page - 1) * limit, _MAX_OFFSET)
     if state in ("waiting", "retrying"):

@@ -162,7 +162,7 @@ class EncodedBody:
         return encoded
 
     def build_encoder(self, slot: Slot) -> _Encoder:
-        """Return the encoder of a slot."""
+        """Return a function that encodes a value of a slot as quoted-printable, enclosed by soft line breaks."""
         is_link = _is_message_value(slot)
         may_be_plain = is_link or not slot.filters  # the encodings of links leave plain ones as they are
         plain = _PLAIN_URL if is_link else PLAIN_TEXT

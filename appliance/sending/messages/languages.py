@@ -1,4 +1,4 @@
-"""The language of a message: which translation of a template a contact gets, and the language of the product's texts.
+"""Choose the language of a message: the translation of its template, and the language of the product's texts in it.
 
 docs/architecture.md#languages describes the rules.
 """
@@ -37,9 +37,9 @@ def choose(languages: Collection[str], contact_language: str | None, locale: str
 def choose_opt_out_hint(
     hint: str | None, hints: Mapping[str, str], contact_language: str | None, locale: str
 ) -> str | None:
-    """Return the opt-out hint of an SMS in the language of a contact, else that of the account (`hint`).
+    """Return the opt-out hint of an SMS in the language of a contact, else `hint`, which is in the account's language.
 
-    `hints` are those in other languages, by language tag; the language is chosen as that of a translation is.
+    `hints` are the hints in other languages, by language tag. The language is matched like that of a translation.
     """
     language = translations.match_translation(sorted(hints), contact_language, locale.replace("_", "-"))
     return hint if language is None else hints[language]
@@ -50,7 +50,7 @@ def choose_for_document(
 ) -> MessageLanguage:
     """Return the language of a template's message for a contact, as `choose` does.
 
-    An SMS has no texts of the product.
+    For an SMS, which contains no texts of the product, `texts` is always the language of the locale.
     """
     language = choose(translations.get_available_languages(document), contact_language, locale)
     return language if channel == "email" else language._replace(texts=recipient_texts.language_of_locale(locale))
@@ -80,7 +80,7 @@ def build_source(
 
 
 def get_other_texts(texts: str, locale: str) -> str | None:
-    """Return the language of the product's texts, or None if it is that of the message."""
+    """Return `texts`, the language of the product's texts, or None if it is the language of `locale`."""
     return None if texts == recipient_texts.language_of_locale(locale) else texts
 
 

@@ -1,4 +1,7 @@
-"""The ledger: one row for each recipient and message, with the updates that all senders share, lists and metrics."""
+"""The ledger: one row for each recipient and message, with the updates that all senders share, lists and metrics.
+
+A row has the type `Claim` for the senders and `Message` for all other code.
+"""
 
 import collections
 import json
@@ -67,7 +70,7 @@ class Claim(NamedTuple):
 
     @property
     def address_kind(self) -> str:
-        """The kind of the recipient's address: `email` or `phone`."""
+        """Return the kind of the recipient's address: `email` or `phone`."""
         return "phone" if self.channel == "sms" else "email"
 
 
@@ -162,7 +165,7 @@ def record_error(row: Claim, error: DeliveryError | None) -> None:
 
 
 def get_source_name(row: Claim) -> str | None:
-    """Return the name of the campaign that a message belongs to, else of its flow, or None for a single message."""
+    """Return the name of the campaign that a message belongs to, else of its flow; None if it belongs to neither."""
     table, number = ("campaign", row.campaign_id) if row.campaign_id is not None else ("flow", row.flow_id)
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
@@ -261,7 +264,7 @@ def list_messages(account_id: int, query: MessageQuery) -> Page:
 
 
 def get(account_id: int, message_id: int) -> Message:
-    """Return a message with its `source_name`. Raises NotFound."""
+    """Return a message of an account with its `source_name`. Raises NotFound."""
     message = Message.get_or_none(Message.account == account_id, Message.id == message_id)
     if message is None:
         raise NotFound
@@ -276,7 +279,7 @@ def get_by_ids(ids: list[int]) -> list[Message]:
 
 
 def get_content(message: Message) -> MessageContent | None:
-    """Return the stored content of a single message, or None for a message of a campaign or flow."""
+    """Return the stored content of a message, or None for a message of a campaign or flow, which has none."""
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
@@ -332,10 +335,10 @@ def _add_source_names(messages: list[Message]) -> list[Message]:
 
 
 def count_by_status(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, int]:
-    """Return the number of messages of a campaign or flow by final status, with sums (docs/decisions.md#7).
+    """Return the numbers of a campaign's or flow's messages by final status, with three sums, as a dict.
 
-    The sums are `audience` (all messages), `pending` (not final yet) and `accepted`. All are counted in one statement,
-    so that they agree with each other.
+    The sums are `audience` (all messages), `pending` (not final yet) and `accepted` (docs/decisions.md#7). All numbers
+    come from one statement, so that they agree with each other.
     """
     # Only one of the two indexes on campaigns contains the status; with the other, SQLite would read each row.
     index = {"campaign_id": "INDEXED BY message_campaign_id_status", "flow_id": ""}[column]
@@ -396,14 +399,14 @@ class CountedMessage(Protocol):
 
 
 def count_attempt(row: CountedMessage, result: str) -> None:
-    """Count one attempt in `SENDS` with this result after the transaction commits; test messages are not counted."""
+    """Count an attempt with this result in `SENDS` once the transaction commits; test messages are not counted."""
     if not row.test:
         labels = (row.channel, row.provider, _group_label(row), result)
         after_commit(lambda: SENDS.increment(*labels, account_id=row.account_id))
 
 
 def count_accepted(rows: Iterable[CountedMessage]) -> None:
-    """Count messages in `SENDS` as accepted after the transaction commits; test messages are not counted."""
+    """Count messages in `SENDS` as accepted once the transaction commits; test messages are not counted."""
     counts = collections.Counter(
         (row.account_id, row.channel, row.provider, _group_label(row)) for row in rows if not row.test
     )
@@ -416,18 +419,18 @@ def count_accepted(rows: Iterable[CountedMessage]) -> None:
 
 
 def count_bounce(row: CountedMessage, name: str) -> None:
-    """Count a bounce in `BOUNCES` after the transaction commits; `name` is that of its bounce class."""
+    """Count a bounce in `BOUNCES` once the transaction commits; `name` is that of its bounce class."""
     after_commit(lambda: BOUNCES.increment(row.channel, name, account_id=row.account_id))
 
 
 def count_complaint(row: CountedMessage) -> None:
-    """Count a spam complaint in `COMPLAINTS` after the transaction commits; test messages are not counted."""
+    """Count a spam complaint in `COMPLAINTS` once the transaction commits; test messages are not counted."""
     if not row.test:
         after_commit(lambda: COMPLAINTS.increment(row.channel, account_id=row.account_id))
 
 
 def observe_transaction(provider: str, error: DeliveryError | None, seconds: float) -> None:
-    """Record the duration of one SMTP transaction in `TRANSACTIONS`, with its result; no error means accepted."""
+    """Record the duration of an SMTP transaction in `TRANSACTIONS`; without an error, the message was accepted."""
     label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "broken")
     TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
 

@@ -27,7 +27,10 @@ LINK_NAMES = frozenset({"unsubscribe_url", "preferences_url", "view_url"})
 
 
 def get_link_values(message_id: int, names: Collection[str] = LINK_NAMES) -> dict[str, Any]:
-    """Return the merge tag values of a message's links, out of `LINK_NAMES`. Previews pass 0 as the message id."""
+    """Return the URLs of a message's pages as merge tag values by name, for `names` out of `LINK_NAMES`.
+
+    Previews pass 0 as the message id.
+    """
     return {name: _LINK_BUILDERS[name](message_id) for name in names}
 
 
@@ -73,10 +76,10 @@ _SOFT_BREAK = re.compile(r"=\r?\n")
 
 
 def hide_recipient_links(text: str) -> str:
-    """Return the text or source of a message without the tokens of its links to pages for recipients.
+    """Return a message's text or source, with `hidden` in place of the tokens of its links to recipient pages.
 
-    It is for readers who may not change contacts: with such a link, anybody can opt the recipient in or out, confirm a
-    sign-up or erase the contact, and the change is recorded as one by the recipient.
+    Use it for readers who may not change contacts: with such a link, anybody can opt the recipient in or out, confirm
+    a sign-up or erase the contact, and the change is recorded as one by the recipient.
     """
 
     def hide(match: re.Match[str]) -> str:
@@ -99,7 +102,7 @@ def build_message_id(message_id: int, domain: str) -> str:
 
 
 def read_message_id(internet_message_id_header: str) -> int | None:
-    """Return the id of the message in a Message-ID header, or None if this installation did not sign it."""
+    """Return the id of the message in a Message-ID header, or None if this installation did not create the header."""
     return crypto.read_token(MESSAGE_ID, internet_message_id_header.strip("<> ").partition("@")[0], 8)
 
 
@@ -175,10 +178,11 @@ class LinkRequest(NamedTuple):
 class TrackedMessage(NamedTuple):
     """The message of a tracked link, and the link's target.
 
-    `url` is None for the tracking pixel, for an unknown link number and for a target that is not an http(s) URL.
-    `is_postponed` is whether `url` is None because the account has used up its share of the thread (`ClickShares`).
-    `tracking` is the contact's current tracking choice. `privacy_ip` is the account's setting. `links` is the number of
-    tracked links in the message. `sent_at` is in milliseconds since 1970 UTC.
+    `url` is None for the tracking pixel, for an unknown link number, for a target that is not an http(s) URL and for a
+    target whose merge tags cannot be filled in. `is_postponed` means that they were not filled in now because the
+    account has used up its share of the thread (`ClickShares`). `tracking` is the contact's current tracking choice.
+    `privacy_ip` is the account's setting. `links` is the number of tracked links in the message. `sent_at` is in
+    milliseconds since 1970 UTC.
     """
 
     message_id: int
@@ -201,7 +205,7 @@ class TrackedMessage(NamedTuple):
 
     @property
     def accepted_at(self) -> int | None:
-        """The time when the message was accepted, in milliseconds since 1970 UTC, or None if that is unknown.
+        """Return when the message was accepted, in milliseconds since 1970 UTC, or None if that is unknown.
 
         It is the present time while the message is being sent and its outcome is not stored yet.
         """
@@ -218,7 +222,7 @@ class _SourceLinks(NamedTuple):
 class ClickShares:
     """The processor time that each account used to fill costly URLs, so that its clicks do not delay those of others.
 
-    It also keeps the links that could not be filled. Only one thread may use it at a time.
+    It also stores, for `_FAILURE_SECONDS`, the links that could not be filled. Only one thread may use it at a time.
     """
 
     def __init__(self) -> None:
@@ -226,11 +230,11 @@ class ClickShares:
         self._failures: dict[LinkRequest, float] = {}  # link -> when it is tried again
 
     def has_time(self, account_id: int) -> bool:
-        """Return whether URLs of an account may be filled now."""
+        """Return whether an account has time left to fill URLs now."""
         return self._get_used(account_id, clock.monotonic()) < _MAX_BURST_SECONDS
 
     def charge(self, account_id: int, seconds: float) -> None:
-        """Count the processor time of filling a URL."""
+        """Add the processor time of filling a URL to that of an account, if it is at least `_COSTLY_SECONDS`."""
         if seconds >= _COSTLY_SECONDS:
             now = clock.monotonic()
             self._used[account_id] = (self._get_used(account_id, now) + seconds, now)
@@ -240,11 +244,11 @@ class ClickShares:
         return max(0.0, used - (now - at) * _MAX_SHARE)
 
     def has_failed(self, link: LinkRequest) -> bool:
-        """Return whether a link could not be filled a short time ago."""
+        """Return whether a link could not be filled in the last `_FAILURE_SECONDS`."""
         return self._failures.get(link, 0.0) > clock.monotonic()
 
     def add_failure(self, link: LinkRequest) -> None:
-        """Keep a link that could not be filled."""
+        """Store that a link could not be filled, for `_FAILURE_SECONDS`."""
         if len(self._failures) >= _MAX_FAILURES:
             self._failures.clear()
         self._failures[link] = clock.monotonic() + _FAILURE_SECONDS

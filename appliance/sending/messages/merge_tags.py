@@ -27,8 +27,8 @@ _ADDRESS_KINDS = ("email", "phone")
 def get_contact_values(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
     """Return the merge tag values of a contact: the `contact` root and the short names, such as `first_name`.
 
-    `address` is the address of kind `kind` (`email` or `phone`) that the message is sent to; it replaces the contact's
-    own. Without a contact, all other values are empty.
+    `address` is the recipient's address, of the kind `email` or `phone`; it replaces the contact's own. Without a
+    contact, all other values are empty.
     """
     if contact is None:
         return _add_short_names({"email": None, kind: address, "data": {}})
@@ -50,8 +50,8 @@ def get_contact_values(contact: Contact | None, address: str | None, kind: str =
 def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
     """Return the values of the `contact` root of many contacts by id; unknown ids are left out.
 
-    `needed` lists the kinds of addresses to read (`email`, `phone`); addresses of other kinds are None. Pass the values
-    to `get_recipient_values`, which adds the recipient's address.
+    `needed` lists the kinds of addresses to read (`email`, `phone`); addresses of other kinds are None. Pass each
+    contact's values to `get_recipient_values`, which adds the recipient's address.
     """
     id_list = ",".join(str(int(contact_id)) for contact_id in ids)
     addresses: dict[str, dict[int, str]] = {kind: {} for kind in _ADDRESS_KINDS}
@@ -82,8 +82,8 @@ def fetch_languages(ids: Iterable[int]) -> dict[int, str]:
 def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
     """Return the `contact` root and the short names, such as `first_name`, for a message to `address`.
 
-    `values` are a contact's values of `fetch_contact_values`, or None if there is no contact. The address is stored in
-    `values` itself.
+    `values` are a contact's values from `fetch_contact_values`, or None if there is no contact. They are changed: the
+    address is stored in them.
     """
     if values is None:
         return get_contact_values(None, address, kind)
@@ -156,11 +156,10 @@ _MAX_EVENTS = 200
 
 
 class MergeTag(NamedTuple):
-    """A merge tag in the menu: its name as written in a template, its label, and another name for it (`alias`).
+    """A merge tag in the menu: its name as written in a template, its label, and a longer name for it (`alias`).
 
-    `missing_share` is the share of contacts (0 to 1) without a value, or None if no contact lacks one or it was not
-    measured. `text` is the link text of a tag that is a link. `fallback` is the default text for contacts without a
-    value.
+    `missing_share` is the share of contacts (0 to 1) without a value, or None if that was not measured. `text` is the
+    link text of a tag that is a link. `fallback` is the default text for contacts without a value.
     """
 
     name: str
@@ -200,10 +199,9 @@ def list_merge_tags(
 ) -> list[MergeTagGroup]:  # fmt: skip
     """Return the groups of merge tags for a template, or for any template if `template_id` is None. Raises NotFound.
 
-    The examples are values of `contact`, by default of the newest contacts that have one. `data_labels` has labels of
-    custom data by path, for keys whose own words do not read well.
-
-    The group of links is left out for an SMS template and if `links` is false. Empty groups are left out.
+    The examples are values of `contact`, by default of the newest contacts that have a value. `data_labels` are labels
+    of custom data by path, for keys that are not readable by themselves. The group of links is left out for an SMS
+    template and if `links` is false. Empty groups are left out.
     """
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
@@ -321,7 +319,10 @@ class DataKey(NamedTuple):
 
 
 def find_contact_without_name(account_id: int) -> Contact | None:
-    """Return the newest contact without a first name, or None; a contact added in the last 30 seconds may be missed."""
+    """Return the newest contact without a first name, or None.
+
+    A contact that was added in the last `_CACHE_SECONDS` may be missed.
+    """
     if not summarize_columns(account_id)["first_name"].missing_share:
         return None
     row = first(

@@ -80,9 +80,9 @@ _COUNT_CHANNEL = (
 
 
 def record_accepted(outcomes: list[Outcome]) -> None:
-    """Mark accepted messages as sent and record all that follows (`record_sent`).
+    """Mark accepted messages as sent and record their counters and events (`record_sent`).
 
-    A message that is not `sending` any more was recorded before and is left out.
+    A message that is no longer `sending` was recorded before and is left out.
     """
     now, ids = clock.now_ms(), [outcome.claim.id for outcome in outcomes]
     # The contact of the claim may have been merged into another, or deleted, since then, so the row's contact is used.
@@ -101,8 +101,8 @@ def record_accepted(outcomes: list[Outcome]) -> None:
 def record_sent(outcomes: list[Outcome], now: int) -> None:
     """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
 
-    `now` (ms) must be the `sent_at` of the SMS among them: it tells which of them had the opt-out hint
-    (`compose.is_hint_due`). The contacts of the claims must be those of the messages now.
+    `now` (ms) must be the `sent_at` of the SMS among them, because `compose.is_hint_due` compares it with the time of
+    the last opt-out hint. The contacts of the claims must be those of the messages now.
     """
     require_write_transaction()
     claims = [outcome.claim for outcome in outcomes]
@@ -199,7 +199,7 @@ _LAST_SUCCESS = (
 
 
 def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) -> BounceClass:
-    """Store a message's bounce, suppress the address if the rule of the bounce class says so, and return the class.
+    """Store a message's bounce, suppress the address if the rule of its class requires that, and return the class.
 
     `source` is the reporter of the bounce (`smtp` or a provider), and `text` its diagnostic text. If the rule `second`
     has suppressed the address, `HARD` is returned instead of `bounce_class`. Bounces of test messages and of erased
@@ -251,7 +251,8 @@ def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) 
 def count_sender_rejections(campaign_id: int) -> dict[str, int]:
     """Return the number of a campaign's messages that were rejected because of the sender, by reason.
 
-    The reasons are `strangers` (the sender is not authenticated or not registered) and `filtered`.
+    The reasons, which are always both present, are `strangers` (the sender is not authenticated or not registered) and
+    `filtered`.
     """
     sql = f"SELECT kind, count(*) FROM bounce WHERE campaign_id = ? AND kind IN {_WATCHED_CLASSES!r} GROUP BY kind"
     counts = dict(rows(sql, (campaign_id,)))
@@ -375,8 +376,8 @@ def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_cou
 def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that every retry, also one
-    that a person starts, sends the same message.
+    An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that every retry, also
+    one that a user starts, sends the same message.
     """
     _store_payload(row, prepared)
     if _start_lookup(row):

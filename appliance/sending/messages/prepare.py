@@ -1,4 +1,4 @@
-"""Rendering of messages: turn ledger rows into bytes with an envelope, and cache compiled content between rows."""
+"""Render messages: turn ledger rows into bytes with an envelope, and cache compiled content between rows."""
 
 import logging
 from collections.abc import Sequence
@@ -58,9 +58,9 @@ _CANNOT_RENDER = gettext_stored("it cannot be rendered: %(reason)s")
 
 
 def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
-    """Return headers with the message's id for the mail services whose webhook is enabled (`email.hooks`).
+    """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
 
-    The webhooks identify a message by this id, because the services replace its Message-ID. The services remove the
+    The webhooks identify a message by this id, because the services replace its Message-ID; the services remove the
     headers. The result is empty unless `provider` is `relay`.
     """
     hooks = config.current().email.hooks
@@ -107,10 +107,10 @@ class _SenderDomain(NamedTuple):
 
 
 class UnsignedMessage(NamedTuple):
-    """A rendered message before it is signed with DKIM.
+    """A rendered message that is not signed with DKIM yet.
 
-    Signing takes longer than rendering and needs only the keys, so it may happen on another thread. If
-    `is_single_spaced`, the body is in relaxed form already (`mime.is_single_spaced`), which makes signing faster.
+    Signing takes longer than rendering and needs only the keys, so it may happen on another thread. `is_single_spaced`
+    means that the body is in relaxed form already (`mime.is_single_spaced`), which makes signing faster.
     """
 
     prepared: OutgoingMessage
@@ -127,9 +127,9 @@ class UnsignedMessage(NamedTuple):
 
 
 class MessagePreparer:
-    """A renderer of messages with a cache of their shared content.
+    """A renderer of messages with a cache of the content that they share.
 
-    Each sending thread has its own, because it is not thread-safe.
+    It is not thread-safe, so each sending thread has its own.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class MessagePreparer:
     def prefetch(self, claims: Sequence[Claim]) -> None:
         """Read the contacts and run starts of the next messages together, which is faster than one by one.
 
-        If reading the contacts of a source fails, `prepare` reads them one by one.
+        If reading the contacts of a source fails, this is only logged, and `prepare` reads them one by one.
         """
         runs = {claim.run_id for claim in claims if claim.run_id is not None}
         if runs:
@@ -245,10 +245,10 @@ class MessagePreparer:
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
     def fill_again(self, message: Message) -> FilledMessage:
-        """Render a message again for reading in the browser, with the contact's present values.
+        """Return a message rendered again for reading in the browser, with the contact's present values.
 
-        The links of an email are not tracked here. An SMS is rendered as a page, with its links as they were sent.
-        Raises MergeError, or ValueError if the flow run that sent the message was deleted.
+        The links of an email are not tracked. An SMS is rendered as a page, with its links as they were sent. Raise
+        MergeError, or ValueError if the flow run that sent the message was deleted.
         """
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         if claim.channel == "sms":
@@ -508,7 +508,9 @@ MAX_SOURCE_BYTES = 2_000_000
 
 
 class NotReproducible(Exception):
-    """A message whose content cannot be shown; the exception's text is the reason."""
+    """The content of a message cannot be shown; the exception's text is the reason, an English predicate for
+    `gettext`.
+    """
 
 
 def get_source(account_id: int, message_id: int) -> bytes:
@@ -539,7 +541,7 @@ def get_source(account_id: int, message_id: int) -> bytes:
 
 
 def get_html(account_id: int, message_id: int) -> str:
-    """Return the HTML of an email, or of an SMS as a page, rendered again.
+    """Return the HTML of an email, or of an SMS as a page, rendered again with the contact's present values.
 
     Raises NotFound, or NotReproducible if the message cannot be shown.
     """
@@ -562,7 +564,7 @@ def get_bounce_class(row: Message) -> str | None:
 
 
 def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge tag `data` of a message, with the link added if it is a password reset email or an invitation.
+    """Return the merge tag values `data` of a message, with the `link` of a password reset or an invitation added.
 
     The link is the same at every attempt. It is left out for a captured message, for a disabled or deleted user, and
     for an invitation that was revoked, accepted or has expired.

@@ -1,4 +1,4 @@
-"""Previews of messages, rendered as for a send with values of a contact or sample values."""
+"""Render previews of messages as for a send, with values of a contact or sample values."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
@@ -31,7 +31,7 @@ _SMS_FIELDS: dict[str, merge_limits.Context] = {"body": "text"}
 
 
 class TextTranslation(Struct):
-    """A translation of one text, and the text that was translated."""
+    """The translation of a text (`text`), and the text of which it is a translation (`source`)."""
 
     source: Annotated[str, Meta(max_length=1_048_576), Meta(description="text that was translated")]
     text: Annotated[str, Meta(max_length=1_048_576), Meta(description="translation")]
@@ -85,7 +85,7 @@ class PreviewWarning(Struct):
 
 
 class Preview(Struct):
-    """A message as one recipient would get it."""
+    """A rendered message, with warnings about its content."""
 
     html: Annotated[str, Meta(description="HTML content; null if there is none")]
     text: str
@@ -195,7 +195,7 @@ def fill_sms_preview(
     account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = "",
     language: str | None = None,
 ) -> SmsText:  # fmt: skip
-    """Fill an SMS with the values `samples`, as for a send; raises MergeError if that fails.
+    """Return an SMS with the values `samples`, as for a send; raises MergeError if that fails.
 
     A marketing SMS has the opt-out hint and, if `tracked`, links as short as they will be when it is sent. `name` is
     the name of the campaign, and `language` that of the contact.
@@ -214,10 +214,10 @@ def render_fields(
     account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False,
     language: str | None = None,
 ) -> FilledMessage:  # fmt: skip
-    """Render the fields of a template or revision for a contact, by default with sample values.
+    """Return an email rendered from the fields of a template or revision, by default with sample values.
 
-    They are in the contact's language, or in `language` if that is given. With `marked`, HTML comments surround the
-    sections, for the canvas. Raises Invalid if the fields do not render.
+    Its language is `language`, else that of the contact. With `marked`, HTML comments surround the sections, for the
+    canvas. Raises Invalid if the fields do not render.
     """
     return _render(account_id, fields, contact, {}, marked, language=language)[1]
 
@@ -234,11 +234,10 @@ class InboxLine(NamedTuple):
 def build_inbox_line(
     account_id: int, fields: Mapping[str, Any], contact: Contact | None = None, language: str | None = None
 ) -> InboxLine:
-    """Return how the inbox of a contact lists the email of a template, by default with sample values.
+    """Return how an inbox lists the email of a template, with the values of a contact or sample values.
 
-    It is in the contact's language, or in `language` if that is given.
-
-    If the email does not render, its fields are shown unfilled, with readable merge tags.
+    Its language is `language`, else that of the contact. If the email does not render, its fields are shown unfilled,
+    with readable merge tags.
     """
     account = Account.get_by_id(account_id)
     default = account.email_from_name or account.name
@@ -259,9 +258,10 @@ def build_inbox_line(
 def measure_rendered_bytes(
     account_id: int, fields: dict[str, Any], is_tracked: bool, language: str | None = None
 ) -> int:
-    """Return the bytes of a template's HTML as a marketing email with sample values, in a language if one is given.
+    """Return the size in bytes of a template's HTML as a marketing email with sample values.
 
-    With `is_tracked`, the links are tracked. Raises MergeError if the template does not render.
+    Its language is `language`, else the original. With `is_tracked`, the links are tracked. Raises MergeError if the
+    template does not render.
     """
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     choice = languages.choose_for_preview(fields, None, account.locale, language)
@@ -293,7 +293,7 @@ def render_in_brand(account_id: int, fields: dict[str, Any], changed: brands.Bra
 
 
 def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[PreviewWarning]:
-    """Return the warnings about the fields of a template; if they do not render, only the warnings that say so."""
+    """Return the warnings about the fields of a template, or the errors as warnings if they do not render."""
     try:
         warnings = _find_warnings(*_render(account_id, document_fields, None, {}))
         return warnings + _find_placeholders(account_id, document_fields)
@@ -416,7 +416,7 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
 
 
 def measure_html_bytes(account_id: int, template_id: int) -> int | None:
-    """Return the bytes of a template's HTML as it is sent, or None if it does not render; raises NotFound."""
+    """Return the size in bytes of a template's HTML as it is sent, or None if it does not render; raises NotFound."""
     template = templates.get(account_id, template_id)
     query = Campaign.select(Campaign.tracking).where(
         Campaign.flow == template.flow_id, Campaign.template == template.id

@@ -1,9 +1,9 @@
 """The queue of messages, which is the ledger itself: claim messages before they are sent, and record their outcomes.
 
-A row is set to `sending`, and this is committed, before its message is sent; for most emails a row of `send_log` says
-so first. A message is therefore sent once, unless the connection or this process dies between the final dot of SMTP and
-the commit of the reply. Such a message is uncertain: it is sent once more with the same Message-ID, or held for a
-person's decision (P3).
+Before a message is sent, its claim is committed: its row is set to `sending`, or, for most emails, a row of `send_log`
+is written. A message is therefore sent once, unless the connection or this process dies between the final dot of SMTP
+and the commit of the reply. Such a message is uncertain: it is sent once more with the same Message-ID, or held for a
+user's decision (P3).
 """
 
 from typing import Any
@@ -58,8 +58,8 @@ COUNT_MARKETING = (
 def reaches_frequency_cap(row: Claim, now: int) -> bool | None:
     """Return whether the account's frequency cap keeps this message from being sent.
 
-    Return None if that depends on messages being sent to the contact now; the row is then due again after
-    `_RECHECK_MS`.
+    Return None if that depends on messages that are being sent to the contact now; the row then becomes due again
+    after `_RECHECK_MS`.
     """
     if row.transactional or row.test or row.contact_id is None:
         return False
@@ -95,9 +95,8 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     """Claim an open row for `process` if its message may be sent now (P4, P5), and return whether it was claimed.
 
     A message that may never be sent is skipped. A message that has to wait stays open, if necessary with a later due
-    time.
-    `row` is the row as stored. `rendered` is the claim that the message was rendered for: its `first_attempt_at` and
-    `body_hash` are stored.
+    time. `row` is the row as stored. `rendered` is the claim that the message was rendered for: its `first_attempt_at`
+    and `body_hash` are stored.
     """
     require_write_transaction()
     if not _is_source_live(row):
@@ -329,8 +328,8 @@ def is_still_allowed(message_id: int) -> bool:
 def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
     """Record outcomes, claim the next messages for `process`, and return the ids of the claimed messages.
 
-    Messages that were not claimed must not be sent now. Nothing is claimed while the disk guard stops sending. An
-    outcome that was recorded before is ignored.
+    The caller must not send a message whose id is not returned. Nothing is claimed while the disk guard stops sending.
+    An outcome that was recorded before is ignored.
     """
     require_write_transaction()
     accepted = {

@@ -1,9 +1,9 @@
 """Read the messages that may be claimed next, in sending order: single messages, then campaigns and flows in turns.
 
 Every source of rows belongs to one account, and each result is divided evenly between the accounts, however many
-messages one of them has. The reader reads each row of a source once and remembers its position there. If a recipient
-group may get no messages now, its rows are parked: they are skipped and their ids remembered, so that a campaign
-continues with its other recipients.
+messages an account has. The reader reads each row of a source once and remembers its position there. If a recipient
+group may get no messages now, its rows are parked: they are skipped and their ids stored, so that a campaign continues
+with its other recipients.
 """
 
 import random
@@ -86,7 +86,7 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
 
 
 class QueueReader:
-    """A reader of the open rows of a channel that keeps a position in each source; only one thread may use it.
+    """Reads the open rows of a channel and keeps a position in each source; only one thread may use it.
 
     `names` returns the recipient groups or limits of a row, by default its recipient groups.
     """
@@ -104,7 +104,7 @@ class QueueReader:
         self.has_more = False
 
     def give_back(self, row: Claim) -> None:
-        """Take back a row that `fetch_candidates` returned and that was not claimed, so that it is returned again.
+        """Take back a row that `fetch_candidates` returned and that was not claimed; a later call returns it again.
 
         It may be called from any thread.
         """
@@ -123,8 +123,8 @@ class QueueReader:
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
         flows. Both are divided evenly between the accounts; the account for which `used` returns the smallest value
         comes first. Messages with an id in `taken`, with a provider in `closed` or of a campaign in `held` are left
-        out. `room` is the number of messages that may be returned by recipient group or limit; a name that is not in it
-        is unlimited.
+        out. `room` is the number of messages that may be returned by recipient group or limit; a name that is not in
+        it is unlimited.
         """
         request = _ReadRequest(clock.now_ms(), taken, closed, dict(room or {}), self._names)
         self.has_more = False

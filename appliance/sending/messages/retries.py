@@ -1,7 +1,7 @@
 """Messages in doubt: their stored bytes, recovery after a crash, SMS lookups, and the decisions of users.
 
-A user can send a failed or uncertain message again, count it as sent, or cancel it. The delays between automatic
-attempts are in `outcomes`.
+A user can send a failed or uncertain message again, count an uncertain message as sent, or cancel an open message. The
+delays between automatic attempts are in `outcomes`.
 """
 
 import logging
@@ -74,7 +74,7 @@ def hash_body(prepared: OutgoingMessage) -> int:
 
 
 def load_payload(message_id: int) -> OutgoingMessage | None:
-    """Return an uncertain message with the bytes that were sent, or None if they are not stored."""
+    """Return an uncertain message with the bytes that were sent, or None if its bytes are not stored."""
     row = fetch_one(
         "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_opt_out_hint, "
         "lookup_count FROM retry_payload WHERE message_id = ?",
@@ -88,10 +88,10 @@ def load_payload(message_id: int) -> OutgoingMessage | None:
 
 
 def find_interrupted() -> list[tuple[Claim, OutgoingMessage | None]]:
-    """Return (claim, bytes or None) for each message that an earlier process was sending when it died.
+    """Return (claim, message or None) for each message that an earlier process was sending when it died.
 
-    The bytes are those stored, or are rendered again. They are None if rendering fails, or if they do not match the
-    hash stored with the claim, because a contact or a condition has changed since then.
+    The message is the stored one, or is rendered again. It is None if rendering fails, or if its bytes do not match
+    the hash stored with the claim, because a contact or a condition has changed since then.
     """
     preparer = MessagePreparer()
     interrupted = []
@@ -162,11 +162,11 @@ _NOT_FOUND = gettext_noop("unconfirmed: its provider has no record of it after t
 
 
 def settle_lookup(row: Claim, prepared: OutgoingMessage, accepted: Sequence[AcceptedSms]) -> None:
-    """Record an uncertain SMS as sent if the provider has it, else schedule the next lookup or end the lookups.
+    """Record an uncertain SMS as sent if the provider has accepted it, else schedule or end its lookups.
 
-    `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt. An
-    accepted SMS that belongs to another message does not count. A message that is not being looked up any more is left
-    as it is.
+    `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt.
+    An accepted SMS that belongs to another message does not count. A message that is not being looked up any more is
+    left as it is.
     """
     require_write_transaction()
     lookup_count = _get_lookup_count(row)
@@ -300,7 +300,7 @@ class MessageSelection(NamedTuple):
 
 
 def retry(account_id: int, message_id: int, actor: str) -> Message:
-    """Requeue a failed or uncertain message and return it; it is sent with the same Message-ID.
+    """Requeue a failed or uncertain message and return it; it will be sent with the same Message-ID.
 
     A completed campaign returns to the phase `sending`. `actor` is written to the log. Raises NotFound, or Invalid with
     the reason `invalid_transition` (wrong status, or the campaign was cancelled) or `recipient_suppressed` (consent or
@@ -333,7 +333,7 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
 
 
 def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
-    """Record an uncertain message as sent, because a bounce or a receipt shows that it was accepted.
+    """Record an uncertain message as sent; call it when a bounce or a receipt shows that the message was accepted.
 
     This also cancels the retry of the message. `provider_id` is the provider's id of an SMS.
     """
@@ -344,8 +344,8 @@ def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
 def cancel(account_id: int, message_id: int, actor: str) -> Message:
     """Cancel a queued or held message and return it.
 
-    If an earlier attempt may have been accepted, its status becomes `uncertain` instead. Raises NotFound, or Invalid
-    (`invalid_transition`).
+    If an earlier attempt may have been accepted, the status becomes `uncertain` instead of `cancelled`. Raise
+    NotFound, or Invalid (`invalid_transition`).
     """
     require_write_transaction()
     row = ledger.get(account_id, message_id)

@@ -1,16 +1,17 @@
-"""The send log: claims and acceptances of emails, written at once, and brought into the ledger many at a time.
+"""The send log: claims and acceptances of emails, written at once and moved into the ledger hundreds at a time.
 
-Each commit of the email sender writes only this small table. Updating the rows of the ledger, its indexes, counters and
-events in every commit would change ten times as many pages; `settle` does it for hundreds of messages in one
-transaction. Every other write that reads or changes messages settles first (`storage/writer.py`), so only the functions
-here know of the log. Those that only read see a message as queued for some tenths of a second after it was sent.
+Each commit of the email sender writes only this small table. Updating the rows of the ledger, its indexes, counters
+and events in every commit would change ten times as many pages; `settle` does it for hundreds of messages in one
+transaction. Every other write that reads or changes messages calls `settle` first (`storage/writer.py`), so only the
+functions here read the log. Code that only reads sees a message as queued for some tenths of a second after it was
+sent.
 
-A row is a claim, on disk before the body of its message leaves (docs/promises.md#p3). Its `sent_at` is set when the
-server accepted the message. After a crash, the first `settle` finds both.
+A row is a claim, on disk before the body of its message is sent (docs/promises.md#p3). Its `sent_at` is set when the
+server has accepted the message. After a crash, the first `settle` moves both into the ledger.
 
-The log has claims that `queue.IS_ALLOWED` certainly allows, and plain acceptances. All else is rare and goes through
-`queue.record_and_claim`, which changes the ledger at once: other claims and outcomes, every SMS, and acceptances in
-direct delivery, whose server and encryption have no column here.
+The log contains only claims that `queue.IS_ALLOWED` certainly allows, and plain acceptances. All others are rare and
+are recorded by `queue.record_and_claim`, which changes the ledger at once: other claims and outcomes, every SMS, and
+acceptances in direct delivery, whose server and encryption have no column here.
 """
 
 import itertools
@@ -119,10 +120,10 @@ def is_empty() -> bool:
 
 
 def settle() -> None:
-    """Bring the ledger up to date: mark the messages of the log as sent or being sent, and empty the log.
+    """Mark the messages of the log as sent or being sent in the ledger, and empty the log.
 
-    A message that cannot be recorded as sent is logged as an error and stays `sending`, so that the next start decides
-    about it; it must not keep the others from being recorded.
+    A message that cannot be recorded as sent is logged as an error and stays `sending`, so that the others are
+    recorded; the next start decides about it (`retries.recover_interrupted`).
     """
     require_write_transaction()
     if is_empty():

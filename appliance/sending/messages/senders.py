@@ -1,4 +1,4 @@
-"""Senders of email and SMS: choosing and checking them, and the warm-up of domains (docs/decisions.md#6, Sender)."""
+"""Choose and check the senders of email and SMS, and limit new domains (warm-up, docs/decisions.md#6)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -25,15 +25,15 @@ PLACEHOLDER_DOMAIN = "campanero.invalid"
 
 
 def resolve_email(account: Account, chosen: str | None) -> str:
-    """Return the From address: the chosen one, else the account's, else `hello@` at the account's default domain.
+    """Return the From address: `chosen`, else that of the account, else `hello@` at the account's default domain.
 
-    Without a sending domain it is `hello@` at `PLACEHOLDER_DOMAIN`.
+    Without a default domain it is `hello@` at `PLACEHOLDER_DOMAIN`.
     """
     return chosen or account.email_from_email or _get_default_address(account.id)
 
 
 class FromAddress(NamedTuple):
-    """A From address to choose, and whether its domain is verified."""
+    """A From address that a user can choose, and whether its domain is verified."""
 
     address: str
     is_verified: bool
@@ -84,7 +84,7 @@ def find_email_problems(account: Account, address: str, transport: str, marketin
 def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
     """Return (code, text) of advice about a From address's domain that does not prevent sending.
 
-    `real` tells whether the transport delivers email instead of capturing it.
+    `real` means that the transport delivers email instead of capturing it.
     """
     name = records.domain_of_address(address)
     if not domains.is_verified(account_id, name):
@@ -180,9 +180,9 @@ def resolve_sms(account: Account, number: str, transport: str | None = None) -> 
 
 
 def pick_sms_sender(own: str | None, country: str | None, transport: str | None = None) -> str:
-    """Return the sender of an SMS to a country, given the account's own sender; see `resolve_sms`.
+    """Return the sender of an SMS to a country, by the rules of `resolve_sms`.
 
-    `country` is a two-letter code, or None if it is unknown.
+    `own` is the sender of the account. `country` is a two-letter code, or None if it is unknown.
     """
     settings = config.current().sms
     senders = [
@@ -251,7 +251,7 @@ def find_sms_fault(account: Account, number: str, transport: str) -> str | None:
 def find_sms_advice(account: Account, countries: set[str], hint: str | None, real: bool) -> list[tuple[str, str]]:
     """Return (code, text) of advice about an account's senders of SMS to these countries.
 
-    `hint` is the opt-out hint: one that asks for a reply needs a sender that can be replied to. `real` tells whether
+    `hint` is the opt-out hint: a hint that asks for a reply needs a sender that can be replied to. `real` means that
     the transport delivers SMS instead of capturing them. Networks in the United States block unregistered senders.
     """
     advice: list[tuple[str, str]] = []
@@ -327,7 +327,7 @@ class WarmUpDay(NamedTuple):
 
     @property
     def ends_at(self) -> int:
-        """The time at which the next day begins, in milliseconds since 1970 UTC."""
+        """Return the time at which the next day begins, in milliseconds since 1970 UTC."""
         return (self.day + 1) * DAY_MS
 
     def was_successful(self) -> bool:
@@ -366,10 +366,10 @@ def get_or_create_today(domain: str) -> WarmUpDay:
 
 
 def get_next_step(before: WarmUpDay, day: int) -> int:
-    """Return the index in `DAILY_CAPS` for `day`, in days since 1970; `len(DAILY_CAPS)` means no limit.
+    """Return the step of a domain on `day` (days since 1970 UTC), an index of `DAILY_CAPS`.
 
-    `before` is the domain's latest day. The result is the step of that day, plus one if the day was successful, or 0
-    after a gap of more than `_RESTART_AFTER_DAYS` days.
+    Its length means no limit. `before` is the domain's latest day. The result is the step of that day, plus 1 if the
+    day was successful, or 0 after a gap of more than `_RESTART_AFTER_DAYS` days.
     """
     if day - before.day > _RESTART_AFTER_DAYS:
         return 0
@@ -379,7 +379,7 @@ def get_next_step(before: WarmUpDay, day: int) -> int:
 
 
 def get_account_domains(account_id: int) -> set[str]:
-    """Return the domains that an account sends from, which are the only ones whose warm-up it may see."""
+    """Return the domains that an account sends from; an account may see the warm-up of these domains only."""
     sender_rows = rows(
         "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
         "WHERE id = ?1 UNION SELECT json_extract(sender, '$.email') FROM campaign WHERE account_id = ?1",
@@ -413,7 +413,7 @@ def estimate_end(day: WarmUpDay, remaining: int) -> int | None:
 
 
 def describe_full_day(day: WarmUpDay) -> str:
-    """Return a text that says that a domain has used up its quota of today, and on which day of its warm-up."""
+    """Return a text: the domain has used up its quota of today, on this day of its warm-up."""
     return gettext(
         "today's %(cap)s messages from %(domain)s are sent (day %(day)s of %(days)s of its warm-up)",
         cap=day.cap, domain=day.domain, day=day.step + 1, days=len(DAILY_CAPS),

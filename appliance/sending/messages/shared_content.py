@@ -1,4 +1,4 @@
-"""Shared content of all messages of a campaign or a flow step: pinned when it goes live, and compiled once."""
+"""Content that all messages of a campaign or flow step share: it is fixed when they go live, and compiled once."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ from appliance.storage.models import (
 def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
     """Return the present values that a campaign's messages use besides the template: brand, account settings and list.
 
-    They are stored when the campaign goes live, so that a retry sends the same bytes.
+    Store them when the campaign goes live, so that a retry sends the same bytes.
     """
     account = campaign.account
     brand = brands.get(account.id)
@@ -75,7 +75,7 @@ _CONDITIONS_CACHE_MS = 60_000
 
 
 class ConditionCache:
-    """The conditions of one campaign or step with cached results; only one thread may use it.
+    """The results of one campaign's or step's conditions for contacts, cached; only one thread may use it.
 
     `conditions` are lists of filters by name.
     """
@@ -87,7 +87,10 @@ class ConditionCache:
         self._until = 0
 
     def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
-        """Set the contacts that `get_values` will be called for next, in place of those set before."""
+        """Set the contacts of the next calls of `get_values`, which are then evaluated together.
+
+        They replace the contacts set before.
+        """
         self._expected = frozenset(contact_ids)
 
     def get_values(self, contact_id: int | None) -> dict[str, Any]:
@@ -116,7 +119,7 @@ _STEP_CONTENT = (
 
 
 class StepSource(NamedTuple):
-    """A step in one version of a flow: the source of messages that share content."""
+    """A step in one version of a flow, whose messages share content."""
 
     flow_id: int
     version: int
@@ -130,7 +133,7 @@ SourceId = int | StepSource
 class SmsSettings(NamedTuple):
     """The sender of SMS and the opt-out hint of an account, each None if the account has not set it.
 
-    `opt_out_hints` are the hints in languages other than that of the account (`locale`), by language tag.
+    `opt_out_hints` are the hints in languages other than that of the account, by language tag.
     """
 
     sender: str | None
@@ -216,7 +219,7 @@ def fetch_source_languages(source: SourceId) -> SourceLanguages:
 def compile_shared(source: SourceId, language: MessageLanguage | None = None) -> SharedContent:
     """Compile the shared content of a campaign or a flow step in a language, by default the original.
 
-    Raises MergeError if a template cannot be compiled, ValueError if a step has no content.
+    Raises MergeError if the template cannot be compiled, ValueError if a step has no content.
     """
     if isinstance(source, StepSource):
         return _compile_step(source, language)
@@ -305,7 +308,7 @@ def compile_shared_sms(
 
 
 def get_address_kinds(content: CompiledMessage, kind: str) -> frozenset[str]:
-    """Return {kind} if merge tags of the content may show an address of this kind, else an empty set."""
+    """Return {`kind`} if merge tags of the content may show an address of this kind, else an empty set."""
     names = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
     return frozenset() if names.isdisjoint(content.variables()) else frozenset({kind})
 
@@ -337,7 +340,7 @@ def _build_shared(
 
 
 def encode_tracked(content: CompiledMessage, links: list[str]) -> EncodedMessage:
-    """Return an email with tracked links and a tracking pixel, ready to be encoded.
+    """Return an email with tracked links and a tracking pixel, whose bodies are encoded at its first use.
 
     `links` are the URLs to track, numbered by their position from 1.
     """
@@ -355,7 +358,7 @@ def get_ascii_domain(address: str) -> str:
 
 
 class FlowDefaults(NamedTuple):
-    """The part of a snapshot that all steps of a flow share (`content`), and the default sender."""
+    """The default sender of a flow, and the part of a snapshot that is the same for all its steps (`content`)."""
 
     content: dict[str, Any]
     from_email: str
@@ -364,7 +367,7 @@ class FlowDefaults(NamedTuple):
 
 
 def get_flow_defaults(flow: Flow) -> FlowDefaults:
-    """Return the content that all steps of a flow share and the default sender, as of now."""
+    """Return the present default sender of a flow, and the part of a snapshot that is the same for all its steps."""
     account = Account.get_by_id(flow.account_id)
     brand = brands.get(account.id)
     trigger = Trigger.get_or_none(Trigger.flow == flow.id)
@@ -402,8 +405,8 @@ def add_step_links(
 ) -> dict[str, Any]:
     """Return the snapshot with `links` set to the [URL, text] of each link of the step in all its languages.
 
-    A transactional step gets no links. `messages` are the links of sources that were compiled before, or the MergeError
-    of compiling them. Raises MergeError if the message does not compile.
+    A transactional step gets no links. `messages` contains the links, or the MergeError, of sources that were compiled
+    before. Raises MergeError if the message does not compile.
     """
     document = revisions.to_document(template)
     if is_email:
@@ -427,7 +430,7 @@ def _find_step_links(source: MessageSource, messages: StepMessages) -> tuple[tup
 def number_links(links_by_language: Iterable[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
     """Return (URL, text) of the links of a message in all its languages, in the order of their numbers.
 
-    The links of the first language, the original, keep their numbers; URLs that only others have follow, each once.
+    The links of the first language, the original, come first; URLs that only other languages have follow, each once.
     """
     numbered: list[tuple[str, str]] = []
     for language_links in links_by_language:

@@ -2,7 +2,7 @@
 
 No SMS is sent to impossible numbers, premium numbers, or numbers of countries that are not allowed. Marketing SMS wait
 until the recipient's quiet hours end. When an account has used up its SMS parts of a day, its SMS wait for the next
-day.
+day. Single SMS to unknown numbers are limited by block of numbers.
 """
 
 import logging
@@ -122,10 +122,10 @@ def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> boo
 
 
 def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
-    """Return the ids of the SMS that the rules of this module may not allow now, so that each is checked alone.
+    """Return the ids of the SMS that the rules of this module may not allow now; check each of them alone.
 
-    The time zone in a contact's data is not considered here: the statement of `queue.record_and_claim` claims no SMS to
-    contacts who have one.
+    The time zone in a contact's data is not considered here: the statement of `queue.record_and_claim` claims no SMS
+    to contacts with a time zone.
     """
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}
@@ -242,7 +242,10 @@ _MAX_WARNED_BLOCKS = 1_000
 
 
 class NumberBlock(NamedTuple):
-    """A block of 10,000 phone numbers with the same prefix, and the number of SMS sent to it in the last hour."""
+    """A block of 10,000 phone numbers with the same prefix, and the number of SMS sent to it in the last hour.
+
+    Only single SMS to unknown numbers are counted.
+    """
 
     prefix: str
     messages: int
@@ -251,7 +254,7 @@ class NumberBlock(NamedTuple):
 def limit_unknown_numbers(account_id: int, number: str) -> None:
     """Raise RateLimitExceeded if the block of a number has reached its hourly limit (`sms.new_numbers_per_hour`).
 
-    Numbers of subscribers are exempt. Call it before storing a single SMS, in the same transaction.
+    Numbers of subscribers are exempt. Call it before storing a single SMS, in the same write transaction.
     """
     require_write_transaction()
     limit, now = config.current().sms.new_numbers_per_hour, clock.now_ms()
@@ -355,14 +358,14 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
 def find_quiet_hours_fault(hours: Any) -> str | None:
-    """Return an error unless quiet hours are None or have the form `{"from": "21:00", "to": "08:00"}`."""
+    """Return an error text unless `hours` is None or has the form `{"from": "21:00", "to": "08:00"}`, else None."""
     return None if hours is None or _parse_quiet_hours(hours) is not None else gettext("is invalid")
 
 
 def get_quiet_end(hours: Any, zone: str, now: int) -> int | None:
     """Return when the quiet hours in a time zone end, or None if `now` is not in them.
 
-    Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
+    Times are milliseconds since 1970 UTC; `hours` are as in `find_quiet_hours_fault`, and ignored if invalid.
     """
     return get_quiet_end_everywhere(hours, (zone,), now)
 
@@ -370,8 +373,8 @@ def get_quiet_end(hours: Any, zone: str, now: int) -> int | None:
 def get_quiet_end_everywhere(hours: Any, zones: tuple[str, ...], now: int) -> int | None:
     """Return the next time outside of the quiet hours in all of the time zones, or None if `now` is such a time.
 
-    If there is no such time in the next two days, return the time in the next day at which it is quiet in the fewest
-    time zones, or None if that is now. Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
+    If there is no such time in the next two days, return the time in the next day at which the fewest time zones are
+    in quiet hours, or None if that is now. Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
     """
     times = _parse_quiet_hours(hours)
     if times is None:

@@ -1,4 +1,4 @@
-"""System emails: the service asks the owner of an address to confirm something, resets a password or invites a user.
+"""Queue the emails of the service itself: confirmations of an address, password resets, and invitations of users.
 
 They have the look of the brand and contain no text that a stranger entered (docs/threats.md, T36). They are not
 marketing: they have no list headers and no tracking, and need no consent.
@@ -41,7 +41,7 @@ class SystemEmail(NamedTuple):
 def queue_system_email(
     account: Account, address: Address, contact_id: int | None, content: SystemEmail, data: dict[str, Any]
 ) -> Message:
-    """Queue a system email and return its row, which is `skipped` if the account's sender is not ready.
+    """Queue a system email and return its message, which is `skipped` if the account's sender is not ready.
 
     `data` are the values for merge tags.
     """
@@ -104,16 +104,16 @@ def _build_reset_email() -> SystemEmail:
 def can_reset_password() -> bool:
     """Return whether passwords can be reset by email.
 
-    They cannot be with the capture transport, because all users can read captured emails.
+    The result is False with the capture transport, because all users can read captured emails.
     """
     return config.current().email.transport != "capture"
 
 
 def request_password_reset(email: str, ip: str | None) -> None:
-    """Queue the email for a password reset; do nothing if no enabled user has this address.
+    """Queue the email for a password reset, in the user's language, and enter the request in the audit log.
 
-    Also does nothing if passwords cannot be reset by email (`can_reset_password`). The email is in the user's language
-    (`users.choose_language`). `ip` is the client's address for the audit log.
+    Do nothing if no enabled user has this address, or if passwords cannot be reset by email (`can_reset_password`).
+    `ip` is the client's address for the audit log.
     """
     require_write_transaction()
     try:
@@ -135,7 +135,7 @@ def request_password_reset(email: str, ip: str | None) -> None:
 def can_email_invitation(account: Account) -> bool:
     """Return whether an invitation by email would be delivered.
 
-    It would be captured with the capture transport, and skipped if the account has no valid sender.
+    The result is False with the capture transport, and if the account has no valid sender.
     """
     transport = config.current().email.transport
     sender = senders.resolve_email(account, None)
@@ -164,7 +164,7 @@ def _build_invitation_email() -> SystemEmail:
 
 
 def send_invitation(invitation: Invitation) -> bool:
-    """Queue the email of an invitation in the account's language; return False if no email can be sent."""
+    """Queue the email of an invitation in the account's language; return False if no email can be sent, else True."""
     require_write_transaction()
     account = Account.get_by_id(invitation.account_id)
     if not can_email_invitation(account):

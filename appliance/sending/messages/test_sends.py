@@ -1,7 +1,8 @@
-"""Test sends of a template: messages to a few people that no statistics count (docs/decisions.md#11).
+"""Test sends of a template: messages to a few people that are not counted in statistics (docs/decisions.md#11).
 
-Tests are marked and queued like any message. They need no consent, but none is sent to a suppressed address. Their rows
-have no contact, so that they appear in no statistics; the contact whose values a test shows is stored with its content.
+Tests are marked and queued like any message. They need no consent, but none is sent to a suppressed address. Their
+rows have no contact, so that they appear in no statistics; the contact whose values a test shows is stored with its
+content.
 """
 
 from collections import deque
@@ -41,10 +42,10 @@ _sent_to_unknown: dict[int, deque[int]] = {}
 
 
 def limit_unknown_recipients(account: Account, recipients: list[addresses.Address], can_send: bool) -> None:
-    """Count the recipients whose addresses are unknown: neither of testers or users of the account nor of contacts.
+    """Count the recipients who are unknown, and raise RateLimitExceeded above `MAX_UNKNOWN_PER_HOUR` in an hour.
 
-    Without `can_send`, contacts count as unknown. Raises RateLimitExceeded if there would be more than
-    `MAX_UNKNOWN_PER_HOUR` in an hour.
+    Known are testers and users of the account and, with `can_send`, contacts. If the limit would be exceeded, none of
+    these recipients is counted.
     """
     require_write_transaction()
     unknown = [address for address in recipients if not _is_known(account, address, can_send)]
@@ -134,7 +135,7 @@ class TestRequest(Struct):
 
 
 class TestResult(Struct):
-    """The result of a test for one address: whether it was queued, or why it was skipped."""
+    """The result of a test for one recipient: the id of the queued message, or the error."""
 
     to: Annotated[str, Meta(description="recipient")]
     email: Annotated[str, Meta(description="email address; null for SMS")] | None
@@ -145,7 +146,7 @@ class TestResult(Struct):
 
 
 class TestSendResult(Struct):
-    """The result of a test: for each address, and warnings about unfinished content."""
+    """The results of a test by recipient, and warnings about unfinished content."""
 
     sent: Annotated[int, Meta(description="number of tests queued")]
     results: Annotated[list[TestResult], Meta(description="results by recipient")]
@@ -155,8 +156,8 @@ class TestSendResult(Struct):
 def prepare(account_id: int, template_id: int, request: TestRequest | None = None) -> PreparedMessage:
     """Compile the test email of a template; call it outside of the write transaction. Raises NotFound.
 
-    It is compiled in the language of the request or of its contact. An error of compiling is not raised here but by
-    `send`.
+    It is compiled in the language of the request, else of its contact. A compile error is stored in the result and
+    raised later by `send`.
     """
     template = store.get(account_id, template_id)
     if template.channel == "sms":  # An SMS compiles in microseconds.
@@ -191,11 +192,11 @@ def send(
 ) -> TestSendResult:  # fmt: skip
     """Queue a test for each recipient of the request.
 
-    With `test_key`, the request has a test API key, and the messages are captured. `prepared` is from `prepare`.
-    Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could read the
-    message. Without `can_send`, contacts count as unknown recipients, of whom only `MAX_UNKNOWN_PER_HOUR` get a test.
-    Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its sender is
-    not ready.
+    With `test_key`, the request has a test API key, and the messages are captured. `prepared` is the result of
+    `prepare`. Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could
+    read the message. Without `can_send`, contacts count as unknown recipients, of whom only `MAX_UNKNOWN_PER_HOUR` get
+    a test. Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its
+    sender is not ready.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)

@@ -1,4 +1,7 @@
-"""Single messages of the API, such as receipts and notices. Emails of the service itself are in `system_emails`."""
+"""Queue single messages of the API, such as receipts and notices.
+
+Emails of the service itself are in `system_emails`.
+"""
 
 import re
 from collections.abc import Mapping
@@ -40,7 +43,7 @@ EMAIL_ONLY_FIELDS = ("subject", "text", "from_email", "from_name", "reply_to", "
 class SmsRequest(NamedTuple):
     """An SMS to validate: recipient, text, values for merge tags, and whether it is marketing.
 
-    Without `shows_contact` it is validated as if its recipient were no contact.
+    Without `shows_contact` it is validated with empty contact values, even if its recipient is a contact.
     """
 
     to: str
@@ -53,8 +56,8 @@ class SmsRequest(NamedTuple):
 class CheckedMessage(NamedTuple):
     """The results of validating a message.
 
-    `address` is the normalized recipient, and `links` are the URLs to track (None for a transactional message).
-    `segments` is the current number of parts of an SMS, None for email.
+    `address` is the normalized recipient, with an empty value if it is invalid. `links` are the URLs to track (None
+    for a transactional message). `segments` is the number of parts of an SMS with the present values, None for email.
     """
 
     address: addresses.Address
@@ -144,7 +147,7 @@ _TEMPLATED: dict[str, merge_limits.Context] = {
 
 
 class MessageWrite(Struct):
-    """A single message. A `transactional` one, the default, needs no consent and has no footer.
+    """A request to send a single message. A `transactional` message, the default, needs no consent and has no footer.
 
     An SMS needs `body` or a template for SMS; fields that only emails have are ignored.
     """
@@ -214,7 +217,7 @@ class _ValidatedRequest(NamedTuple):
 
 
 class RecipientSuppressed(Invalid):
-    """Raised if the recipient may not get a message, whose row is kept as `skipped`.
+    """The recipient may not get a message; its row is kept as `skipped`.
 
     The reason is `recipient_suppressed` (docs/decisions.md#3).
     """
@@ -223,7 +226,7 @@ class RecipientSuppressed(Invalid):
 def prepare(account_id: int, request: MessageWrite) -> PreparedMessage:
     """Compile the email of a request; call it outside of the write transaction.
 
-    An SMS is not prepared, because it compiles in microseconds.
+    An error is not raised here but by `queue_message`. An SMS is not prepared, because it compiles in microseconds.
     """
     if request.channel == "sms":
         return NOT_PREPARED
@@ -255,9 +258,9 @@ def queue_message(
 
     If the recipient may not get it, the row is stored and returned as `skipped`, and `get_refusal` returns the error
     for the client. `key` is the idempotency key. With `test`, the message is captured and its sender not checked;
-    without `can_read_contacts`, such a message shows no values of its contact, who never gets it.
-    Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as
-    `transactional_disabled`, or as `sender_not_ready`.
+    without `can_read_contacts`, such a message shows no values of its contact. Raises RateLimitExceeded
+    (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as `transactional_disabled`, or as
+    `sender_not_ready`.
     """
     require_write_transaction()
     account = Account.get_by_id(account_id)
@@ -338,7 +341,7 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
 
 
 def list_ignored_fields(request: MessageWrite) -> list[str]:
-    """Return the names of the fields in a request that are ignored; in a request for an email, none are."""
+    """Return the names of the fields in a request for an SMS that are ignored; for an email, return an empty list."""
     if request.channel == "email":
         return []
     return [name for name in EMAIL_ONLY_FIELDS if getattr(request, name) not in (UNSET, None)]
