@@ -40,7 +40,7 @@ _PHONE_CLASSES = (
 class Meaning(NamedTuple):
     """The meaning of an error code.
 
-    `error` is the error that a response with this code is turned into, `kind` the bounce class, and `help` what the
+    `error` is the type of the error for a response with this code, `kind` the bounce class, and `help` what the
     operator can do. `enhanced` is the status code of RFC 3463 with the same meaning, or None.
     """
 

@@ -1,8 +1,8 @@
 """Interpret incoming SMS: opt-out, opt-in, request for help, or a message for a person (docs/decisions.md#15).
 
 A keyword counts only if it is the whole message. Case, accents and punctuation are ignored. A refusal in other words
-(`stop texting me`) opts out too if it is the whole message, because then its meaning is clear. If a longer message may
-contain a refusal, a person decides.
+(`stop texting me`) is recognised too if it is the whole message, because then its meaning is clear. If a longer
+message may contain a refusal, a person decides.
 """
 
 import re
@@ -96,7 +96,10 @@ def strip_courtesy(words: Sequence[str]) -> list[str]:
 
 
 def is_refusal(words: Sequence[str]) -> bool:
-    """Return whether normalized words are a refusal and nothing else; the caller removes words of courtesy first."""
+    """Return whether normalized words are a refusal and nothing else.
+
+    Remove words of courtesy first (`strip_courtesy`).
+    """
     text = " ".join(words)
     return len(text) <= _MAX_REFUSAL_CHARACTERS and _REFUSAL.fullmatch(text) is not None
 
@@ -125,7 +128,7 @@ _MAX_CHARACTERS = 4_000
 class KeywordMatch(NamedTuple):
     """The meaning of an incoming message, and the keyword or refusal in it, or None.
 
-    The meaning `perhaps` says that the message may contain a refusal, so that a person has to read it.
+    The meaning `perhaps` means that the message may contain a refusal, so that a person has to read it.
     """
 
     meaning: Meaning

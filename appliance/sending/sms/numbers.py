@@ -58,9 +58,10 @@ _BLOCK_DIGITS = 4
 class NumberInfo(NamedTuple):
     """The properties of a phone number.
 
-    `country` is a two-letter code, or None if the number belongs to no country. `type` is `unknown` or one of `mobile`,
-    `fixed`, `fixed_or_mobile`, `toll_free`, `premium`, `shared_cost`, `voip`, `personal`, `pager`, `uan` and
-    `voicemail`. `zones` are all time zones in which the number may be: usually one; the tuple is empty if unknown.
+    `country` is a two-letter code, or None if the number belongs to no country. `type` is `unknown` or one of
+    `mobile`, `fixed`, `fixed_or_mobile`, `toll_free`, `premium`, `shared_cost`, `voip`, `personal`, `pager`, `uan` and
+    `voicemail`. `is_possible` means that the number has a valid length and can be dialled from abroad. `zones` are all
+    time zones in which the number may be, usually one; the tuple is empty if they are unknown.
     """
 
     country: str | None
@@ -72,7 +73,9 @@ class NumberInfo(NamedTuple):
 
 @lru_cache(40_000)
 def inspect_number(number: str) -> NumberInfo:
-    """Return the properties of a number in E.164, from a cache; `is_possible` is false if it cannot be parsed."""
+    """Return the properties of a number in E.164, from a cache; an unreadable number is not possible and has no
+    country.
+    """
     import phonenumbers
 
     prefix = number[:-_BLOCK_DIGITS]

@@ -35,9 +35,9 @@ _GSM_SUBSTITUTES: Final = str.maketrans(
 class SegmentCount(NamedTuple):
     """The size of a text as an SMS.
 
-    `parts` is the number of segments. `units` are septets of GSM-7 or code units of UTF-16, without unused ones at the
-    end of segments. `forcing_character` is the first character that GSM-7 lacks, which requires UCS-2, or None.
-    `remaining_units` is how many more units fit into the last segment.
+    `parts` is the number of segments. `units` are septets of GSM-7 or code units of UTF-16, without unused units at
+    the end of segments. `forcing_character` is the first character that GSM-7 lacks, which requires UCS-2, or None.
+    `remaining_units` is the number of units that still fit into the last segment.
     """
 
     parts: int
@@ -57,9 +57,9 @@ def count_segments(text: str) -> SegmentCount:
 
 
 def replace_typography(text: str) -> str:
-    """Replace typographic quotes, dashes, dots and spaces with their equivalents in GSM-7.
+    """Return a text with typographic quotes, dashes, dots and spaces replaced by their equivalents in GSM-7.
 
-    A text that still contains characters outside of GSM-7 is returned unchanged.
+    If the result would still contain characters outside of GSM-7, the text is returned unchanged.
     """
     if _NOT_GSM.search(text) is None:
         return text

@@ -275,7 +275,7 @@ def excerpt(response: HttpResponse) -> str:
 
 
 def parse_retry_after(response: HttpResponse) -> float:
-    """Return the seconds of a response's Retry-After header, a number or a date: at least 1, at most an hour.
+    """Return the wait in seconds that a response's Retry-After header (a number or a date) asks for, from 1 to 3600.
 
     Without a valid header it is 1.
     """
@@ -293,7 +293,7 @@ def parse_retry_after(response: HttpResponse) -> float:
 
 
 def build_callback_url(path: str, message_id: int, provider_url: str) -> str:
-    """Return our URL with this path to which the provider sends receipts of a message.
+    """Return our URL with the path `path`, to which the provider sends receipts of a message.
 
     The result is an empty string if `provider_url` is public and our `base_url` is not, because the provider could not
     reach us.
@@ -321,7 +321,7 @@ def _is_public_url(url: str) -> bool:
 
 
 def find_url_fault(url: str) -> str | None:
-    """Return what is wrong with a provider's URL, as a predicate after the URL, or None."""
+    """Return what is wrong with a provider's URL, as a predicate to put after the URL, or None if it is valid."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -363,17 +363,17 @@ class Provider(ABC):
     def find_setting_faults(self, sms: Sms | None = None) -> list[tuple[str, str]]:
         """Return (setting, fault) of each missing or invalid setting of this provider.
 
-        `sms` are the settings to check; None means the current ones.
+        `sms` are the settings to check, by default the current ones.
         """
 
     @abstractmethod
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Send an SMS in one attempt, and return the id that the provider gave it.
+        """Send an SMS in one attempt; return the id that the provider gave it, and its first status.
 
         Raises RecipientRejected, ClientRejected (login), SenderRejected (sender, registration), RateLimited (with the
         seconds to wait), Deferred, ConnectionFailed (nothing of the request was written), or Uncertain (the SMS may
         have been accepted). In these errors, `enhanced` is the equivalent status code of RFC 3463 or None, `smtp` is
-        the HTTP status, and the text begins with the provider's error code.
+        the HTTP status, and the text begins with the provider's error code if there is one.
         """
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
@@ -393,7 +393,7 @@ class Provider(ABC):
         return "is always there"
 
     def list_warnings(self) -> list[str]:
-        """Return warnings about current settings that are valid but not recommended."""
+        """Return warnings about current settings that are valid but not recommended, by default none."""
         return []
 
     def get_webhook_secret(self) -> str:

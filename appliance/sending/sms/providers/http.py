@@ -78,7 +78,7 @@ class Http(Provider):
     async def check_login(self) -> str:
         """Check that a connection to the gateway can be opened, and return the result as text.
 
-        Raises ConnectionFailed if it cannot. No request is sent, because any request would send an SMS.
+        Raises ConnectionFailed if it cannot be opened. No request is sent, because any request would send an SMS.
         """
         await base.check_connection(_settings().url)
         return f"{urlsplit(_settings().url).netloc} can be reached; whether it takes SMS is seen with the first"
