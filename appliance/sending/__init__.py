@@ -1,1 +1,1 @@
-"""Send messages: the ledger, rendering, limits, transports, sending domains."""
+"""Sending of messages: the ledger, rendering, limits, transports and sending domains."""

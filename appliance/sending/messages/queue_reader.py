@@ -86,7 +86,7 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
 
 
 class QueueReader:
-    """Reads the open rows of a channel and keeps a position in each source; only one thread may use it.
+    """A reader of the open rows of a channel that keeps a position in each source; only one thread may use it.
 
     `names` returns the recipient groups or limits of a row, by default its recipient groups.
     """
