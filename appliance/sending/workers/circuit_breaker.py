@@ -1,4 +1,4 @@
-"""Circuit breaker: close transports that fail, and tell what to pause after repeated rejections."""
+"""Close transports that fail for some seconds, and report which providers and campaigns to pause after rejections."""
 
 import threading
 import time
@@ -30,9 +30,9 @@ _STOP_FILE_SECONDS = 0.05
 
 
 class OpenCircuit(NamedTuple):
-    """What must be paused: providers that reject us, ids of campaigns whose sender is rejected, and the last reason.
+    """Providers that reject us, ids of campaigns whose sender is rejected, and the text of the last rejection.
 
-    All campaigns that use such a provider are paused.
+    They must be paused, as well as all campaigns that use such a provider.
     """
 
     providers: frozenset[str]
@@ -41,9 +41,9 @@ class OpenCircuit(NamedTuple):
 
 
 class _StopFile:
-    """The STOP file in the data directory, looked for every `_STOP_FILE_SECONDS`.
+    """The STOP file in the data directory, whose existence is checked every `_STOP_FILE_SECONDS`.
 
-    Looking for it before each message would take a twentieth of the sender's time.
+    Checking it before each message would take a twentieth of the sender's time.
     """
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class _StopFile:
 
 
 class CircuitBreaker:
-    """The state of the transports of one channel; its methods may be called from any thread.
+    """The transports of one channel that are closed, and the counts of rejections; any thread may call its methods.
 
-    A provider that fails is closed for `probe_after` seconds, in which its messages wait without using up attempts. The
-    breaker itself pauses nothing: `jobs.tasks.advance_campaigns` pauses what `get_open_circuit` returns.
+    A provider that fails is closed for `probe_after` seconds, in which its messages wait without using up attempts.
+    This class pauses no campaign itself: `jobs.tasks.advance_campaigns` pauses what `get_open_circuit` returns.
     """
 
     def __init__(self, probe_after: float) -> None:
@@ -93,7 +93,7 @@ class CircuitBreaker:
             return tuple(name for name, until in self._closed_until.items() if until > now)
 
     def get_closed_transports(self) -> tuple[ClosedTransport, ...]:
-        """Return the providers that are closed now, each with the reason, since when, and until when (ms)."""
+        """Return the providers that are closed now, each with the reason, the start and the end of the closure (ms)."""
         loop_now, now = time.monotonic(), clock.now_ms()
         with self._lock:
             return tuple(
@@ -108,7 +108,10 @@ class CircuitBreaker:
             )
 
     def record_connection_failure(self, provider: str, error: DeliveryError) -> None:
-        """Close a provider for `probe_after` seconds, because it is unreachable or rejects us; count a rejection."""
+        """Close a provider for `probe_after` seconds, because it is unreachable or rejects us.
+
+        A ClientRejected error also counts towards the rejections in a row of the provider (`MAX_REFUSALS`).
+        """
         with self._lock:
             self._closed_until[provider] = time.monotonic() + self._probe_after
             self._close_reasons[provider] = (self._close_reasons.get(provider, (clock.now_ms(), ""))[0], error.text)
@@ -178,7 +181,7 @@ class CircuitBreaker:
             return tuple(self._open_campaigns)
 
     def get_open_circuit(self) -> OpenCircuit:
-        """Return what must be paused; the same is returned again until `confirm_pause` is called."""
+        """Return the providers and campaigns to pause; call `confirm_pause` for them, or they are returned again."""
         with self._lock:
             return OpenCircuit(frozenset(self._open_providers), frozenset(self._open_campaigns), self._reason)
 
