@@ -1,9 +1,8 @@
-"""Rate limits of email: messages a second, messages an hour and connections.
+"""Limit the rate of email in messages a second, messages an hour and connections.
 
-They apply to all email, to each sending domain and to each recipient group.
-
-The limits come from the settings. In addition, a recipient group whose servers ask for a lower rate is throttled
-(`AdaptiveThrottle`), while sending to other groups continues. Only messages that are not claimed yet wait for a limit.
+The limits come from the settings and apply to all email, to each sending domain and to each recipient group. In
+addition, a recipient group whose servers ask for a lower rate is throttled (`AdaptiveThrottle`), while sending to
+other groups continues. Only messages that are not claimed yet wait for a limit.
 """
 
 import random
@@ -42,7 +41,7 @@ class WarmUpQuota:
         return bool(self.day.cap) and self.used >= self.day.cap and not self.is_over()
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may be sent (`clock.monotonic`).
+        """Return the time from which the next message may be sent (seconds of `clock.monotonic`).
 
         NEVER means that the day is over and a new quota is needed, or that a message in progress has to end first.
         """
@@ -113,7 +112,7 @@ class EmailRateLimits(RateLimits):
         self.is_free = not self._has_limits and not self._is_direct
 
     def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the domain of the sender if its warm-up quota of today has to be set first, else None."""
+        """Return the sender's domain if `set_quota` must be called for it before the message is admitted, else None."""
         if not self._has_warm_up or claim.provider != DIRECT:
             return None
         domain = domain_of(sender)
@@ -125,7 +124,7 @@ class EmailRateLimits(RateLimits):
         self._quotas[day.domain] = WarmUpQuota(day)
 
     def get_sender_limit_name(self, sender: str) -> str:
-        """Return the name of the limit of a sender address, which is the limit of its domain."""
+        """Return the name of the limit of a sender address: `from ` and its domain."""
         return f"from {domain_of(sender)}"
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
@@ -263,7 +262,7 @@ class EmailRateLimits(RateLimits):
         ]
 
     def get_status(self) -> SendStatus:
-        """Return the paused providers, throttled groups, exhausted hourly limits and domains in warm-up."""
+        """Return the paused providers, throttled groups, exhausted hourly limits and domains in warm-up, for pages."""
         loop_now, now = clock.monotonic(), clock.now_ms()
         throttles = [*self._throttles.items()]
         return SendStatus(
