@@ -4,8 +4,8 @@
 
 `EmailSender.drain` runs on the thread of the job `outbox` (`jobs.tasks.send_due_email`). It starts an event loop, on
 which the workers run, and on which messages are read and rendered; only signatures, DNS look-ups and writes have other
-threads. The loop ends when no message is due, and the next wake-up starts another. Limits, the circuit breaker and what
-is known about unreachable hosts outlive the loop; workers, connections and the ready queue do not.
+threads. The loop ends when no message is due, and the next wake-up starts another. The rate limits, the circuit
+breaker and the record of unreachable hosts outlive the loop; workers, connections and the ready queue do not.
 """
 
 import asyncio
@@ -44,7 +44,8 @@ class EmailWorker(SmtpWorker):
 
     For direct delivery it looks up the recipient's mail servers and connects before it claims the message, so that no
     message is claimed while a server is slow. There are more workers than `email.connections`, because most may be
-    waiting for a server, but `TransactionLimit` allows only that many claimed messages (docs/promises.md#p3).
+    waiting for a server, but `TransactionLimit` allows only `email.connections` claimed messages
+    (docs/promises.md#p3).
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class EmailWorker(SmtpWorker):
             await self._process_with(ready, connection)
 
     def cancel_connecting(self) -> None:
-        """Stop waiting for a connection, because the service is stopping."""
+        """Cancel the connection attempt in progress, if any, because the service is stopping."""
         if self._connecting is not None:
             self._connecting.cancel()
 
