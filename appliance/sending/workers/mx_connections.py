@@ -1,7 +1,7 @@
-"""Connections to recipients' mail servers in direct delivery: idle connections are reused, others are opened.
+"""Open connections to recipients' mail servers in direct delivery, and reuse idle connections.
 
-If the servers of one domain cannot be reached, the attempt to send that message fails, and other messages are not
-affected. If no server on the internet can be reached, the transport is closed and no attempt is counted.
+If the servers of a domain cannot be reached, only the attempts to send to that domain fail. If no server on the
+internet can be reached, the transport is closed and no attempt is counted.
 """
 
 import asyncio
@@ -127,10 +127,10 @@ class ConnectionPool:
         return None
 
     async def reserve(self, target: MxTarget, limit: int) -> None:
-        """Reserve a new connection in the target's group.
+        """Count a new connection in the target's group as in use, before it is opened.
 
-        If the group has `limit` connections, close idle ones and wait until they are closed. Connections in use are not
-        waited for, so the group may exceed `limit`.
+        If the group has `limit` connections, close idle connections and wait until they are closed. Connections in use
+        are not waited for, so the group may exceed `limit`.
         """
         while True:
             idle = [connection for connection in self._idle if connection.target.group == target.group]
@@ -145,13 +145,13 @@ class ConnectionPool:
         self._open[target.group] += 1
 
     def release(self, target: MxTarget) -> None:
-        """Count a connection in use as ended, because it failed, was aborted or was closed."""
+        """Count a connection as no longer in use, because it failed, was aborted or was closed."""
         self._open[target.group] -= 1
         if self._open[target.group] <= 0:
             del self._open[target.group]
 
     def put(self, target: MxTarget, client: SmtpClient) -> None:
-        """Keep a connection as idle for `_IDLE_SECONDS`; the oldest idle one is closed if there are `_MAX_IDLE`."""
+        """Keep a used connection as idle for `_IDLE_SECONDS`; above `_MAX_IDLE` idle connections, close the oldest."""
         self.release(target)
         if len(self._idle) >= _MAX_IDLE:
             self._close_idle(self._idle[0])
@@ -257,7 +257,7 @@ class UnreachableHosts:
         return len(groups) >= _MAX_REFUSING_GROUPS
 
     def record_accepted(self, sender: str) -> None:
-        """Record that a message of a sender domain was accepted, and forget its rejections."""
+        """Record that a message of a sender domain was accepted, and delete its recorded rejections."""
         self._refusing_groups.pop(sender, None)
 
     async def find_outage(self) -> str | None:
@@ -323,9 +323,10 @@ class Transaction:
 
 
 class TransactionLimit:
-    """A limit of concurrent transactions, of which slow servers hold at most half; used on one event loop.
+    """A limit of concurrent transactions, of which slow servers occupy at most half; used on one event loop.
 
-    Servers are slow by their operator (`mx_routes.get_organisation`), until a transaction with one of them is not.
+    All servers of an operator (`mx_routes.get_organisation`) are slow after a slow transaction with one of them, until
+    a transaction with one of them is fast.
     """
 
     def __init__(self, max_transactions: int) -> None:
@@ -338,9 +339,9 @@ class TransactionLimit:
 
     @asynccontextmanager
     async def hold(self, client: SmtpClient | None) -> AsyncIterator[Transaction]:
-        """Wait for a place among the transactions, and hold it for a transaction while the block runs.
+        """Wait until a transaction may run, and count it as running while the `async with` block runs.
 
-        `client` is None for a message that only gets an outcome.
+        `client` is None for a message that is not sent and only gets an outcome.
         """
         transaction = Transaction(client)
         operator = _get_operator(client) if client is not None else ""
@@ -408,8 +409,8 @@ def _get_operator(client: SmtpClient) -> str:
 class MxConnection(NamedTuple):
     """A connection to a mail server of a recipient, or the error that explains why there is none.
 
-    `is_other_group` means that nothing was opened, because the servers do not belong to the recipient group under whose
-    limits the message was admitted.
+    `is_other_group` means that no connection was opened, because the servers do not belong to the recipient group
+    under whose limits the message was admitted.
     """
 
     target: MxTarget | None = None
@@ -421,7 +422,7 @@ class MxConnection(NamedTuple):
 class MxConnections:
     """The connections to recipients' mail servers, shared by the workers of a sender; used on one event loop.
 
-    `transactions` limits how many messages are sent at the same time.
+    `transactions` limits the number of messages that are sent at the same time.
     """
 
     def __init__(
@@ -471,7 +472,7 @@ class MxConnections:
 
     @staticmethod
     def _apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
-        """Return the target as the domain's MTA-STS policy demands.
+        """Return a target changed as the domain's MTA-STS policy requires.
 
         In mode `enforce`, the target has only the servers that the policy lists and requires verified TLS. In mode
         `testing`, a server that is not listed is only logged.
@@ -558,7 +559,7 @@ class MxConnections:
         return error
 
     def put_off_slow(self, connection: MxConnection) -> MxConnection:
-        """Return a connection, or the error for its message if too many messages already wait for slow servers."""
+        """Return the connection, or an error instead if too many messages already wait for slow servers."""
         if connection.target is None or connection.client is None:
             return connection
         error = self.transactions.find_delay(connection.client)
@@ -568,7 +569,7 @@ class MxConnections:
         return MxConnection(error=error)
 
     def give_back(self, target: MxTarget, client: SmtpClient | None, error: DeliveryError | None) -> None:
-        """Keep a connection for the next message, or close it if it is used up or its recipient group is paused.
+        """Keep a connection for the next message, or close it if it may carry no more messages or its group is paused.
 
         `client` is None for an aborted connection. `error` is the error of the message, or None; RateLimited also
         closes the idle connections to the group.
