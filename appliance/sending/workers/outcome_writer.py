@@ -1,9 +1,9 @@
-"""Group commit: write outcomes and claims of many workers in one transaction.
+"""Write outcomes and claims of many workers in one transaction (group commit).
 
-At most one transaction is in progress at a time. Entries that arrive meanwhile share the next one, which begins as soon
-as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
-entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/send_log.py`) and
-settled some tenths of a second later, or with the next write of anybody else.
+Only one transaction is in progress at a time. Entries that arrive meanwhile share the next transaction, which begins
+as soon as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
+entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/send_log.py`)
+and settled some tenths of a second later, or by the next other write.
 """
 
 import asyncio
@@ -57,11 +57,12 @@ class OutcomeWriter:
         self._settle_timer: asyncio.TimerHandle | None = None
 
     def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
-        """Write an outcome and claim a message; return a future that tells whether the message is claimed.
+        """Write an outcome and claim a message; return a future whose result is whether the message is claimed.
 
         The future is done once both are on disk; a message that is not claimed must not be sent. While the storage is
-        unavailable, an outcome is retried until it is stored, and its claim is given up. The future fails with
-        Unavailable if there is only a claim or the service ends, and with any other error of the transaction.
+        unavailable, an outcome is retried until it is stored, and its claim is given up (result False). The future
+        fails with Unavailable if there is only a claim or the service ends, and with any other error of the
+        transaction.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
@@ -77,9 +78,9 @@ class OutcomeWriter:
         return future
 
     async def flush(self, seconds: float | None = None) -> None:
-        """Wait until all entries are written or the writer has stopped, for at most `seconds` if given.
+        """Wait until all entries are written or the writer has stopped, then settle the log.
 
-        Then settle the log.
+        The wait is at most `seconds`, if given.
         """
         with contextlib.suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(seconds):
