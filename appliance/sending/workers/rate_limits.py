@@ -58,7 +58,7 @@ class RateLimiter:
         return at if at > now else 0.0
 
     def take(self, now: float) -> None:
-        """Count a message whose sending begins now."""
+        """Count a message whose sending begins at `now`, and reserve its time for the limit of messages a second."""
         self.in_use += 1
         if self._gap:
             self._next = max(self._next, now - _SLACK) + self._gap
@@ -96,8 +96,9 @@ _MIN_GAP_SECONDS, _MAX_GAP_SECONDS = 0.5, 60.0
 class AdaptiveThrottle:
     """The reduced rate of one recipient group; used on one event loop.
 
-    Times are those of `clock.monotonic`, except `since` (ms), when the group was throttled. `usual` is the number of
-    connections without a throttle, `first` the initial number (default `usual`), `pause` the first pause in seconds.
+    Times are seconds of `clock.monotonic`, except `since` (Unix ms), when the group was throttled. `usual` is the
+    number of connections without a throttle, `first` the initial number (default `usual`), `pause` the first pause in
+    seconds.
     """
 
     def __init__(self, name: str, usual: int, pause: float, first: int | None = None) -> None:
@@ -118,8 +119,8 @@ class AdaptiveThrottle:
     def record_refusal(self, now: float, text: str, silence: bool) -> None:
         """Reduce the rate and pause; with `silence`, pause for `SILENCE_SECONDS` and continue with one connection.
 
-        A refusal during a pause does not reduce the rate further, because the refused message was sent before the
-        pause.
+        `text` is the server's reply. A refusal during a pause does not reduce the rate further, because the refused
+        message was sent before the pause.
         """
         if not self.reason:
             self.since = clock.now_ms()
@@ -170,7 +171,10 @@ class AdaptiveThrottle:
             self._next = 0.0
 
     def describe(self, provider: str, now: float, now_ms: int) -> ThrottledGroup:
-        """Return the throttle as pages show it; `now` is the present time in seconds, and `now_ms` in Unix ms."""
+        """Return the throttle as pages show it.
+
+        `now` is the present time in seconds of `clock.monotonic`, and `now_ms` the same time in Unix milliseconds.
+        """
         until = now_ms + int((self.paused_until - now) * 1000) if self.paused_until > now else None
         return ThrottledGroup(provider, self.name, self.reason, self.since, until, self.max_in_use)
 
@@ -202,7 +206,7 @@ _SOON_SECONDS = 5.0
 class RateLimits(ABC):
     """The limits of one channel; used on one event loop, and only read from other threads.
 
-    `is_free` is True while there is no limit to wait for, and `is_timed` if there is a limit for the whole channel. A
+    `is_free` is True while no limit can delay a message, and `is_timed` if there is a limit for the whole channel. A
     message is admitted from `admit` to `release`: in that time it counts towards the limits that apply to it.
     """
 
@@ -233,15 +237,18 @@ class RateLimits(ABC):
         """Return the names of the providers that are paused as a whole."""
 
     def get_sender_limit_name(self, sender: str) -> str | None:
-        """Return the name of the limit of a sender, or None if such limits do not hold campaigns in this channel."""
+        """Return the name of the sender limit that holds back campaigns, or None if the channel holds back none.
+
+        `ReadyQueue` reads no rows of a campaign while too many of its messages wait for this limit.
+        """
         return None
 
     def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the domain of the sender if its warm-up quota of today has to be set first, else None."""
+        """Return the sender's domain if `set_quota` must be called for it before the message is admitted, else None."""
         return None
 
     def set_quota(self, day: WarmUpDay) -> None:
-        """Set the warm-up quota of a sending domain for today; does nothing in channels without such quotas."""
+        """Set the warm-up quota of a sending domain for today; do nothing in channels without such quotas."""
         return
 
     def admit(self, claim: Claim, sender: str) -> SendLimit | None:
@@ -260,7 +267,7 @@ class RateLimits(ABC):
         return None
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Return whether a message is still admitted; if no limit applied to it before, admit it now."""
+        """Return whether a message is still admitted; if no limit applied to it before, admit it now if possible."""
         return self.is_free or claim.id in self._admitted or self.admit(claim, sender) is None
 
     def is_unlimited(self, claim: Claim, sender: str) -> bool:
@@ -274,7 +281,7 @@ class RateLimits(ABC):
                 limit.end(used)
 
     def get_room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
-        """Return how many more messages of each limited group to render, by group name.
+        """Return the number of further messages of each limited group to render, by group name.
 
         `waiting` maps the name of a limit to the rendered messages that wait for it.
         """
@@ -288,14 +295,15 @@ class RateLimits(ABC):
         return room
 
     def get_max_ready(self, default: int) -> int:
-        """Return how many messages to render ahead: `default`, or fewer if the overall rate is low."""
+        """Return the number of messages to render ahead: `default`, or fewer if the overall rate is low."""
         rate = self.overall.limit.per_second
         return min(default, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else default
 
     def get_opening_time(self, names: Collection[str], others: bool) -> float:
         """Return the earliest time at which a message that waits for one of the named limits may be sent.
 
-        With `others`, there are also messages that wait only for the overall limit, so only the overall limit counts.
+        The time is in seconds of `clock.monotonic`. With `others`, some messages wait only for the overall limit, so
+        only that limit counts.
         """
         now = clock.monotonic()
         opens_at = dict.fromkeys(names, now)
@@ -308,9 +316,9 @@ class RateLimits(ABC):
         return max(overall_at, now if others else min(opens_at.values(), default=now))
 
     async def count_past_hour(self, channel: str) -> None:
-        """Count the messages of a channel that were accepted in the last hour, if there are hourly limits.
+        """Count the channel's messages of the last hour towards the hourly limits; only the first call has an effect.
 
-        Only the first call does so. It must come before sending, because an earlier process may have used up a limit.
+        Call it before sending, because an earlier process may have used up a limit.
         """
         limiters = (limit for limit in self._get_all_limits() if isinstance(limit, RateLimiter))
         if not self._has_counted_past and any(limiter.limit.per_hour for limiter in limiters):
@@ -323,7 +331,8 @@ class RateLimits(ABC):
     def count_past(self, messages: Iterable[tuple[int, str, str | None, str]]) -> None:
         """Count messages of the last hour towards the hourly limits.
 
-        Each is (sent at in ms, provider, sender, recipient); the oldest must come first.
+        Each message is (sent at in ms, provider, sender, recipient), and the oldest comes first; older messages are
+        ignored.
         """
         loop_now, now = clock.monotonic(), clock.now_ms()
         for sent_at, provider, sender, recipient in messages:
@@ -468,10 +477,10 @@ class SmsRateLimits(RateLimits):
         return RateLimited(error.text, wait, error.smtp, error.enhanced)
 
     def record_uncertain(self) -> bool:
-        """Count an uncertain message, and return whether to close the provider.
+        """Count an uncertain message, and return whether the caller has to close the provider.
 
-        A provider is closed after `MAX_UNCERTAIN` uncertain messages in a row, and then after each further one until it
-        is at its full rate again.
+        That is the case after `MAX_UNCERTAIN` uncertain messages in a row, and then after each further uncertain
+        message until the provider is at its full rate again.
         """
         self._uncertain_in_a_row += 1
         if self._uncertain_in_a_row < MAX_UNCERTAIN and self._probe is None:
