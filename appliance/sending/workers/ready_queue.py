@@ -1,7 +1,7 @@
-"""Queue of rendered messages, which is filled ahead of the workers.
+"""Keep a queue of rendered messages, which is filled ahead of the workers.
 
 Messages in the queue are not claimed yet: if the process dies, they are rendered again. They are rendered on the event
-loop of the workers, a few at a time: a thread of its own would compete with it for the interpreter lock. An RSA
+loop of the workers, a few at a time: a separate thread would compete with it for the interpreter lock. An RSA
 signature takes longer than all other work on a message and releases that lock, so messages are signed in other threads
 while the next ones are rendered.
 """
@@ -33,9 +33,9 @@ from appliance.storage import transactions
 class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
-    Accounts share the thread that renders: the account that used the least time gets the next turn.
-    An account that returns after a pause starts with the least time among the active accounts. A pause therefore gives
-    no advantage, and earlier use no lasting disadvantage.
+    Accounts share the thread that renders: the account that used the least time gets the next turn. An account that
+    returns after a pause starts with the least time among the active accounts. A pause therefore gives no advantage,
+    and earlier use no lasting disadvantage.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,8 @@ class FairShares:
     def enter(self, accounts: Collection[int]) -> None:
         """Set the accounts that have messages to render now.
 
-        Other accounts are forgotten, unless they used more than the least time.
+        The time of any other account is deleted, unless it is more than the time of the account that had the last
+        turn.
         """
         self._used = {
             account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
@@ -100,7 +101,7 @@ _Rendered = tuple[Claim, UnsignedMessage | Outcome]
 
 
 class Renderer:
-    """The renderer and signer of messages; used by one thread at a time."""
+    """A renderer and signer of messages; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._preparer = MessagePreparer()
@@ -114,11 +115,12 @@ class Renderer:
     def render_turns(
         self, claims: Sequence[Claim], seconds: float
     ) -> Iterator["Future[list[RenderedMessage]] | list[RenderedMessage]"]:
-        """Render messages in turns of at most `_SIGN_BATCH`; a message that cannot be rendered has its `failure`.
+        """Render messages in turns of at most `_SIGN_BATCH` and yield the messages of each turn.
 
-        After `seconds`, no further turn begins, so messages may be missing. Accounts take turns by the processor time
-        that they used, so that a slow template of one account does not delay the others. A turn is a future while its
-        messages are being signed in another thread.
+        A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
+        may be missing. Accounts take turns by the processor time that they used, so that a slow template of one
+        account does not delay the others. A future is yielded if the messages of the turn are being signed in another
+        thread.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -147,7 +149,7 @@ class Renderer:
             yield self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch)
 
     def close(self) -> None:
-        """Stop the signing threads."""
+        """Wait until the signing threads have ended; no messages may be rendered afterwards."""
         self._signers.shutdown()
 
 
@@ -296,7 +298,7 @@ class ReadyQueue:
     def poll(self, behind: bool = False) -> RenderedMessage | None:
         """Return the next message that may be sent now, or None; start a refill if needed.
 
-        With `behind`, the message is to be pipelined behind another one. It is then sent later than taken, so only a
+        With `behind`, the message will be pipelined behind another and thus sent later than it is taken, so only a
         message to which no limit applies is returned.
         """
         ready = self._pop_admitted(behind)
@@ -404,9 +406,9 @@ class ReadyQueue:
         self._changed.set()
 
     def finish_claim(self, claim: Claim, is_claimed: bool) -> None:
-        """Remove a message from the queue's records after the attempt to claim it.
+        """Record whether a message from `take` was claimed, so that the queue no longer counts it as taken.
 
-        The admission of a message that was not claimed ends, and its row may be read again.
+        If it was not claimed, its admission ends and its row is read again.
         """
         if is_claimed:
             self._taken_ids.discard(claim.id)
@@ -416,7 +418,7 @@ class ReadyQueue:
             self._changed.set()
 
     def release(self, claim: Claim) -> None:
-        """End the admission of a message that was processed, and wake workers that wait for a limit."""
+        """End the admission of a message that was processed, so that workers check the limits again."""
         self._limits.release(claim.id)
         self._changed.set()
 
@@ -539,5 +541,5 @@ class ReadyQueue:
             del claims[message.claim.id]
 
     def close(self) -> None:
-        """Stop the signing threads."""
+        """Wait until the signing threads have ended."""
         self._renderer.close()
