@@ -1,7 +1,7 @@
 """Send SMS that are due, with up to `sms.connections` requests at a time, on the event loop of a separate thread.
 
 `SmsSender.wake` starts the thread, which then runs as long as the service: connections to the provider stay open
-between messages, and the loop sleeps until it is woken. A claim is on disk before its request is written, and no
+between messages, and the loop sleeps until the next wake-up. A claim is on disk before its request is written, and no
 message is claimed ahead: the outcome of a message and the claim of the next are stored in one commit, between their
 requests.
 """
@@ -75,7 +75,7 @@ class SmsWorkerContext:
         self.in_lookup: set[str] = set()
 
     def finish(self, number: str) -> None:
-        """Count a message to a number as no longer in progress, because its outcome was stored."""
+        """Count a message to a number as no longer in progress; call it when its outcome is stored."""
         self.in_progress[number] -= 1
         if not self.in_progress[number]:
             del self.in_progress[number]
@@ -291,7 +291,10 @@ class SmsSender:
         )
 
     def wake(self) -> None:
-        """Make the sender look for due SMS, in a new thread if none is running; may be called from any thread."""
+        """Make the sender look for due SMS; may be called from any thread.
+
+        The thread of the sender is started if it does not run, unless the sender is stopping.
+        """
         with self._lock:
             self._woken.set()
             if self._thread is None and not self.is_halted.stopping.is_set():
@@ -377,7 +380,7 @@ class SmsSender:
 
 
 class SenderLimitNames:
-    """A callable that finds the sender's limit of an SMS before it is rendered; used by one thread.
+    """A callable that returns the sender's limit of an SMS before the SMS is rendered; used by one thread.
 
     The sender of each account is cached for `_SENDER_CACHE_SECONDS`.
     """
