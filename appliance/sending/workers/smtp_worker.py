@@ -1,9 +1,9 @@
-"""SMTP worker: send one message at a time over connections to the relay or the capture server.
+"""Send email over SMTP connections to the relay or the capture server, one message at a time on each connection.
 
-While the body of a message is being sent, the next message is claimed and its envelope is sent behind the body, so that
-neither a commit nor a round trip keeps the connection waiting. At most two messages of a connection are therefore
+While the body of a message is being sent, the next message is claimed and its envelope is sent behind the body, so
+that neither a commit nor a round trip keeps the connection waiting. At most two messages of a connection are therefore
 claimed without a stored outcome (docs/promises.md#p3). A claimed message is checked again before its body is sent, if
-anything was written since that may forbid it (docs/promises.md#p4): a server may take long to accept its envelope.
+any write since then may forbid it (docs/promises.md#p4): a server may take long to accept its envelope.
 
 The steps of message 2 in a row of messages on one connection:
 
@@ -61,7 +61,7 @@ class _PendingClaim(NamedTuple):
 
 
 class SmtpWorker:
-    """A worker that sends email messages one after the other and passes their outcomes to the outcome writer.
+    """A worker that sends emails one after the other and passes their outcomes to the outcome writer.
 
     It has one connection for each provider.
     """
