@@ -1,4 +1,4 @@
-"""The tasks in which the workers of a sender run: start them, and let them finish when the service stops."""
+"""Start the tasks in which the workers of a sender run, and let them finish when the service stops."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -25,7 +25,7 @@ class WorkerTasks:
         return len(self._tasks)
 
     def start(self, count: int) -> None:
-        """Start workers in place of those that ended, so that there are `count`."""
+        """Start workers until `count` workers run."""
         for _ in range(count - len(self._tasks)):
             task = asyncio.create_task(self._run_worker())
             self._tasks.add(task)
@@ -39,7 +39,7 @@ class WorkerTasks:
     async def stop(self) -> None:
         """Wait until all workers have ended, and cancel those that take longer than `_STOP_SECONDS`.
 
-        A message without a stored outcome is decided by the next process.
+        The next process decides about a message whose outcome was not stored (`retries.recover_interrupted`).
         """
         if not self._tasks:
             return
