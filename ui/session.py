@@ -99,7 +99,7 @@ async def load_visit(request: Request) -> Visit | None:
 
 
 def browser_language(request: Request) -> str:
-    """Return the supported language that the browser asks for."""
+    """Return the supported language that the browser prefers, or the default language."""
     return i18n.negotiate_language(request.headers.get("accept-language"))
 
 

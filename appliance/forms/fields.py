@@ -177,7 +177,10 @@ def read_value(field: Field, value: Any, faults: Faults) -> Any:
 
 
 def clean_hidden(field: Field, value: Any) -> str | None:
-    """Return the value of a hidden field: of a URL or submission if the field reads one, else its fixed value."""
+    """Return the value of a hidden field: `value` if the field reads it from the URL or form, else the fixed value.
+
+    Control characters are removed, and the text is cut to `MAX_HIDDEN_CHARACTERS`. An empty value counts as none.
+    """
     if field.query_parameter and isinstance(value, str):
         text = _CONTROL_CHARACTERS.sub("", value).strip()[:MAX_HIDDEN_CHARACTERS]
         if text:

@@ -286,7 +286,7 @@ def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
 
 
 def get_redirect_url(form: Form) -> str | None:
-    """Return the URL to which a form redirects, encoded for a header, or None if the form has no valid one."""
+    """Return the URL to which a form redirects, encoded for a header, or None if the form has no valid redirect URL."""
     return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 

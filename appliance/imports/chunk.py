@@ -510,9 +510,9 @@ _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 
 
 def _follow_state(previous: str, state: str) -> str:
-    """Return the state of a contact after a later chunk, which knows nothing of the lines before.
+    """Return the state of a contact after a later chunk, which does not contain the lines before.
 
-    A line that says nothing leaves the reason that an earlier line of the contact gave.
+    A line without a reason leaves the reason that an earlier line of the contact gave.
     """
     if not previous or previous == state:
         return state

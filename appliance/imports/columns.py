@@ -1,6 +1,6 @@
 """Guess the targets of columns from their names, recognize exports of other products, and convert columns of dates.
 
-A single date such as `03/04/2026` is ambiguous, so the order of day and month is found from all values of its column.
+A single date such as `03/04/2026` is ambiguous, so the order of day and month is derived from all values of its column.
 Dates are converted to ISO 8601, which segments, merge tags and flows understand. Ambiguous dates stay text unless the
 user chooses an order. A year of two digits is the last one that does not make the date lie in the future: most dates in
 files of contacts are birthdays and dates of sign-ups or purchases. In November 2026, `31.12.79` is in 1979, `01.02.26`
@@ -258,7 +258,7 @@ def _month(name: str) -> int | None:
 class ParsedDate(NamedTuple):
     """A date in ISO 8601, read with the day first and with the month first; None where it is not a valid date.
 
-    `has_dots` says that the numbers are separated by dots, as in `31.12.1985`.
+    `has_dots` means that the numbers are separated by dots, as in `31.12.1985`.
     """
 
     day_first: str | None

@@ -33,7 +33,7 @@ class ConsentChange(NamedTuple):
     """The decision about the consent of an address.
 
     `standing` is the new state. `act` is the act to record, by the actor `by`, or None if the state is unchanged.
-    `kept` says that an opt-out or a suppression remains although the import opts in.
+    `kept` means that an opt-out or a suppression remains although the import opts in.
     """
 
     standing: ConsentState
@@ -60,7 +60,7 @@ def decide_consent(
     `standing` is its stored state. `state` is its state in the file: `out`, `no`, `off` or `unstated` as in
     `cells.RowAddress`, a suppression reason, or None for subscribed or not given. `opt_in` is the option of the import.
     `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds); `now` replaces a time that is
-    None. `keeps_opt_out` says that the opt-in must not lift an opt-out by an operator either, because a file stated it
+    None. `keeps_opt_out` means that the opt-in must not lift an opt-out by an operator either, because a file stated it
     and this row does not say yes.
     """
     joined_at, left_at = (at or now for at in times)
@@ -110,9 +110,9 @@ class ContactFields(NamedTuple):
 class ChannelState:
     """An address of a contact, with its state before the chunk (`original`, `verified_before`) and after it.
 
-    `id` is None for a new address. `touched` says that the address is new or changed. `is_repeated` says that an
-    opt-out was asked for again since the address was last changed. `is_refused` says that the file of an import stated
-    the opt-out, so that only a row that says yes lifts it.
+    `id` is None for a new address. `touched` means that the address is new or changed. `is_repeated` means that a row
+    of this import repeated an earlier opt-out. `is_refused` means that the file of an import stated the opt-out, so
+    that only a row that says yes lifts it.
     """
 
     __slots__ = (

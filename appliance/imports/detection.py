@@ -1,10 +1,10 @@
 """Detect columns of full names, and of numbers and amounts such as `1.234,50 €`, and convert their values.
 
 Full names are split into first and last name by the rules below. For numbers, a single value such as `1.234` is
-ambiguous: it is 1234 with a decimal comma, and 1.234 with a decimal point. So the decimal mark is found from all values
-of the column, else from the other columns of the file, else from its country. If none of these shows it, the values
-stay as they are until the user chooses a mark. Values with leading zeros, such as postcodes and customer numbers, are
-not numbers, and neither are phone numbers.
+ambiguous: it is 1234 with a decimal comma, and 1.234 with a decimal point. So the decimal mark is derived from all
+values of the column, else from the other columns of the file, else from its country. If none of these shows it, the
+values stay as they are until the user chooses a mark. Values with leading zeros, such as postcodes and customer
+numbers, are not numbers, and neither are phone numbers.
 """
 
 import re

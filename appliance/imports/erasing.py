@@ -1,8 +1,8 @@
 """Remove erased persons from the files and results of imports.
 
 The erasure of a contact inserts a row into the table `erasure` in its own transaction, so that it is not lost when the
-process ends. The row stays until all imports created before it are finished. A contact that one of them created again
-is then erased again.
+process ends. The row stays until all imports created before it are finished. A contact that such an import created
+again is then erased again.
 """
 
 import logging

@@ -95,7 +95,7 @@ def clear_outcomes(import_id: int, limit: int = 200) -> bool:
 
 
 def record_rows_read(import_id: int, count: int) -> None:
-    """Store the number of rows that were read so far; raises Cancelled."""
+    """Store the number of rows that were read so far. Raises Cancelled if the import was cancelled."""
     require_write_transaction()
     _raise_if_cancelled(import_id)
     run("UPDATE import SET total = ?, updated_at = ? WHERE id = ?", (count, clock.now_ms(), import_id))

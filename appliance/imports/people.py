@@ -109,10 +109,10 @@ def decode_warnings(packed: str | None) -> list[tuple[str, str, str]]:
 class PersonReader:
     """A reader that turns records into people, by the targets of the columns.
 
-    `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers.
-    By column index, `written` has the date formats and `numbers` the number formats; `texts` has the indexes of columns
-    whose values stay text. `is_own` says that the file is our own export, which has no placeholders for empty values: a
-    dash is a name there.
+    `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers. By
+    column index, `written` has the date formats and `numbers` the number formats; `texts` has the indexes of columns
+    whose values stay text. `is_own` means that the file is our own export, which has no placeholders for empty values:
+    a dash is a name there.
 
     `unstated_counts` has the number of rows that say neither yes nor no, by the target of the column of consent. Unless
     `opt_in_unstated`, they are not opted in.
@@ -364,7 +364,7 @@ def _further_addresses(
     """Return (state of the identifying address, other addresses of the row as a JSON list of `RowAddress` or None).
 
     `own_state` and the returned state are (suppression, consent, verified, opt_in_at, opt_out_at). `phone` is the phone
-    number of the row unless that is its identifying address. What the column `channels` says of an address replaces
+    number of the row unless that is its identifying address. The values of an address in the column `channels` replace
     both.
     """
     others: dict[tuple[str, str], RowAddress] = {}
@@ -419,7 +419,7 @@ def _find_name_before_email(cell: str) -> str | None:
 class AddressReader:
     """A reader for the email addresses and phone numbers of rows, with caches for domains and countries of numbers.
 
-    `country` is the default country of phone numbers. `is_own` says that the file is our own export, in which a quote
+    `country` is the default country of phone numbers. `is_own` means that the file is our own export, in which a quote
     before an email address belongs to the address.
     """
 

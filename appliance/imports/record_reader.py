@@ -246,7 +246,7 @@ def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator:
 
 
 def count_lines(line: str) -> int:
-    """Return the number of lines that an element of `read_lines` stands for."""
+    """Return the number of lines of the file that an element of `read_lines` represents."""
     return line.line_count if isinstance(line, BlankLines) else 1
 
 

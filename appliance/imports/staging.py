@@ -111,7 +111,7 @@ class StagingWriter:
         self._people, self._faults, self._further, self._utf8_lines = [], [], [], []
 
     def close(self) -> None:
-        """Sort the rows, delete the file of unsorted ones, sync the staging file to disk and give it its final name."""
+        """Sort the rows, delete the file of unsorted rows, sync the staging file to disk and give it its final name."""
         self.flush()
         self._db.execute("COMMIT")
         self._db.execute(f"BEGIN; {_SORT} COMMIT")

@@ -378,7 +378,10 @@ def preview_again(account_id: int, import_id: int, options: ImportOptions) -> tu
 
 
 def apply(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Start the import of the file of a finished dry run; its outcomes are discarded. Raises NotFound or Invalid."""
+    """Start the import of the file of a finished dry run and return it; the outcomes of the dry run are discarded.
+
+    Raises NotFound or Invalid.
+    """
     return _restart(account_id, import_id, upload, file_preview, actor, dry_run=False)
 
 

@@ -1,6 +1,6 @@
 """Parse bounces, delivery status notifications and spam complaints in returned mail into delivery reports.
 
-The kind of a mail is found from its content, not from the address to which it was sent.
+The kind of a mail is derived from its content, not from the address to which it was sent.
 """
 
 import base64

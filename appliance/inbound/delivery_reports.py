@@ -335,7 +335,7 @@ def record_and_claim_with_receipts(new_outcomes: list[Outcome], claims: list[Cla
 def apply_early_receipts(outcomes: list[Outcome]) -> None:
     """Apply the stored receipts of SMS that were just recorded as accepted.
 
-    Then apply the status in the provider's response, if it says more than that the SMS was sent.
+    Then apply the status in the provider's response, if it is a later status than `sent`.
     """
     _apply_stored_receipts(
         [outcome.claim.id for outcome in outcomes], [outcome.provider_id for outcome in outcomes if outcome.provider_id]

@@ -166,8 +166,8 @@ def find_home_account(sender: str, to: str) -> int:
     """Return the id of the home account of an SMS.
 
     It is the account with the number `to`, which is empty if the provider does not report it. If several accounts have
-    that number, one of these is chosen; if none has it, one of all accounts. The account that sent the last SMS to the
-    sender is preferred, then an account that has the sender's number, then the first.
+    that number, the choice is among these; if none has it, one of all accounts. The account that sent the last SMS to
+    the sender is preferred, then an account that has the sender's number, then the first.
     """
     accounts = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
     default_sender = config.current().sms.twilio.from_

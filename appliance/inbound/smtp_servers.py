@@ -109,7 +109,7 @@ class _ThreadedServer:
 
 
 class SmtpListener(_ThreadedServer):
-    """The SMTP listener for returned mail; it does nothing unless `inbound.listen` is set."""
+    """The SMTP listener for returned mail; it listens only if `inbound.listen` is set."""
 
     def __init__(self, settings: Config) -> None:
         super().__init__("inbound")

@@ -38,7 +38,7 @@ _NICENESS = 10
 
 
 class BackupCommandFailed(Refused):
-    """A failed backup or restore; the message says why."""
+    """A failed backup or restore; the message is the reason."""
 
     code = "not_done"
 

@@ -308,8 +308,8 @@ def get_recorder(context: Any) -> HitRecorder:
 async def follow_link(request: Request, token: str) -> HTTPResponse:
     """Record a click and redirect to the target of the link.
 
-    The response to an invalid link is the page "not found". The page for temporary failures is the response if the
-    target cannot be read, or if its merge tags cannot be filled in at the moment.
+    The response is the page "not found" if the link is invalid or its merge tags cannot be filled in. It is the page
+    for temporary failures if the target cannot be read, or if the account has used up its time for filling in links.
     """
     link, language = read_link(token), pages.detect_language(request)
     if link is None:

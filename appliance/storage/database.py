@@ -394,7 +394,10 @@ _MAX_OFFSET = 2**53
 
 
 def paginate(query: Any, page: int, limit: int) -> Page:
-    """Return page `page` (from 1) of an ordered Peewee query; a page past the end is empty."""
+    """Return page `page` (from 1) of an ordered Peewee query.
+
+    A page past the end of the query or past `_MAX_OFFSET` rows is empty.
+    """
     total = query.order_by().count()
     offset = (page - 1) * limit
     rows = list(query.limit(limit).offset(offset)) if offset < min(total, _MAX_OFFSET) else []

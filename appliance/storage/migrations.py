@@ -57,7 +57,7 @@ def is_missing_or_empty(path: Path) -> bool:
 
 
 def inspect_database(path: Path, advice: str = _RESTORE) -> Identity:
-    """Return the identity of a database without changing it; `advice` says in errors what to do.
+    """Return the identity of a database without changing it; `advice` is the remedy that errors name.
 
     Raises UnusableDatabase if the file cannot be read, is damaged, or belongs to another program.
     """

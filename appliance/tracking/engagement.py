@@ -320,7 +320,7 @@ def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
 def record_reply(message_id: int, source: str) -> bool:
     """Record a reply to a message, which verifies the address (docs/decisions.md#9).
 
-    `source` says how the reply was received. Returns False if the message or its recipient was deleted.
+    `source` is the way in which the reply was received. Returns False if the message or its recipient was deleted.
     """
     require_write_transaction()
     message_row = fetch_one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))

@@ -43,7 +43,7 @@ class EditConflict(NamedTuple):
 class FormPart(NamedTuple):
     """Fields of a form that are compared together and share a label.
 
-    `is_checkbox` says that a missing field means an unchecked box, not a form without the field.
+    `is_checkbox` means that a missing field means an unchecked box, not a form without the field.
     """
 
     label: str

@@ -292,7 +292,7 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the progress of sending, polled by the page; once nothing changes, the response ends the polling.
 
-    The figures of the overview are part of the response, so that all its numbers are of one moment.
+    The figures of the overview are part of the response, so that all numbers are read at the same time.
     """
     by = None if request.args.get("slim") else "day" if request.args.get("by") == "day" else "hour"
     base = await fetch(_load_cached_status, visit.account_id, campaign_id, by)

@@ -387,7 +387,10 @@ def list_rows(form: Form) -> list[FieldRow]:
 
 
 def list_addable(form: Form) -> list[tuple[str, str]]:
-    """Return the (kind, label) of the rows that can be added; a contact field can be added once."""
+    """Return (kind, label) of each kind of row that can be added to the form; a contact field only once.
+
+    The list is empty if the form has `MAX_FIELDS` rows.
+    """
     rows = list_rows(form)
     if len(rows) >= MAX_FIELDS:
         return []

@@ -249,7 +249,7 @@ def _stored_types(account_id: int, row: FilterRow, event: str) -> dict[str, int]
 
 
 def list_warnings(account_id: int, filters: Any) -> list[str]:
-    """Return a warning for each rule of stored filters that compares custom data as another type than it has."""
+    """Return a warning for each rule of stored filters that compares custom data as another type than is stored."""
     rows = [row for row in FilterRows.from_filters(filters) if row.type == "json" and row["kind"]]
     warnings = [
         _type_warning(row, _stored_types(account_id, row, ""))[0]

@@ -99,7 +99,7 @@ _COMPRESSION_LEVEL = 1
 
 
 class DamagedArchive(Exception):
-    """The file is not a complete backup that this version can unpack; the message says why."""
+    """The file is not a complete backup that this version can unpack; the message is the reason."""
 
 
 class Manifest(msgspec.Struct):

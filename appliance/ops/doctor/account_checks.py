@@ -44,7 +44,7 @@ def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[F
 
 
 def _report(problems: list[Finding], if_none: Finding | None) -> Iterator[Finding]:
-    """Yield the first `MAX_SHOWN` problems of a check and how many more there are, or `if_none` if it found none."""
+    """Yield the first `MAX_SHOWN` problems of a check and how many more there are, or `if_none` if there are none."""
     yield from problems[:MAX_SHOWN]
     if len(problems) > MAX_SHOWN:
         yield problems[0]._replace(

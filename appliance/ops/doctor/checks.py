@@ -28,9 +28,9 @@ MAX_SHOWN = 10
 class Finding(NamedTuple):
     """A result of a check.
 
-    `check` names what was checked, `words` says what was found. `fix` is a command, setting or DNS record to paste, or
-    a page to open; it is empty if there is none. The level `note` is advice: nothing is wrong, but something is missing
-    that will be needed.
+    `check` is the name of the check, and `words` describes the result. `fix` is a command, setting or DNS record to
+    paste, or a page to open; it is empty if there is none. The level `note` is advice: nothing is wrong, but something
+    is missing that will be needed.
     """
 
     level: Literal["ok", "note", "warn", "fail"]
@@ -265,7 +265,7 @@ _DUE_MESSAGES_SQL = (
 
 
 def check_clock(_: Path) -> Iterator[Finding]:
-    """Check that no entry of the database is more than two minutes in the future. No time server is asked."""
+    """Check that no entry of the database is more than two minutes in the future. No time server is queried."""
     now = clock.now_ms()
     latest = max((row[0] or 0) for row in rows(
         "SELECT max(created_at) FROM event UNION ALL SELECT max(updated_at) FROM account UNION ALL "

@@ -72,7 +72,7 @@ def domain_of(address: str) -> str:
 
 
 def is_mailbox_provider(domain: str) -> bool:
-    """Return whether a domain is one of a large mailbox provider, whose users cannot change its DNS."""
+    """Return whether a domain belongs to a large mailbox provider, so that its users cannot change its DNS."""
     return domain in _GROUP_OF
 
 

@@ -62,7 +62,7 @@ class Reply(NamedTuple):
 
 
 class ReplyParser:
-    """An incremental parser: it takes bytes as they arrive and returns replies once they are complete."""
+    """An incremental parser: `feed` accepts bytes as they arrive and returns the replies that are complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -74,7 +74,7 @@ class ReplyParser:
         self._rest, self._lines, self._code = b"", [], 0
 
     def feed(self, data: bytes) -> list[Reply]:
-        """Parse the next bytes and return the replies that they complete; raises MalformedReply."""
+        """Parse the next bytes and return the replies that they complete; raises MalformedReply for anything else."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_REPLY_LINE_BYTES:
             raise MalformedReply("a reply line is too long")

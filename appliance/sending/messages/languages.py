@@ -60,7 +60,7 @@ def choose_for_preview(
     document: Mapping[str, Any], contact_language: str | None, locale: str, language: str | None = None,
     channel: str = "email",
 ) -> MessageLanguage:  # fmt: skip
-    """Return the language of a preview or test: that of the contact, or a given one (`language`) instead.
+    """Return the language of a preview or test: `language`, else that of the contact.
 
     A `language` that the template is not translated into gives the original, with the product's texts in that language.
     """

@@ -284,7 +284,7 @@ def get_content(message: Message) -> MessageContent | None:
 
 
 def restore_submitted_subjects(messages: Sequence[Message]) -> Sequence[Message]:
-    """Set `subject` of each message to the one that was submitted, with its merge tags, and return the messages.
+    """Set `subject` of each message to the submitted subject, with its merge tags, and return the messages.
 
     It is None for a message of a campaign or flow. A caller who may not read contacts sees subjects in this form,
     because the subject as sent shows values of the contact (docs/decisions.md#2). The subject of a test stays if the
@@ -379,23 +379,23 @@ class CountedMessage(Protocol):
 
     @property
     def account_id(self) -> int:
-        """Id of the message's account."""
+        """Return the id of the message's account."""
 
     @property
     def channel(self) -> str:
-        """The channel: `email` or `sms`."""
+        """Return the channel: `email` or `sms`."""
 
     @property
     def provider(self) -> str:
-        """Name of the provider that sends the message."""
+        """Return the name of the provider that sends the message."""
 
     @property
     def recipient_key(self) -> str:
-        """The recipient's normalized address."""
+        """Return the recipient's normalized address."""
 
     @property
     def test(self) -> bool:
-        """Whether the message is a test message."""
+        """Return whether the message is a test message."""
 
 
 def count_attempt(row: CountedMessage, result: str) -> None:

@@ -193,7 +193,7 @@ class Link(Table):
 
 
 class Hit(Table):
-    """A request for a tracking pixel or link, with a verdict that says whether a person or a machine made it.
+    """A request for a tracking pixel or link, with a verdict: whether a person or a machine made it.
 
     Contacts whose tracking is `aggregate` are counted anonymously: `message` and all client fields are null.
     """
