@@ -102,10 +102,16 @@ def test_fields_of_segments_are_grouped(page: Page) -> None:
         "(one) => [...one.querySelectorAll('optgroup')].map((group) => [group.label, group.children.length])"
     )
     names = [name for name, _ in groups]
-    assert names[:4] == ["About the contact", "Subscriptions", "Engagement", "Lists, segments and flows"]
+    assert names == [
+        "About the contact", "Subscriptions", "Lists, segments and flows", "Custom fields",
+        "Events: how often, in which period", "Engagement: which campaign", "Engagement: number in total",
+        "Engagement: when last",
+    ]  # fmt: skip
     page.get_by_role("button", name="Field:").click()
     assert "Reason for suppression" in search(page, "subscriptions")
-    assert "Last email open" in search(page, "engagement open")
+    found = search(page, "engagement open")
+    for label in ("Opened a certain campaign", "Number of emails opened", "Date of the last email open"):
+        assert label in found
 
 
 def test_a_goal_is_chosen(page: Page, api: Client) -> None:

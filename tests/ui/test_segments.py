@@ -101,7 +101,8 @@ def shop_page(browser: Browser) -> Iterator[Page]:
         paid = float(revenue.replace(".", "").replace(",", "."))
         mixed = paid if number else revenue
         data = {"revenue": revenue, "paid": paid, "mixed": mixed, "city": cities[number]}
-        contact = {"email": f"customer{number}@example.com", "data": data, "language": None if number else "sv"}
+        contact = {"email": f"customer{number}@example.com", "data": data, "language": None if number else "sv",
+                   "country_code": "AT"}  # fmt: skip
         api.post("/contacts", contact).expect(201)
     for name, field in (("Old rule", "paid"), ("Letters", "revenue")):
         rule = {"name": f"contact_data.{field}", "predicate": "gt", "value": "100"}
@@ -180,6 +181,19 @@ def test_suggested_values_ignore_case(shop_page: Page) -> None:
     rule.get_by_label("Value", exact=True).fill("berlin")
     expect(rule.get_by_role("button", name="Berlin 3")).to_have_class("merge on")
     expect(total(page)).to_contain_text("3 of 5 contacts")
+
+
+def test_sample_contacts_show_names_of_codes(shop_page: Page) -> None:
+    """A country and a status are shown by name, as in the condition."""
+    page = shop_page
+    page.goto("/segments/new")
+    rule = page.locator("[data-rule]").first
+    choose_field(page, rule, "country")
+    choose_option(page, "Value", "Austria")
+    expect(page.locator("#sample td[data-l=Country]").first).to_have_text("Austria")
+    choose_field(page, rule, "address status")
+    choose_option(page, "Value", "Not confirmed")
+    expect(page.locator("#sample td[data-l='Address status']").first).to_have_text("Not confirmed")
 
 
 def test_a_language_is_chosen_by_its_name(shop_page: Page) -> None:
@@ -394,7 +408,7 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     condition.get_by_label("Value").fill("20")
     sentence = "“order placed”: never in the last 30 days where total is over 20."
     expect(page.locator(".said")).to_have_text(sentence)
-    choose_field(page, rule, "campaign opened")
+    choose_field(page, rule, "opened a certain")
     expect(condition).to_have_count(0)
     rule.get_by_label("Comparison").select_option("no campaign")
     expect(page.locator(".said")).to_have_text("Opened no campaign.")

@@ -24,10 +24,11 @@ from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow,
 
 SEGMENT, BRANCH = "segment", "split"
 # The groups of the field selector, in order.
-_CONTACT, _SUBSCRIPTIONS, _ENGAGEMENT, _LISTS, _CUSTOM, _EVENTS, _TRIGGER = _GROUP_TITLES = (
-    gettext_noop("About the contact"), gettext_noop("Subscriptions"), gettext_noop("Engagement"),
-    gettext_noop("Lists, segments and flows"), gettext_noop("Custom fields"),
-    gettext_noop("Events: how often and when"), gettext_noop("Trigger event"),
+_CONTACT, _SUBSCRIPTIONS, _LISTS, _CUSTOM, _EVENTS, _CAMPAIGNS, _COUNTS, _LAST_DATES, _TRIGGER = _GROUP_TITLES = (
+    gettext_noop("About the contact"), gettext_noop("Subscriptions"), gettext_noop("Lists, segments and flows"),
+    gettext_noop("Custom fields"), gettext_noop("Events: how often, in which period"),
+    gettext_noop("Engagement: which campaign"), gettext_noop("Engagement: number in total"),
+    gettext_noop("Engagement: when last"), gettext_noop("Trigger event"),
 )  # fmt: skip
 _SUBSCRIPTION_FIELDS = (
     "contact_verification_status", "contact_suppression_reason", "contact_subscribed_email",
@@ -303,8 +304,10 @@ def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tupl
 def _field_group(field: Field) -> str:
     if field.name in _SUBSCRIPTION_FIELDS:
         return _SUBSCRIPTIONS
-    if field.name.startswith(("campaign_", "email_", "sms_", "contact_last_interacted")):
-        return _ENGAGEMENT
+    if field.name.startswith("campaign_"):
+        return _CAMPAIGNS
+    if field.name.startswith(("email_", "sms_", "contact_last_interacted")):
+        return _LAST_DATES if field.type == "time" else _COUNTS
     return _LISTS if field.type == "id" else _CONTACT
 
 
@@ -564,7 +567,11 @@ def _build_cell(account_id: int, node: FieldCondition | EventCondition, value: A
         return Cell("names", [explain.fetch_name(account_id, node.field.id_kind, item) for item in value or []])
     if value in (None, "", []):
         return Cell("nothing", None)
-    if node.field.name == "contact_language":
-        value = i18n.name_language(value)
+    if node.field.type == "code":
+        value = (
+            [node.field.label_value(code) for code in value]
+            if isinstance(value, list)
+            else node.field.label_value(value)
+        )
     kind = "time" if node.field.type == "time" else "names" if isinstance(value, list) else "plain"
     return Cell("yes" if isinstance(value, bool) else kind, value)

@@ -250,7 +250,11 @@ FIELDS: tuple[Field, ...] = (
     _column("contact_created_at", "time", gettext_noop("Date added"), "created_at", "created_at"),
     _column("contact_updated_at", "time", gettext_noop("Date last changed"), "updated_at", "updated_at"),
     _column(
-        "contact_last_interacted_at", "time", gettext_noop("Last active"), "last_interacted_at", "last_interacted_at"
+        "contact_last_interacted_at",
+        "time",
+        gettext_noop("Date last active"),
+        "last_interacted_at",
+        "last_interacted_at",
     ),
     Field(
         "contact_unsubscribed_at",
@@ -261,9 +265,9 @@ FIELDS: tuple[Field, ...] = (
         30,
         aliases=("unsubscribed_at",),
     ),
-    _column("email_last_sent_at", "time", gettext_noop("Last email sent"), "email_last_sent_at"),
-    _column("email_last_opened_at", "time", gettext_noop("Last email open"), "email_last_opened_at"),
-    _column("email_last_clicked_at", "time", gettext_noop("Last email click"), "email_last_clicked_at"),
+    _column("email_last_sent_at", "time", gettext_noop("Date of the last email sent"), "email_last_sent_at"),
+    _column("email_last_opened_at", "time", gettext_noop("Date of the last email open"), "email_last_opened_at"),
+    _column("email_last_clicked_at", "time", gettext_noop("Date of the last email click"), "email_last_clicked_at"),
     _link("contact_list", gettext_noop("List"), "list", "membership", "contact_list_id", "1", "list_id", "list_ids"),
     Field(
         "contact_segment",
@@ -278,7 +282,7 @@ FIELDS: tuple[Field, ...] = (
     _link("contact_flow", gettext_noop("Active flow"), "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
     _link(
         "campaign_sent",
-        gettext_noop("Campaign received"),
+        gettext_noop("Received a certain campaign"),
         "campaign",
         "message",
         "campaign_id",
@@ -286,7 +290,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _link(
         "campaign_opened",
-        gettext_noop("Campaign opened"),
+        gettext_noop("Opened a certain campaign"),
         "campaign",
         "message",
         "campaign_id",
@@ -294,7 +298,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _link(
         "campaign_clicked",
-        gettext_noop("Campaign clicked"),
+        gettext_noop("Clicked in a certain campaign"),
         "campaign",
         "message",
         "campaign_id",
@@ -303,11 +307,11 @@ FIELDS: tuple[Field, ...] = (
     *(
         _column(name, "number", label, name)
         for name, label in (
-            ("email_sent_count", gettext_noop("Emails sent")),
-            ("email_open_count", gettext_noop("Emails opened")),
-            ("email_click_count", gettext_noop("Emails clicked")),
-            ("email_soft_bounce_count", gettext_noop("Soft bounces")),
-            ("sms_sent_count", gettext_noop("SMS messages sent")),
+            ("email_sent_count", gettext_noop("Number of emails sent")),
+            ("email_open_count", gettext_noop("Number of emails opened")),
+            ("email_click_count", gettext_noop("Number of emails clicked")),
+            ("email_soft_bounce_count", gettext_noop("Number of soft bounces")),
+            ("sms_sent_count", gettext_noop("Number of SMS sent")),
         )
     ),
     Field(

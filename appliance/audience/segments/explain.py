@@ -45,15 +45,15 @@ _IDS = {
         gettext_noop("In any flow"), gettext_noop("In no flow"),
     ),
     "campaign_sent": (
-        gettext_noop("Received {}"), gettext_noop("Did not receive {}"),
+        gettext_noop("Received the campaign {}"), gettext_noop("Did not receive the campaign {}"),
         gettext_noop("Received any campaign"), gettext_noop("Received no campaign"),
     ),
     "campaign_opened": (
-        gettext_noop("Opened {}"), gettext_noop("Did not open {}"),
+        gettext_noop("Opened the campaign {}"), gettext_noop("Did not open the campaign {}"),
         gettext_noop("Opened any campaign"), gettext_noop("Opened no campaign"),
     ),
     "campaign_clicked": (
-        gettext_noop("Clicked in {}"), gettext_noop("Did not click in {}"),
+        gettext_noop("Clicked in the campaign {}"), gettext_noop("Did not click in the campaign {}"),
         gettext_noop("Clicked in any campaign"), gettext_noop("Clicked in no campaign"),
     ),
 }  # fmt: skip
