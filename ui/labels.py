@@ -321,46 +321,29 @@ def reason_label(code: str | None, channel: str = "email") -> str:
     return gettext(_REASONS[code]) if code in _REASONS else code.replace("_", " ").capitalize()
 
 
-# Names of checks of `campanero doctor` that its page shows in other words.
-_CHECK_LABELS = {
-    "seed": gettext_noop("test message"),
-    "seed sender": gettext_noop("test message: sender"),
-    "seed DKIM": gettext_noop("test message: DKIM signature"),
-    "seed SPF": gettext_noop("test message: SPF"),
-    "seed DMARC": gettext_noop("test message: DMARC"),
-    "seed one-click": gettext_noop("test message: one-click unsubscribe"),
-    "schema": gettext_noop("database version"),
-    "from": gettext_noop("From address"),
-    "inbound.listen": gettext_noop("incoming mail"),
-    "configuration": gettext_noop("configuration"),
-    "data directory": gettext_noop("data directory"),
-    "key file": gettext_noop("key file"),
-    "database": gettext_noop("database"),
-    "disk": gettext_noop("disk"),
-    "service": gettext_noop("service"),
-    "listen": gettext_noop("listen"),
-    "backups": gettext_noop("backups"),
-    "clock": gettext_noop("clock"),
-    "queue": gettext_noop("queue"),
-    "events": gettext_noop("events"),
-    "sending": gettext_noop("sending"),
-    "ledger": gettext_noop("ledger"),
-    "flows": gettext_noop("flows"),
-    "domains": gettext_noop("domains"),
-    "email transport": gettext_noop("email transport"),
-    "HELO name": gettext_noop("HELO name"),
-    "links": gettext_noop("links"),
-    "SMS transport": gettext_noop("SMS transport"),
-    "SMS callbacks": gettext_noop("SMS callbacks"),
+# The pages of the settings and others where what a check of `campanero doctor` found can be changed, by check.
+_CHECK_PAGES = {
+    "backups": (gettext_noop("Data"), "/settings/data"),
+    "domain": (gettext_noop("Domains"), "/settings/domains"),
+    "domains": (gettext_noop("Domains"), "/settings/domains"),
+    "email transport": (gettext_noop("Sending"), "/settings/sending"),
+    "from": (gettext_noop("Domains"), "/settings/domains"),
+    "queue": (gettext_noop("Outbox"), "/outbox"),
+    "seed DKIM": (gettext_noop("Domains"), "/settings/domains"),
+    "seed DMARC": (gettext_noop("Domains"), "/settings/domains"),
+    "seed SPF": (gettext_noop("Domains"), "/settings/domains"),
+    "seed sender": (gettext_noop("General"), "/settings"),
+    "sending": (gettext_noop("Sending"), "/settings/sending"),
+    "SMS": (gettext_noop("SMS replies"), "/activity/answers"),
+    "SMS transport": (gettext_noop("Sending"), "/settings/sending"),
+    "webhooks": (gettext_noop("Webhooks"), "/settings/webhooks"),
 }
-_DOMAIN_CHECK = "domain "
 
 
-def check_label(name: str) -> str:
-    """Return the name of a check of `campanero doctor` as the health page shows it."""
-    if name.startswith(_DOMAIN_CHECK):
-        return gettext("domain %(name)s", name=name.removeprefix(_DOMAIN_CHECK))
-    return gettext(_CHECK_LABELS[name]) if name in _CHECK_LABELS else name.replace("_", " ")
+def check_page(check: str) -> tuple[str, str] | None:
+    """Return the name and URL of the page where what a check found can be changed; None if there is no such page."""
+    page = _CHECK_PAGES.get("domain" if check.startswith("domain ") else check)
+    return (gettext(page[0]), page[1]) if page else None
 
 
 def sent_so_far(stats: Mapping[str, int]) -> str:

@@ -367,7 +367,7 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
     words = "check the installation, one line for each check; exit 1 if one fails"
     doctor = _add_command(top, "doctor", _doctor, words)
-    doctor.add_argument("--json", action="store_true", help="print JSON: ok, and each finding with its fix")
+    doctor.add_argument("--json", action="store_true", help="print JSON: ok, and each finding with its meaning and fix")
     words = "also send a test message to the built-in inbox and check it as a receiving server would"
     doctor.add_argument("--seed", action="store_true", help=words)
     doctor.add_argument("--account", type=parse_account_id, metavar="ID", help="check only this account")
@@ -531,6 +531,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _doctor(options: argparse.Namespace) -> int:
     from appliance.ops import doctor as ops_doctor
+    from appliance.ops.doctor import explanations
 
     def load(page: dict[str, Any] | None) -> LoadedConfig:
         loaded = _load_configuration(options, page)
@@ -543,10 +544,17 @@ def _doctor(options: argparse.Namespace) -> int:
         findings.append(finding)
         if not options.json:
             fix = f" [{' '.join(finding.fix.split())}]" if finding.fix else ""
-            print(f"{finding.level:<4}  {finding.check}: {' '.join(finding.words.split())}{fix}", flush=True)
+            words = " ".join(finding.words.split())
+            meaning = "" if finding.level == "ok" else f". {explanations.explain(finding)}"
+            print(f"{finding.level:<4}  {finding.check}: {words}{meaning}{fix}", flush=True)
     failed = any(finding.level == "fail" for finding in findings)
     if options.json:
-        print(json.dumps({"ok": not failed, "findings": [finding._asdict() for finding in findings]}))
+        explained = [
+            finding._asdict()
+            | {"title": explanations.name_check(finding.check), "meaning": explanations.explain(finding)}
+            for finding in findings
+        ]
+        print(json.dumps({"ok": not failed, "findings": explained}))
     return int(failed)
 
 

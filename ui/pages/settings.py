@@ -391,6 +391,8 @@ async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
                     "check": "doctor",
                     "words": gettext("did not respond: %(error)s", error=error),
                     "fix": "",
+                    "title": gettext("Health check"),
+                    "meaning": gettext("The checks could not be completed. Try again in a few minutes."),
                 }
             ]
     return _render_doctor(request, visit, data)

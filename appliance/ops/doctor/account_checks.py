@@ -26,6 +26,9 @@ def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[F
             "warn",
             "sending",
             gettext("the file %(path)s stops all sending; remove it to resume", path=directory / data_dir.STOP_FILE),
+            meaning=gettext(
+                "Your administrator has stopped all sending. Messages wait until your administrator resumes it."
+            ),
         )
     stopped_accounts = rows(
         "SELECT name, stop_reason FROM account WHERE sending_stopped = 1 AND id = coalesce(?, id) ORDER BY id",
@@ -48,7 +51,7 @@ def _report(problems: list[Finding], if_none: Finding | None) -> Iterator[Findin
     yield from problems[:MAX_SHOWN]
     if len(problems) > MAX_SHOWN:
         yield problems[0]._replace(
-            words=gettext("%(count)s more like these", count=len(problems) - MAX_SHOWN), fix=""
+            words=gettext("%(count)s more like these", count=len(problems) - MAX_SHOWN), fix="",
         )  # fmt: skip
     if not problems and if_none is not None:
         yield if_none
@@ -195,6 +198,10 @@ def _find_webhook_faults(webhooks: list[Any]) -> Iterator[Finding]:
                     reason=reason, since=since, **values,
                 ),
                 f'fix the receiver, then PATCH /v1/my/webhooks/{webhook_id} {{"enabled": true}}',
+                gettext(
+                    "Another program is no longer told what happens in your account, because it did not accept it. "
+                    "Have that program checked, then turn the webhook on again under Settings, Webhooks."
+                ),
             )  # fmt: skip
         elif enabled and failing_since is not None:
             message = gettext(
@@ -220,7 +227,12 @@ def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[F
             count=count,
             since=clock.iso(since),
         )
-        yield Finding("warn", "SMS", message, "GET /v1/my/incoming?unseen=true, then POST /v1/my/incoming/{id}/seen")
+        meaning = gettext(
+            "Some replies to your SMS may be opt-outs that Campanero did not recognise. Read them under Activity, "
+            "SMS replies, and unsubscribe who asked for it."
+        )
+        fix = "GET /v1/my/incoming?unseen=true, then POST /v1/my/incoming/{id}/seen"
+        yield Finding("warn", "SMS", message, fix, meaning)
 
 
 def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Finding]:
@@ -250,6 +262,15 @@ def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Findin
                 prefix=block.prefix,
             )
             problems.append(
-                Finding("warn", "SMS", message, "check who requests these messages: this may be SMS pumping fraud")
+                Finding(
+                    "warn",
+                    "SMS",
+                    message,
+                    "check who requests these messages: this may be SMS pumping fraud",
+                    gettext(
+                        "Unusually many SMS went to unknown numbers, so further ones are rejected. Somebody may be "
+                        "abusing a form of yours at your cost: ask your administrator to look at it."
+                    ),
+                )
             )
     yield from _report(problems, None)

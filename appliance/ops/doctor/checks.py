@@ -28,15 +28,17 @@ MAX_SHOWN = 10
 class Finding(NamedTuple):
     """A result of a check.
 
-    `check` is the name of the check, and `words` describes the result. `fix` is a command, setting or DNS record to
-    paste, or a page to open; it is empty if there is none. The level `note` is advice: nothing is wrong, but something
-    is missing that will be needed.
+    `check` is the name of the check, and `words` describes the result for the administrator. `fix` is a command,
+    setting or DNS record to paste, or a page to open; it is empty if there is none. The level `note` is advice: nothing
+    is wrong, but something is missing that will be needed. `meaning` says in full sentences what the result means for
+    those who write campaigns; if it is empty, `explanations` has that text for its check and level.
     """
 
     level: Literal["ok", "note", "warn", "fail"]
     check: str
     words: str
     fix: str = ""
+    meaning: str = ""
 
 
 class CheckAborted(Exception):
@@ -78,7 +80,11 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
     if accessible:
         names = ", ".join(map(str, accessible[:MAX_SHOWN]))
         words = gettext("other users can read %(names)s: chmod go-rwx", names=names)
-        yield Finding("fail", "data directory", words)
+        meaning = gettext(
+            "Other users of the server can read your contacts and campaigns. Ask your administrator to correct this "
+            "now."
+        )
+        yield Finding("fail", "data directory", words, meaning=meaning)
     elif not os.access(directory, os.W_OK):
         yield Finding(
             "fail", "data directory", gettext("%(directory)s cannot be written by this user", directory=directory)
@@ -201,7 +207,8 @@ def describe_process(directory: Path) -> str:
 def check_service(directory: Path) -> Iterator[Finding]:
     """Report whether the service runs. If not, warn of messages that were being sent when the service ended."""
     words = describe_process(directory)
-    yield Finding("ok", "service", words or gettext("not running"))
+    not_running = gettext("Campanero is not running, so nothing is sent. Ask your administrator to start it.")
+    yield Finding("ok", "service", words or gettext("not running"), meaning="" if words else not_running)
     if not words:
         (in_hand,) = rows(
             "SELECT (SELECT count(*) FROM message WHERE status = 'sending') + (SELECT count(*) FROM send_log l "
@@ -224,7 +231,11 @@ def check_backups(directory: Path) -> Iterator[Finding]:
     every = config.parse_seconds(config.current().backup.every) * 1000
     scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
     if not every:
-        yield Finding("note", "backups", gettext("automatic backups are off (backup.every is 0)"))
+        meaning = gettext(
+            "Your data is not backed up automatically. Ask your administrator to turn on backups, or create one "
+            "regularly under Settings, Data."
+        )
+        yield Finding("note", "backups", gettext("automatic backups are off (backup.every is 0)"), meaning=meaning)
         return
     first_account_at = scalar("SELECT min(created_at) FROM account")
     since = scheduled[0].created_at if scheduled else first_account_at
@@ -304,7 +315,9 @@ def check_queue(directory: Path) -> Iterator[Finding]:
     in_hand = fetch_one("SELECT count(*) FROM message WHERE status = 'sending' AND updated_at <= ?", (now - LATE_MS,))
     uncertain = fetch_one("SELECT count(*) FROM message WHERE status = 'uncertain'")
     if data_dir.has_stop_file(directory) or not describe_process(directory):
-        yield Finding("ok", "queue", gettext("%(count)s messages wait until sending resumes", count=count))
+        meaning = gettext("Nothing is sent at the moment. Messages wait and go out once sending resumes.")
+        words = gettext("%(count)s messages wait until sending resumes", count=count)
+        yield Finding("ok", "queue", words, meaning=meaning)
     elif count:
         since = (now - max(oldest or 0, 1)) // 60_000 if oldest and oldest > 1 else None
         words = (
@@ -327,12 +340,19 @@ def check_queue(directory: Path) -> Iterator[Finding]:
                 "%(count)s messages have been in progress for more than 15 minutes: a server may be slow",
                 count=in_hand[0],
             ),
+            meaning=gettext(
+                "Some messages take unusually long to send. This usually passes; tell your administrator if it does "
+                "not."
+            ),
         )
     if uncertain and uncertain[0]:
         yield Finding(
             "warn",
             "queue",
             gettext("%(count)s messages are unconfirmed: review them in the Outbox", count=uncertain[0]),
+            meaning=gettext(
+                "Nobody knows whether some messages were sent. Decide in the outbox whether to send them again."
+            ),
         )
 
 

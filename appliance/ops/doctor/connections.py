@@ -38,13 +38,15 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
     """
     name = config.current().email.transport
     if name == "capture":
-        yield Finding("ok", "email transport", gettext("test mode: messages are captured in the test inbox"))
+        words = gettext("test mode: messages are captured in the test inbox")
+        meaning = gettext("Test mode is on: emails go to the test inbox, and nothing is sent to your contacts.")
+        yield Finding("ok", "email transport", words, meaning=meaning)
         return
     if name == DIRECT:
-        words = asyncio.run(smtp_connect.find_port_block())
+        port_block = asyncio.run(smtp_connect.find_port_block())
         yield (
-            Finding("fail", "email transport", words)
-            if words
+            Finding("fail", "email transport", port_block)
+            if port_block
             else Finding("ok", "email transport", gettext("direct: mail servers can be reached"))
         )
         for helo_finding in smtp_connect.check_helo_name():
@@ -92,9 +94,9 @@ def check_listeners(directory: Path) -> Iterator[Finding]:
         words = gettext("off: bounces are not received, so sending to dead addresses continues")
         yield Finding("warn", "inbound.listen", words, '[inbound]\nlisten = "0.0.0.0:25"')
     else:
-        yield Finding(
-            "ok", "inbound.listen", gettext("off; bounces are only received through the webhooks of the relay")
-        )
+        words = gettext("off; bounces are only received through the webhooks of the relay")
+        meaning = gettext("Emails that could not be delivered are reported by your email provider, if you connect it.")
+        yield Finding("ok", "inbound.listen", words, meaning=meaning)
 
 
 def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -> Iterator[Finding]:
@@ -134,7 +136,8 @@ def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -
 def _check_port_is_free(name: str, address: str, target: str, port: int) -> Iterator[Finding]:
     try:
         with socket.create_server((target, port), family=socket.AF_INET6 if ":" in target else socket.AF_INET):
-            yield Finding("ok", name, gettext("%(address)s is free for the service", address=address))
+            meaning = gettext("Campanero is not running, so nothing can be opened. Ask your administrator to start it.")
+            yield Finding("ok", name, gettext("%(address)s is free for the service", address=address), meaning=meaning)
     except OSError as error:
         yield Finding(
             "fail",
@@ -191,6 +194,10 @@ def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Findi
                 base=base,
                 message=translate_stored(connection_errors.explain_failure(error).message),
             ),
+            meaning=gettext(
+                "The links of your emails may not open. Click one in a test email; if it does not open, ask your "
+                "administrator to correct this before your next campaign."
+            ),
         )
         return
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])), UTC)
@@ -199,6 +206,12 @@ def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Findi
         "warn" if days < EXPIRES_SOON_DAYS else "ok",
         "links",
         gettext("%(base)s; its certificate is valid for %(days)s days", base=base, days=days),
+        meaning=gettext(
+            "Browsers will soon warn people who click a link in your emails. Ask your administrator for a new "
+            "certificate."
+        )
+        if days < EXPIRES_SOON_DAYS
+        else "",
     )
 
 
@@ -212,7 +225,9 @@ def check_sms_transport(_: Path) -> Iterator[Finding]:
     """
     name = config.current().sms.transport
     if name == "capture":
-        yield Finding("ok", "SMS transport", gettext("test mode: messages are captured in the test inbox"))
+        words = gettext("test mode: messages are captured in the test inbox")
+        meaning = gettext("Test mode is on: SMS go to the test inbox, and nothing is sent to your contacts.")
+        yield Finding("ok", "SMS transport", words, meaning=meaning)
         return
     provider = PROVIDERS[name]
     try:
@@ -382,6 +397,12 @@ def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
                 "warn" if attention else "ok",
                 "from",
                 f"{words}; {store.describe_attention(attention)}" if attention else words,
+                meaning=gettext(
+                    "Emails from this address are still accepted, but an entry of its domain is missing or wrong. "
+                    "Open the domain under Settings, Domains to see what to correct."
+                )
+                if attention
+                else "",
             )
             continue
         is_grave = email_settings.transport != "capture" and not email_settings.allow_unverified_domains
