@@ -47,7 +47,7 @@ def compile_translations(campaign: Campaign, sources: dict[str | None, MessageSo
         content = text = error = None
         try:
             if campaign.channel == "sms":
-                text = compose.compile_sms(translated["body"])
+                text = compose.compile_sms(translated["body"], language=language)
             elif language in sources:
                 content = compose.compile_message(sources[language])
         except MergeError as merge_error:

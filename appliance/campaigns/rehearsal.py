@@ -103,7 +103,8 @@ class RecipientRenderer:
     def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
         bodies = dict(translations.list_messages(to_document(campaign.template), "sms"))
         self._bodies = {
-            language: _compile_body(message["body"], campaign.tracking) for language, message in bodies.items()
+            language: _compile_body(message["body"], campaign.tracking, language or account.locale)
+            for language, message in bodies.items()
         }
         self._account = account
         self._forcing: Counter[str] = Counter()
@@ -180,8 +181,9 @@ class RecipientRenderer:
             )
 
 
-def _compile_body(body: str | None, is_tracked: bool) -> "CompiledTemplate":
-    return compose.compile_sms(body, [link.href for link in compose.find_sms_links(body)] if is_tracked else None)
+def _compile_body(body: str | None, is_tracked: bool, language: str) -> "CompiledTemplate":
+    links = [link.href for link in compose.find_sms_links(body)] if is_tracked else None
+    return compose.compile_sms(body, links, language)
 
 
 def _find_number_problem(contact: Contact, key: str) -> str | None:

@@ -149,7 +149,7 @@ def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[
         return
     yield from _check_encoding(sms)
     if sms.refused:
-        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sms.refused.items())
+        reasons = ", ".join(f"{reason} ({i18n.format_number(count)})" for reason, count in sms.refused.items())
         message = ngettext(
             "%(num)s contact will be skipped because of their number or consent: %(reasons)s",
             "%(num)s contacts will be skipped because of their number or consent: %(reasons)s",

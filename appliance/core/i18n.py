@@ -290,6 +290,8 @@ _stored: dict[str, list[str]] = {}  # the texts of `gettext_stored` by their sco
 # Values of stored texts that are names, separated by commas, each of which is translated.
 _NAME_LISTS = ("fields", "properties")
 _VALUE = re.compile(r"%\((\w+)\)s")
+# A number in English notation, as stored texts have it.
+_GROUPED_NUMBER = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
 _MAX_STORED_CHARACTERS = 2_000
 
 
@@ -323,6 +325,8 @@ def translate_stored(text: str, scope: str = "") -> str:
                 if name == "language"
                 else _translate_country_name(value)
                 if name == "country"
+                else format_number(int(value.replace(",", "")))
+                if _GROUPED_NUMBER.fullmatch(value)
                 else translate_stored(value, scope)
                 for name, value in match.groupdict().items()
             })  # fmt: skip

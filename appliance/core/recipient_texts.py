@@ -181,6 +181,8 @@ _TEXTS = {
     # The links in the footer of emails; `leave_title` is the link to unsubscribe.
     "mail_preferences": pgettext_noop("recipient", "Preferences"),
     "mail_view": pgettext_noop("recipient", "View in browser"),
+    # Before the last day of a coupon.
+    "coupon_until": pgettext_noop("recipient", "Valid until"),
 }
 
 # The supported languages, each with its name in that language.

@@ -1,7 +1,7 @@
 /* Merge tags as chips, their picker and their fallbacks. */
 (() => {
   "use strict";
-  const TAG = /^\{\{\s*([^{}|]+?)\s*(?:\|\s*default:\s*(?:"([^"{}]*)"|'([^'{}]*)'))?\s*\}\}$/;
+  const TAG = /^\{\{\s*([^{}|]+?(?: \| date)?)\s*(?:\|\s*default:\s*(?:"([^"{}]*)"|'([^'{}]*)'))?\s*\}\}$/;
   const $ = (selector, root = document) => root.querySelector(selector);
   const merge = (window.merge = { gap: "\u200b" });
   const on = (name, handler) => document.addEventListener(name, handler);
@@ -13,7 +13,7 @@
   };
   const write = (name, words) => (words ? `{{ ${name} | default: "${words.replace(/["{}]/g, "")}" }}` : `{{ ${name} }}`);
   const paint = (chip) => {
-    const { tag } = chip.dataset, { name, known, fallback } = told(tag), last = name.split(".").at(-1).replaceAll("_", " ");
+    const { tag } = chip.dataset, { name, known, fallback } = told(tag), last = name.replace(" | date", "").split(".").at(-1).replaceAll("_", " ");
     const strange = menu && TAG.test(tag) && !menu.dataset.roots.split(" ").includes(name.split(/[.[]/)[0]);
     const weak = known?.dataset.without && !fallback;
     chip.className = `merge${strange ? " bad" : weak ? " warn" : ""}`;

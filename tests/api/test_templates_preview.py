@@ -220,3 +220,41 @@ def test_problems_of_an_sms_preview(api: Client) -> None:
     assert preview_sms(api, "Ж" * 671)["sms"]["problem"] == "the text takes 11 parts (maximum is 10)"
     assert [warning["code"] for warning in preview_sms(api, "")["warnings"]] == ["sms_problem"]
     assert "unknown_merge_tag" in [warning["code"] for warning in preview_sms(api, "Hi {{ nobody.knows }}")["warnings"]]
+
+
+_DATED = [
+    {"type": "coupon", "props": {"code": "WINTER", "expires_at": "2026-12-31"}},
+    {"type": "text", "props": {"content": "<p>{{ contact.data.born | date }}, {{ contact.data.born | date: '%A' }}, "
+                                          "{{ contact.data.balance | money: 'EUR' }}</p>"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [
+        ("en", ("Valid until 31 December 2026", "8 June 1964, Monday, 1,234.50 EUR")),
+        ("de-AT", ("31. Dezember 2026", "8. Juni 1964, Montag, 1.234,50 EUR")),
+        ("pl", ("31 grudnia 2026", "8 czerwca 1964, poniedziałek, 1 234,50 EUR")),
+    ],
+)
+def test_dates_and_amounts_are_in_the_language_of_the_email(
+    locale: str, expected: tuple[str, str], api: Client
+) -> None:
+    """An email of a German account has German dates and amounts, in coupons as in merge tags, and so has an SMS."""
+    data = {"born": "1964-06-08", "balance": 1234.5}
+    person = api.post("/contacts", {"email": f"ana-{locale}@example.org", "data": data}).expect(201)
+    api.patch("/account", {"locale": locale}).expect(200)
+    text = preview(api, *_DATED, contact_id=person["id"])["text"].replace("\xa0", " ")
+    sms = preview_sms(api, "Until {{ contact.data.born | date }}", contact_id=person["id"])["sms"]["body"]
+    api.patch("/account", {"locale": "en"}).expect(200)
+
+    assert all(part in text for part in expected), text
+    assert sms == f"Until {expected[1].partition(',')[0]}"
+
+
+def test_dates_of_a_translation_are_in_its_language(api: Client) -> None:
+    """The German translation of an email in English has German dates."""
+    section = {"id": "a", "type": "heading", "props": {"text": "On the day"}}
+    translated = {"source": "On the day", "text": "Am {{ '2026-12-31' | date }}"}
+    result = preview(api, section, language="de", translations={"de": {"a/props.text": translated}})
+    assert "Am 31. Dezember 2026" in result["text"], result

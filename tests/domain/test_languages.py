@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from appliance.content.pictures import formats as pictures
 from appliance.content.templates.validation import validate_design
 from appliance.core import addresses, i18n
 from appliance.core.errors import Faults, Invalid
@@ -58,6 +59,12 @@ def test_stored_texts_are_translated_where_they_are_shown() -> None:
 
 
 @pytest.mark.usefixtures("languages")
+def test_numbers_of_stored_texts_are_written_as_in_the_language() -> None:
+    """A number that is stored in English notation is shown in that of the reader."""
+    with i18n.use_language("de"):
+        assert "16.000" in translate_stored(pictures._TOO_LONG_SIDE % {"limit": "16,000"})
+
+
 def test_errors_of_a_design_are_cached_by_language(home: Home) -> None:
     """The errors of a design that a page has checked are English for the API, and the other way round."""
     design = {"sections": [{"id": "a1", "type": "button", "props": {"label": "x", "href": "javascript:1"}}]}

@@ -2,12 +2,14 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.editor import wait_until_saved
+from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 from tests.ui.composer_world import clock, draft, page, server, smtp
 from tests.ui.test_canvas_mouse_and_keyboard import heading, make, open_editor
@@ -15,6 +17,13 @@ from tests.ui.test_canvas_mouse_and_keyboard import heading, make, open_editor
 __all__ = ["clock", "page", "server", "smtp"]
 
 GREETING = "Good day {{ contact.first_name | default: 'friend' }}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def born(server: Server) -> None:
+    """Create a contact with a date before the first merge tag menu, whose fields are cached for half a minute."""
+    data = {"birthday": "1964-06-08"}
+    server.client().post("/contacts", {"email": "born@example.org", "data": data}).expect(201)
 
 
 def find_person(page: Page, words: str) -> None:
@@ -86,6 +95,25 @@ def test_the_caret_is_behind_a_changed_merge_tag(page: Page, api: Client) -> Non
     page.locator("#merge-chip").get_by_role("button", name="Remove").click()
     page.keyboard.type("You")
     expect(field).to_have_text(re.compile("^\u200b*You\u200b* and all: \u200b?Fresh bread"))
+
+
+def test_a_date_is_inserted_with_its_format(page: Page, api: Client) -> None:
+    """The menu of merge tags inserts a date of contacts so that it is written with the name of its month."""
+    path = make(api, heading("a", "Fresh bread"))
+    page.goto(f"/templates/{path}/edit?s=a")
+    field = page.locator("#inspector").get_by_label("Text", exact=True)
+    field.click()
+    page.keyboard.press("End")
+    page.keyboard.type("{{")
+    page.get_by_label("Search merge tags").fill("8 June 1964")
+    page.keyboard.press("Enter")
+    expect(field.locator(".merge")).to_have_text("Birthday")
+    field.locator(".merge").click()
+    page.get_by_role("textbox", name="Fallback").fill("your day")
+    page.keyboard.press("Enter")
+    expect(field.locator(".merge")).to_have_text("Birthday ▸ your day")
+    tag = '{{ contact.data.birthday | date | default: "your day" }}'
+    expect(field.locator(".merge")).to_have_attribute("data-tag", tag)
 
 
 def test_the_composer_shows_when_the_editor_saved(page: Page, api: Client, clock: TestClock) -> None:

@@ -55,7 +55,7 @@ from appliance.content.designs.merge_limits import (
     render_deadline,
     scan_tags,
 )
-from appliance.core.i18n import gettext_noop
+from appliance.core.i18n import DEFAULT_LANGUAGE, gettext_noop
 
 # Checks of addresses that contain merge tags: a single pass finds the text before each tag.
 #
@@ -392,11 +392,11 @@ class CompiledTemplate:
     default (`_find_defaults`). `size` is the approximate memory in bytes.
     """
 
-    def __init__(self, source: str, context: Context) -> None:
-        self.context = context
+    def __init__(self, source: str, context: Context, language: str = DEFAULT_LANGUAGE) -> None:
+        self.context, self.language = context, language
         self.source = source
         self.size = scan_tags(source)
-        environment = liquid_environment(context in ("html", "url"))
+        environment = liquid_environment(context in ("html", "url"), language)
         try:
             self._template = environment.from_string(source)
             prepare_nodes(self._template.nodes)

@@ -383,6 +383,8 @@ class View:
         self.props, self.theme, self.look, self.keep, self.render_inner = props, theme, look, keep, render_inner
         self.width, self.is_nested = width, is_nested
         self.is_rtl = False
+        # The language of the message, in which dates are written; set by `render`.
+        self.locale = "en"
         # The texts of the product in the language of the message (`core/recipient_texts.py`); set by `render`.
         self.texts: Mapping[str, str] = recipient_texts.get_texts("en")
         # The HTML attribute `lang` of these texts if their language is not that of the message, else empty.

@@ -1,9 +1,12 @@
 """The Liquid environment: allowed tags and filters, limits of rendering, and a faster path for simple templates."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial, wraps
+from datetime import date as date_type
+from datetime import datetime
+from functools import lru_cache, partial, wraps
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote
 
@@ -13,6 +16,7 @@ from liquid.ast import BlockNode
 from liquid.builtin.content import ContentNode
 from liquid.builtin.expressions import BooleanExpression, FilteredExpression, LoopExpression, Path, StringLiteral
 from liquid.builtin.expressions.logical import ContainsExpression
+from liquid.builtin.filters.misc import _to_date
 from liquid.builtin.output import OutputNode
 from liquid.builtin.tags.case_tag import MultiExpressionBlockNode
 from liquid.builtin.tags.comment_tag import CommentNode
@@ -27,7 +31,7 @@ from liquid.exceptions import (
 from liquid.output import LimitedStringIO
 from liquid.stringify import to_liquid_string
 
-from appliance.content.designs import merge_limits
+from appliance.content.designs import merge_limits, value_formats
 from appliance.content.designs.merge_limits import FILTERS, MAX_FILTERS, MAX_OUTPUT_BYTES, TAGS
 
 MAX_LOOP_ROUNDS = 100
@@ -319,11 +323,13 @@ def _broken_size(text: str) -> int:
     return _escaped_size(text) + len("<br />") * text.count("\n")
 
 
-def _money(value: Any, currency: Any = "") -> str:
+def _money(value: Any, currency: Any = "", *, language: str) -> str:
     try:
-        amount = f"{float(value):,.2f}"
+        number = float(value)
     except (TypeError, ValueError):
         raise FilterArgumentError("money: not a number", token=None) from None
+    # `nan` and `inf` are no amounts of any language, and Babel cannot round them.
+    amount = value_formats.format_amount(number, language) if math.isfinite(number) else str(number)
     return f"{amount} {currency}".strip()
 
 
@@ -371,9 +377,9 @@ ENCODINGS: dict[str, Callable[[Any], str]] = {
 }
 
 
-@cache
-def liquid_environment(autoescape: bool) -> Environment:
-    """Return the cached Liquid environment with or without `autoescape`.
+@lru_cache(64)
+def liquid_environment(autoescape: bool, language: str) -> Environment:
+    """Return the cached Liquid environment with or without `autoescape`, for dates and amounts in a language.
 
     With `autoescape`, which templates of HTML and addresses need, values are HTML-escaped.
     """
@@ -385,6 +391,7 @@ def liquid_environment(autoescape: bool) -> Environment:
         if name not in FILTERS:
             del environment.filters[name]
     date = environment.filters["date"]
+    has_english_names = re.split("[-_]", language)[0].lower() == "en"
 
     def safe_date(value: Any, form: Any = "", **named: Any) -> Any:
         if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
@@ -393,7 +400,13 @@ def liquid_environment(autoescape: bool) -> Environment:
             return value  # too long for a date; a value that is no date is shown unchanged
         if isinstance(value, str) and _has_unknown_zone(value):
             return value
-        return date(value, form, **named)
+        is_form_usual = form and (has_english_names or not isinstance(form, str))
+        moment = None if is_form_usual else _parse_moment(value)
+        if moment is None:
+            return date(value, form, **named)
+        if not form:
+            return value_formats.format_day(moment, language)
+        return date(moment, type(form)(value_formats.translate_format(moment, form, language)), **named)
 
     for mark in ("with_environment", "with_context"):
         if getattr(date, mark, False):
@@ -403,8 +416,15 @@ def liquid_environment(autoescape: bool) -> Environment:
         "escape": _limit_result(environment.filters["escape"], "escape", _escaped_size),
         "newline_to_br": _limit_result(environment.filters["newline_to_br"], "newline_to_br", _broken_size),
     }
-    environment.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
+    money = partial(_money, language=language)
+    environment.filters |= {"replace": _replace, "join": _join, "money": money, "date": safe_date, **ENCODINGS}
     return environment
+
+
+def _parse_moment(value: Any) -> datetime | None:
+    """Return the moment of a value as the library reads it, or None if it is not a date."""
+    moment = datetime.now() if value in ("now", "today") else _to_date(value)
+    return moment if isinstance(moment, date_type) else None
 
 
 class _UnknownZone(Exception):

@@ -14,6 +14,7 @@ from cachetools import LRUCache, cached
 
 from appliance.content.designs import markup
 from appliance.content.designs.merge_limits import MAX_CACHED_BYTES, ROOTS, Context, MergeError, find_line_error
+from appliance.core.i18n import DEFAULT_LANGUAGE
 
 if TYPE_CHECKING:
     from appliance.content.designs.compiled_template import CompiledTemplate
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # The approximate size of a refused template in the cache, without its source.
 _BYTES_PER_REFUSED = 1_000
+# The filters whose results differ by language.
+_LOCALIZED_FILTER = re.compile(r"\|\s{0,100}(?:date|money)\b")
 
 
 class RefusedTemplate(NamedTuple):
@@ -35,19 +38,25 @@ def _size(parsed: "CompiledTemplate | RefusedTemplate") -> int:
 
 
 @cached(LRUCache(MAX_CACHED_BYTES, getsizeof=_size), lock=threading.Lock(), info=True)
-def parse_template(source: str | None, context: Context) -> "CompiledTemplate | RefusedTemplate":
+def parse_template(
+    source: str | None, context: Context, language: str = DEFAULT_LANGUAGE
+) -> "CompiledTemplate | RefusedTemplate":
     """Return a compiled template, or its error if it cannot be compiled; both are cached."""
     from appliance.content.designs.compiled_template import CompiledTemplate
 
     try:
-        return CompiledTemplate(source or "", context)
+        return CompiledTemplate(source or "", context, language)
     except MergeError as error:
         return RefusedTemplate(error.copy(), _BYTES_PER_REFUSED + 2 * len(source or ""))
 
 
-def compile_template(source: str | None, context: Context) -> "CompiledTemplate":
-    """Return the compiled template from the cache, or compile it; raises MergeError if it cannot be compiled."""
-    parsed = parse_template(source, context)
+def compile_template(source: str | None, context: Context, language: str = DEFAULT_LANGUAGE) -> "CompiledTemplate":
+    """Return the compiled template from the cache, or compile it; raises MergeError if it cannot be compiled.
+
+    Dates and amounts are written in `language`. Templates without them are the same in all languages.
+    """
+    has_language = source is not None and _LOCALIZED_FILTER.search(source) is not None
+    parsed = parse_template(source, context, language if has_language else DEFAULT_LANGUAGE)
     if isinstance(parsed, RefusedTemplate):
         raise parsed.error.copy()
     return parsed

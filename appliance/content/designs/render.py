@@ -256,12 +256,15 @@ class _Rendering:
             values = {**self.tokens.protect(dict(layer)), **own_values}
         if kind.name == "footer" and values.get("unsubscribe_text") is None:
             values = {**values, "unsubscribe_text": texts["leave_title"]}
+        if kind.name == "coupon" and values.get("expires_text") is None:
+            values = {**values, "expires_text": texts["coupon_until"]}
         props = read_values(kind.all_props(), values, note, self.tokens.starts)
         view = View(props, self.theme, self.look, self._keep_html, self._render_inner, width, self.level > 0)
         # The texts of the source count twice, because reading them takes longer than writing the output.
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
         view.has_tags, view.protect = self.tokens.has, self.tokens.protect
         view.path, view.is_rtl, view.texts = section.path, is_right_to_left(self.locale), texts
+        view.locale = self.locale
         view.texts_lang = recipient_texts.get_lang_attribute(self.texts_language)
         view.padding = self._resolve_padding(section, kind)
         # In kinds with `is_whole`, this property is the background of the section; in others, that of an element.

@@ -19,7 +19,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
 from appliance.core import clock, recipient_texts
-from appliance.core.i18n import gettext
+from appliance.core.i18n import DEFAULT_LANGUAGE, gettext
 from appliance.sending.delivery import mime
 from appliance.sending.messages import links
 from appliance.sending.messages.ledger import Claim
@@ -270,9 +270,9 @@ def _compile(source: MessageSource) -> CompiledMessage:
         merge.compile_template(source.preheader, "text")
     html = _wrap_document(html, source)
     return CompiledMessage(
-        merge.compile_template(source.subject, "header"),
-        merge.compile_template(html, "html"),
-        merge.compile_template(text, "text"),
+        merge.compile_template(source.subject, "header", source.locale),
+        merge.compile_template(html, "html", source.locale),
+        merge.compile_template(text, "text", source.locale),
         merge.compile_template(source.from_name, "header"),
         advice, conditions, designs_links.find_links(html, text),
     )  # fmt: skip
@@ -285,7 +285,10 @@ def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str)
     URL of the service.
     """
     html, text = _rewrite_links(content.html.source, content.text.source, addresses, base)
-    return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
+    return content._replace(
+        html=merge.compile_template(html, "html", content.html.language),
+        text=merge.compile_template(text, "text", content.text.language),
+    )
 
 
 def track_all_links(content: CompiledMessage) -> CompiledMessage:
@@ -458,8 +461,10 @@ class SmsPreview(Struct):
     problem: Annotated[str, Meta(description="problem; null if there is none")] | None
 
 
-def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> CompiledTemplate:
-    """Compile the text of an SMS; raises MergeError if a merge tag is invalid.
+def compile_sms(
+    body: str | None, addresses: Sequence[str] | None = None, language: str = DEFAULT_LANGUAGE
+) -> CompiledTemplate:
+    """Compile the text of an SMS, which is in `language`; raises MergeError if a merge tag is invalid.
 
     `addresses` are the URLs to track, in the order of their link numbers. Without addresses, links are left as they
     are.
@@ -468,7 +473,7 @@ def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> Com
     if addresses:
         merge_limits.scan_tags(source)
         source = designs_links.rewrite_links("", source, addresses, config.base_url(config.current()))[1]
-    return merge.compile_template(source, "text")
+    return merge.compile_template(source, "text", language)
 
 
 def find_sms_links(body: str | None) -> tuple[Link, ...]:

@@ -34,6 +34,11 @@ def choose(languages: Collection[str], contact_language: str | None, locale: str
     return MessageLanguage(translation, recipient_texts.choose_language(contact_language, locale))
 
 
+def get_content_language(language: MessageLanguage | None, locale: str) -> str:
+    """Return the language of the texts of a template in a message: that of its translation, else of the account."""
+    return locale if language is None or language.translation is None else language.translation
+
+
 def choose_opt_out_hint(
     hint: str | None, hints: Mapping[str, str], contact_language: str | None, locale: str
 ) -> str | None:

@@ -13,6 +13,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.audience.segments import members
 from appliance.content import brand as brands
 from appliance.content import media
+from appliance.content.designs import merge
 from appliance.content.templates import store as templates
 from appliance.core import i18n
 from appliance.core.errors import Invalid
@@ -153,6 +154,7 @@ def evaluate_conditions(
 # The menu of merge tags: groups with examples, and the share of contacts that lack a value.
 
 _MAX_EVENTS = 200
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+(?:Z|[+-][0-9:]+)?)?")
 
 
 class MergeTag(NamedTuple):
@@ -211,8 +213,8 @@ def list_merge_tags(
     groups = [
         MergeTagGroup(gettext("Contact"), _list_contact_tags(account_id, contact)),
         MergeTagGroup(gettext("Custom fields"), [
-            MergeTag(f"contact.data{_write_path(key.name)}", labels.get(key.name) or _write_label(key.name),
-                     key.example if contact is None else data_examples.get(key.name, ""), key.missing_share)
+            _build_data_tag(key, labels.get(key.name) or _write_label(key.name),
+                            key.example if contact is None else data_examples.get(key.name, ""), account.locale)
             for key in summarize_data_keys(account_id)
         ]),
         MergeTagGroup(gettext("Event"), event_tags),
@@ -363,6 +365,16 @@ def summarize_data_keys(account_id: int) -> list[DataKey]:
     The summaries are at most `_CACHE_SECONDS` old.
     """
     return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
+
+
+def _build_data_tag(key: DataKey, label: str, example: str, language: str) -> MergeTag:
+    """Return the merge tag of a key of custom data; a date is written with the name of its month, as in the example."""
+    name = f"contact.data{_write_path(key.name)}"
+    if not _ISO_DATE.fullmatch(key.example):
+        return MergeTag(name, label, example, key.missing_share)
+    dated = f"{name} | date"
+    shown = merge.compile_template("{{ value | date }}", "text", language).render({"value": example})
+    return MergeTag(dated, label, shown, key.missing_share)
 
 
 @lru_cache(maxsize=32)

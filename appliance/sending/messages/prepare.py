@@ -484,7 +484,7 @@ class MessagePreparer:
         stored = MessageContent.get(MessageContent.message == claim.id)
         account = self._get_account(claim.account_id)
         shared = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": stored.data}
-        compiled = shared_content.compile_shared_sms(account.id, stored.body, stored.links, shared)
+        compiled = shared_content.compile_shared_sms(account.id, stored.body, stored.links, shared, account.locale)
         # A test SMS is rendered as marketing, so that it shows the opt-out hint too.
         is_marketing = not claim.transactional or claim.source_type == "test"
         return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)

@@ -160,6 +160,10 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
         sms = fill_sms_preview(
             account_id, body, _build_samples({"body": body}, contact, data, "sms"), not request.transactional,
             language=language or (contact.language if contact is not None else None),
+            translation=languages.choose_for_preview(
+                fields, contact.language if contact is not None else None, Account.get_by_id(account_id).locale,
+                language, "sms",
+            ).translation,
         )  # fmt: skip
     except MergeError as error:
         raise Invalid({"body": [error.describe()]}) from None
@@ -193,12 +197,12 @@ def translate_for_preview(
 
 def fill_sms_preview(
     account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = "",
-    language: str | None = None,
+    language: str | None = None, translation: str | None = None,
 ) -> SmsText:  # fmt: skip
     """Return an SMS with the values `samples`, as for a send; raises MergeError if that fails.
 
     A marketing SMS has the opt-out hint and, if `tracked`, links as short as they will be when it is sent. `name` is
-    the name of the campaign, and `language` that of the contact.
+    the name of the campaign, `language` that of the contact, and `translation` that of the text, if it is translated.
     """
     account = Account.get_by_id(account_id)
     values = {
@@ -207,7 +211,9 @@ def fill_sms_preview(
     }  # fmt: skip
     addresses = [link.href for link in compose.find_sms_links(body)] if marketing and tracked else None
     hint = languages.choose_opt_out_hint(account.sms_opt_out_hint, account.sms_opt_out_hints, language, account.locale)
-    return compose.fill_sms(compose.compile_sms(body, addresses), values, hint if marketing else None)
+    return compose.fill_sms(
+        compose.compile_sms(body, addresses, translation or account.locale), values, hint if marketing else None
+    )
 
 
 def render_fields(

@@ -232,7 +232,10 @@ def _compile_campaign(campaign_id: int, language: MessageLanguage | None) -> Sha
     document = TemplateRevision.get_by_id(campaign.content_id).document
     if campaign.channel == "sms":
         body = _translate_body(document, language)
-        compiled = compile_shared_sms(campaign.account_id, body, _get_campaign_links(campaign), snapshot["values"])
+        compiled = compile_shared_sms(
+            campaign.account_id, body, _get_campaign_links(campaign), snapshot["values"],
+            languages.get_content_language(language, snapshot["locale"]),
+        )  # fmt: skip
         return compiled._replace(sms_settings=SmsSettings(*snapshot["sms"]))
     look = Look(*snapshot["look"])
     content = compose.compile_message(languages.build_source(document, look, snapshot["locale"], language))
@@ -271,7 +274,9 @@ def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedC
     account_id, is_marketing = int(row[2]), not snapshot["transactional"]
     if row[3] == "sms":
         body = _translate_body(TemplateRevision.get_by_id(row[0]).document, language)
-        return compile_shared_sms(account_id, body, links, snapshot["values"])._replace(is_marketing=is_marketing)
+        content_language = languages.get_content_language(language, snapshot["locale"])
+        compiled = compile_shared_sms(account_id, body, links, snapshot["values"], content_language)
+        return compiled._replace(is_marketing=is_marketing)
     document = TemplateRevision.get_by_id(row[0]).document
     content = compose.compile_message(_build_step_source(document, snapshot, language))
     sender = Sender(snapshot["sender"]["email"], snapshot["sender"]["name"], snapshot["sender"]["reply_to"])
@@ -285,15 +290,15 @@ def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedC
 
 
 def compile_shared_sms(
-    account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any]
+    account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any], language: str
 ) -> SharedContent:
-    """Compile the shared content of SMS with the same text; raises MergeError if a merge tag is invalid.
+    """Compile the shared content of SMS with the same text in `language`; raises MergeError for an invalid merge tag.
 
     `links` are the URLs to track, numbered by their position from 1; None tracks none. `shared` are the merge tag
     values that are the same for all recipients.
     """
     empty = merge.compile_template(None, "text")
-    content = CompiledMessage(empty, empty, compose.compile_sms(body, links), empty)
+    content = CompiledMessage(empty, empty, compose.compile_sms(body, links, language), empty)
     return SharedContent(
         content,
         EncodedMessage(content),

@@ -119,7 +119,8 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
     hint = languages.choose_opt_out_hint(
         account.sms_opt_out_hint, account.sms_opt_out_hints, contact.language if contact else None, account.locale
     )
-    return compose.fill_sms(compose.compile_sms(request.body, urls), values, hint if request.marketing else None)
+    text = compose.compile_sms(request.body, urls, account.locale)
+    return compose.fill_sms(text, values, hint if request.marketing else None)
 
 
 _HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")

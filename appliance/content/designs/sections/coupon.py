@@ -3,22 +3,20 @@
 from collections.abc import Iterator
 from datetime import date, datetime
 
+from appliance.content.designs import value_formats
 from appliance.content.designs.kind import Finding, Kind, View, choice, group, line, rich, url
 from appliance.core.i18n import gettext_noop
 
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-           "December")  # fmt: skip
-
 
 def last_day(view: View) -> str:
-    """Return the coupon's last day as text, such as "31 December 2026"; a text that is not a date stays unchanged."""
+    """Return the coupon's last day in the language of the email, such as "31 December 2026"; other texts unchanged."""
     date_text = (view.props.expires_at or "").strip()
     try:
         # Of a date with a time, the date is shown as written; the time zone is ignored.
         day = datetime.fromisoformat(date_text).date() if len(date_text) > 10 else date.fromisoformat(date_text)
     except ValueError:
         return date_text
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+    return value_formats.format_day(day, view.locale)
 
 
 def expiry_line(view: View) -> str:
