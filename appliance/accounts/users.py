@@ -50,12 +50,12 @@ def prepare_user(email: str, password: str, name: str | None = None) -> NewUser:
     return NewUser(address, (name or "").strip() or address.partition("@")[0], passwords.hash_password(password))
 
 
-def create_first_owner(new: NewUser, account_name: str | None = None) -> User:
+def create_first_owner(new: NewUser, account_name: str) -> User:
     """Create the first account, unless there is one, and its owner; raises Invalid if there already is a user."""
     require_write_transaction()
     if has_users():
         raise Invalid({"base": [gettext("is set up already")]})
-    account = Account.get_or_none(Account.id == 1) or accounts.create(account_name or "My team")
+    account = Account.get_or_none(Account.id == 1) or accounts.create(account_name)
     return create(account.id, new, "owner")
 
 

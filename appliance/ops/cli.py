@@ -362,7 +362,7 @@ def _build_parser() -> argparse.ArgumentParser:
         top, "setup", _setup, "create the account and its owner; the password is the first line of stdin"
     )
     setup.add_argument("--email", required=True)
-    setup.add_argument("--name", metavar="ACCOUNT", help="name of the account")
+    setup.add_argument("--name", metavar="ACCOUNT", help="name of the account (default: that of the email domain)")
     _add_account_commands(top)
     _add_command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
     words = "check the installation, one line for each check; exit 1 if one fails"
@@ -485,12 +485,14 @@ def _choose_port(listen: str) -> str:
 def _setup(options: argparse.Namespace) -> None:
     from appliance.accounts import audit, users
     from appliance.accounts.audit import Actor
+    from appliance.sending.domains.records import name_organisation
 
     _open_database(options)
     if users.has_users():
         raise CommandFailed("the installation is already set up; use: campanero user add")
     new_user = users.prepare_user(options.email, read_password())
-    transactions.write(audit.run_and_record, Actor("cli"), "user_add", users.create_first_owner, new_user, options.name)
+    name = options.name or name_organisation(new_user.email) or new_user.name
+    transactions.write(audit.run_and_record, Actor("cli"), "user_add", users.create_first_owner, new_user, name)
 
 
 def _key_create(options: argparse.Namespace) -> None:

@@ -35,7 +35,7 @@ def test_every_finding_is_explained() -> None:
     pairs = {*_find_levels_in_code()} | {(name, level) for name, all in _VARIABLE_CHECKS.items() for level in all}
     assert len(pairs) > 50
     for check, level in sorted(pairs):
-        text = explanations.explain(Finding(level, check, "words"))  # type: ignore[arg-type]
+        text = explanations.explain(Finding(level, check, "words"))  # type: ignore[arg-type]  # a level of the code
         assert text[0].isupper() and text.endswith("."), text
         assert not any(word in text for word in ("ledger", "schema", "base_url", "listen", "relay", "_")), text
         assert explanations.name_check(check)[0].isupper()

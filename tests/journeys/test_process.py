@@ -125,6 +125,18 @@ def test_the_setup_command(fresh_server: FreshServer) -> None:
     assert "already set up" in second.stderr
 
 
+@pytest.mark.parametrize(
+    ("email", "name"),
+    [("ana@mail.juniper-salt.co.uk", "Juniper Salt"), ("ana@bäckerei.example", "Bäckerei"), ("ana@gmail.com", "ana")],
+)
+def test_the_account_is_named_after_its_owner(email: str, name: str, fresh_server: FreshServer) -> None:
+    """Without a name, set-up names the account after the domain of its owner, or after the owner."""
+    server = fresh_server(start=False, set_up=False)
+    server.cli("setup", "--email", email, stdin=PASSWORD + "\n")
+    server.key = server.new_key()
+    assert server.start().client().get("/account").expect(200)["name"] == name
+
+
 def test_user_key_and_account_commands(server: Server) -> None:
     """They work beside a running service and print only the created id or key; invalid arguments fail."""
     second = server.cli("account", "add", "Second").stdout.strip()

@@ -135,6 +135,12 @@ def get_organisation(host: str) -> str:
         name = _ORGANISATION_OF_DOMAIN.get(".".join(labels[start:]))
         if name is not None:
             return name
+    return get_registered_domain(host)
+
+
+def get_registered_domain(host: str) -> str:
+    """Return the registered domain of a host: `bakery.co.uk` for `mail.bakery.co.uk`."""
+    labels = host.lower().rstrip(".").split(".")
     if len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL_LABELS:
         return ".".join(labels[-3:])
     return ".".join(labels[-2:])

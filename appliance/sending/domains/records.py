@@ -268,6 +268,18 @@ def display_domain(name: str) -> str:
         return name
 
 
+def name_organisation(address: str) -> str | None:
+    """Return a name for the organisation of an email address: `Juniper Salt` for `ana@mail.juniper-salt.co.uk`.
+
+    None if the address is one of a mailbox provider.
+    """
+    domain = mx_routes.domain_of(address)
+    if mx_routes.is_mailbox_provider(domain):
+        return None
+    label = display_domain(mx_routes.get_registered_domain(domain).partition(".")[0])
+    return " ".join(word.capitalize() for word in label.split("-") if word)
+
+
 def _is_ip_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
