@@ -98,7 +98,7 @@ def expand_scopes(scope: str) -> frozenset[str]:
 
 
 def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a new key, also if the account does not exist.
+    """Raise Invalid with all errors of a new key: unknown scope, blank name, or an account that does not exist.
 
     The last parameter is the id of the path, which `api.endpoints.validator` passes; a new key has none.
     """
@@ -139,7 +139,7 @@ def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, s
 
 
 def revoke_key(account_id: int, key_id: int, by: Actor) -> ApiKey:
-    """Revoke an active key, so that the next request with it fails; raises NotFound."""
+    """Revoke an active key, so that the next request with it fails; raises NotFound for an unknown or revoked key."""
     require_write_transaction()
     key = ApiKey.get_or_none(ApiKey.account == account_id, ApiKey.id == key_id, ApiKey.revoked_at.is_null())
     if key is None:
@@ -151,7 +151,7 @@ def revoke_key(account_id: int, key_id: int, by: Actor) -> ApiKey:
 
 
 def fetch_key_page(account_id: int, query: PageQuery) -> Page:
-    """Return a page of the account's active keys, newest first."""
+    """Return a page of the account's keys that are not revoked, newest first."""
     keys = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
     return paginate(keys.order_by(ApiKey.created_at.desc(), ApiKey.id.desc()), query.page, query.size())
 

@@ -194,7 +194,7 @@ def create(name: str) -> Account:
 
 
 def get(account_id: int) -> Account:
-    """Return the account; raises NotFound."""
+    """Return the account with this id; raises NotFound if there is none."""
     accounts = ACCOUNTS.find("id = ?", (account_id,))
     if not accounts:
         raise NotFound
@@ -206,7 +206,7 @@ RESTORED = "restored"
 
 
 def describe_restore_stop() -> str:
-    """Return why a restore stopped the sending of an account, and how to start it again."""
+    """Return the text that says why a restored backup stopped sending, and how to resume sending."""
     return (
         "a backup was restored, and what waits may have gone out since it was made: decide about it at "
         f"{config.base_url(config.current())}/restored, then resume sending there or with `sending_stopped: false`"
@@ -281,7 +281,7 @@ def _column_value(value: Any, empty: Any = None) -> Any:
 
 
 def count_objects(account_id: int) -> dict[str, int]:
-    """Return the number of objects of an account by kind (the keys of `_COUNTED_TABLES`).
+    """Return the number of objects of an account by kind, such as `contacts` (the keys of `_COUNTED_TABLES`).
 
     Counts that took `_CHEAP_SECONDS` or longer come from a cache.
     """
@@ -289,7 +289,7 @@ def count_objects(account_id: int) -> dict[str, int]:
 
 
 def count_audience(account_id: int) -> tuple[int, int]:
-    """Return the number of contacts and the number of lists of an account, from a cache."""
+    """Return (number of contacts, number of lists) of an account, from a cache."""
 
     def count() -> tuple[int, int]:
         people, lists = (

@@ -99,7 +99,10 @@ def mark_approved(row: Any) -> None:
 
 
 def reject(row: Any, note: str | None) -> None:
-    """Reject a campaign or flow with an optional reason, and end the request for approval; the caller saves the row."""
+    """Reject a campaign or flow with an optional reason, and end the request for approval; the caller saves the row.
+
+    Until the next change (`mark_changed`) it can be neither sent nor submitted for approval.
+    """
     require_write_transaction()
     row.approval_state, row.approval_note = "rejected", (note or "").strip() or None
     row.asked_at = row.asked_by = None

@@ -77,7 +77,10 @@ def insert_entry(
 
 
 def record(by: Actor, account_id: int, action: str, subject: str | None, data: dict[str, Any] | None = None) -> None:
-    """Record an action of an actor in the current transaction; for a test actor, `data` gets `"test": true`."""
+    """Record an action of an actor in the current transaction; for an actor in test mode, `data` gets `"test": true`.
+
+    `subject` is the kind and id of the object, such as `domain:3`.
+    """
     insert_entry(
         account_id, by.name, action, subject, {**(data or {}), **({"test": True} if by.is_test else {})}, by.ip
     )

@@ -94,7 +94,7 @@ def _renew(row: Invitation, actor: User) -> None:
 
 
 def list_open(account_id: int) -> list[Invitation]:
-    """Return the invitations of an account that were not accepted, newest first, with the users who sent them."""
+    """Return the pending and expired invitations of an account, newest first, with the users who sent them."""
     rows = Invitation.select(Invitation, User).join(User).where(Invitation.account == account_id)
     return list(rows.order_by(Invitation.sent_at.desc(), Invitation.id.desc()))
 
@@ -107,7 +107,7 @@ def is_valid(row: Invitation) -> bool:
 
 
 def build_link(row: Invitation) -> str:
-    """Return the URL with which an invitation is accepted."""
+    """Return the URL of the page on which the invited person accepts."""
     return f"{config.base_url(config.current())}/invitations/{row.id}/{_sign(row)}"
 
 
@@ -116,7 +116,10 @@ def _sign(row: Invitation) -> str:
 
 
 def find(invitation_id: int, token: str) -> Invitation | None:
-    """Return the valid invitation of a link, with its sender and account loaded, or None."""
+    """Return the invitation of a link, with sender and account loaded, or None.
+
+    None means that the invitation is unknown, the token does not match, or `is_valid` is False.
+    """
     rows = Invitation.select(Invitation, User, Account).join(User).switch(Invitation).join(Account)
     row: Invitation | None = rows.where(Invitation.id == invitation_id).first()
     if row is None or not hmac.compare_digest(_sign(row).encode(), token.encode("utf-8", "replace")):
@@ -125,7 +128,7 @@ def find(invitation_id: int, token: str) -> Invitation | None:
 
 
 def find_by_id(invitation_id: int) -> Invitation | None:
-    """Return a valid invitation by its id, or None."""
+    """Return an invitation by its id if `is_valid` holds, with its sender loaded, else None; no token is checked."""
     row: Invitation | None = (
         Invitation.select(Invitation, User).join(User).where(Invitation.id == invitation_id).first()
     )
@@ -135,7 +138,8 @@ def find_by_id(invitation_id: int) -> Invitation | None:
 def accept(invitation_id: int, token: str, new: NewUser, ip: str | None) -> User:
     """Create the user of an invitation and delete the invitation.
 
-    Raises NotFound if the link is no longer valid, and Invalid if the address belongs to a user by now.
+    Raises NotFound if the link is not valid or `new.email` is not the invited address, and Invalid if a user has the
+    address by now.
     """
     require_write_transaction()
     row = find(invitation_id, token)
@@ -149,13 +153,13 @@ def accept(invitation_id: int, token: str, new: NewUser, ip: str | None) -> User
 
 
 def find_expired(limit: int) -> list[int]:
-    """Return the ids of up to `limit` invitations that expired long ago."""
+    """Return the ids of up to `limit` invitations that expired more than 30 days ago."""
     before = clock.now_ms() - _KEEP_EXPIRED_MS
     return [row.id for row in Invitation.select(Invitation.id).where(Invitation.expires_at < before).limit(limit)]
 
 
 def delete_expired(ids: list[int]) -> int:
-    """Delete those of the given invitations that expired long ago, and return their number."""
+    """Delete those of the given invitations that expired more than 30 days ago, and return their number."""
     require_write_transaction()
     before = clock.now_ms() - _KEEP_EXPIRED_MS
     return int(Invitation.delete().where(Invitation.id.in_(ids), Invitation.expires_at < before).execute())

@@ -59,7 +59,7 @@ def matches(password_hash: str, password: str) -> bool:
 
 
 async def verify(password_hash: str | None, password: str) -> bool:
-    """Return whether a password matches a hash; False if the hash is None, after the same time.
+    """Return whether a password matches a hash; for a hash of None, return False after the time of a verification.
 
     Runs on a thread pool of `_MAX_CONCURRENT` threads, so that sign-ins do not slow down other requests. Raises
     RateLimitExceeded if `_MAX_WAITING` verifications are running or waiting.

@@ -86,12 +86,12 @@ def find_by_cookie(token: str) -> Session | None:
 
 
 def needs_touch(session: Session) -> bool:
-    """Return whether the session's time of last use is so old that it should be written again."""
+    """Return whether the session's time of last use is more than `_TOUCH_MS` ago, so that `touch` should be called."""
     return is_touch_due(session.last_seen_at)
 
 
 def is_touch_due(last_seen_at: int) -> bool:
-    """Return whether a time of last use (in milliseconds) is so old that it should be written again."""
+    """Return whether a time of last use, in milliseconds, is more than `_TOUCH_MS` ago."""
     return clock.now_ms() - last_seen_at > _TOUCH_MS
 
 
@@ -158,7 +158,7 @@ def revoke(user_id: int, session_id: int, by: Actor) -> Session:
 
 
 def revoke_others(user_id: int, kept_id: int | None, by: Actor) -> int:
-    """End and record all active sessions of a user except `kept_id`; return the number ended."""
+    """End all active sessions of a user except `kept_id`, each with an audit entry, and return their number."""
     require_write_transaction()
     sessions_to_end = [session for session in list_by_user(user_id) if session.id != kept_id]
     for session in sessions_to_end:

@@ -51,7 +51,7 @@ def prepare_user(email: str, password: str, name: str | None = None) -> NewUser:
 
 
 def create_first_owner(new: NewUser, account_name: str) -> User:
-    """Create the first account, unless there is one, and its owner; raises Invalid if there already is a user."""
+    """Create the owner of the first account, and the account if there is none; raises Invalid if any user exists."""
     require_write_transaction()
     if has_users():
         raise Invalid({"base": [gettext("is set up already")]})
@@ -101,9 +101,9 @@ LANGUAGE_PREFERENCE = "language"
 
 
 def choose_language(user: User | None, account: Account) -> str:
-    """Return the language of an email to a user, or to an invited person who is none yet (`user` is None).
+    """Return the language of an email to a user; `user` is None for an invited person.
 
-    It is that of the user's profile, else that of the account, else that of the request.
+    The user's profile decides, then the language of the account, then that of the request.
     """
     chosen = (user.preferences or {}).get(LANGUAGE_PREFERENCE) if user is not None else None
     own_language = i18n.match_language(chosen) if chosen else None
@@ -235,7 +235,10 @@ def get(account_id: int, user_id: int) -> User:
 
 
 def get_managed(by: Actor, user_id: int) -> User:
-    """Return a user of the actor's account; raises NotFound, or NotAllowed if the actor may not manage the user."""
+    """Return a user of the actor's account whom the actor may manage; raises NotFound or NotAllowed.
+
+    Owners and admins may manage users, and only owners may manage owners.
+    """
     actor = get_admin(by)
     user = get(actor.account_id, user_id)
     require_owner_for(actor, user.role, user)
@@ -256,7 +259,10 @@ def add_member(by: Actor, new: NewUser, role: str) -> User:
 
 
 def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
-    """Raise Invalid with the errors of a new user's password and email address."""
+    """Raise Invalid with all errors of a new user's password and email address.
+
+    `account_id` and the last parameter are passed by `api.endpoints.validator` and not used.
+    """
     faults = Faults()
     if isinstance(new.password, str):
         faults.collect(passwords.check_length, new.password)
@@ -266,7 +272,7 @@ def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
 
 
 def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
-    """Return the user to change if the change is allowed; otherwise raise an error of `update`.
+    """Validate a change of a user without making it, and return the user; raises as `update`.
 
     `gets_password` means that the password will be set although `changes` does not contain it.
     """
@@ -313,24 +319,24 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
 
 
 def change_role(by: Actor, user_id: int, role: str) -> User:
-    """Change the role of a user; raises the errors of `update`, and Invalid for an unknown role."""
+    """Change the role of a user; raises as `update`, and Invalid for an unknown role."""
     require_write_transaction()
     get_managed(by, user_id)  # a missing user is reported before an invalid role
     return update(by, user_id, validation.read(UserPatch, {"role": role}))
 
 
 def disable(by: Actor, user_id: int) -> User:
-    """Disable a user and end all of the user's sessions; raises the errors of `update`."""
+    """Disable a user and end all of the user's sessions; raises as `update`."""
     return update(by, user_id, UserPatch(disabled=True))
 
 
 def enable(by: Actor, user_id: int) -> User:
-    """Enable a disabled user, whose password stays valid; raises the errors of `update`."""
+    """Enable a disabled user, whose password stays valid; raises as `update`."""
     return update(by, user_id, UserPatch(disabled=False))
 
 
 def set_password(by: Actor, user_id: int, password_hash: str) -> User:
-    """Set the password of a user and end all of the user's sessions; raises the errors of `update`."""
+    """Set the password of a user and end all of the user's sessions; raises as `update`."""
     return update(by, user_id, UserPatch(), password_hash)
 
 
@@ -348,7 +354,7 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
 def change_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
     """Change a user's password at the user's own request, and end all of the user's sessions except `session_id`.
 
-    A `session_id` of 0 ends all sessions.
+    The caller must have verified the current password. A `session_id` of 0 ends all sessions.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
