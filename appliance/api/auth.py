@@ -22,16 +22,16 @@ from appliance.storage.transactions import commit, fetch_inline
 _MAX_TOKEN_CHARACTERS = 4096
 
 
-# The credentials that have fetched metrics, by the hash of their token, and the time when the database last confirmed
-# each. Metrics tell what is wrong with a database that cannot be read, so there these credentials suffice for a day.
+# By the hash of the Authorization header: the credential of a request for metrics, and when the database confirmed it.
+# Metrics show why a database cannot be read, so the endpoint accepts these credentials for a day without the database.
 _scrapers: dict[str, tuple[Credential, float]] = {}
 _MAX_SCRAPERS, _MAX_SCRAPER_SECONDS = 20, 86_400.0
 
 
 async def authenticate_scraper(request: Request) -> Credential:
-    """Return the credential of a request for metrics, as `authenticate` does.
+    """Return the credential of a request for metrics; raises as `authenticate`.
 
-    If the database cannot be read, a credential suffices that it confirmed within the last day.
+    While the database cannot be read, a credential that was confirmed within the last day is accepted without a check.
     """
     token_hash = crypto.hash_secret(request.headers.get("authorization", ""))
     try:
@@ -132,8 +132,9 @@ def require_contacts_scope(request: ApiRequest) -> None:
 def require_contacts_scope_of_test_key(request: ApiRequest) -> None:
     """Raise a 403 error for a test key without the scope `contacts:read`, for a request that sends to contacts.
 
-    Nobody gets what a test key sends. Its outcome (sent or skipped, and the parts of an SMS) depends on the contact's
-    values, so that each test would be an unseen guess (T45 in docs/threats.md).
+    Messages of a test key are captured and reach nobody, but their outcome (sent or skipped, number of SMS parts)
+    depends on the contact's values. Without the scope, a key could read these values by repeated tests (T45 in
+    docs/threats.md).
     """
     if request.credential.is_test:
         require_contacts_scope(request)

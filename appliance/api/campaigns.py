@@ -213,7 +213,10 @@ async def _campaign_response(row: Campaign) -> ApiResponse:
 
 
 def require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error unless the credential has the scope `campaigns:send`; `campaigns:write` is not enough."""
+    """Raise a 403 error unless the credential has the scope `campaigns:send`; `campaigns:write` is not enough.
+
+    A test key also needs `contacts:read`.
+    """
     require_scope(request.credential, "campaigns:send")
     require_contacts_scope_of_test_key(request)
 

@@ -44,7 +44,7 @@ class ApiRequest(NamedTuple):
 
     @property
     def caller(self) -> Actor:
-        """The user or API key as an actor: with its permissions, IP address, and whether it acts only as a test."""
+        """The user or API key as an actor: its permissions, its IP address, and whether it is a test key."""
         credential = self.credential
         approves, sends = credential.has_scope("campaigns:approve"), credential.has_scope("campaigns:send")
         return Actor(

@@ -286,11 +286,11 @@ async def list_flows(request: ApiRequest) -> ApiResponse:
 
 
 def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stored: models.Flow | None = None) -> None:
-    """Raise a 403 error for new conditions without the scope of what they ask about.
+    """Raise a 403 error if the credential lacks the scope that the new conditions of a flow require.
 
-    The runs of a flow show which contacts its trigger matched, and which branch each took: a key that chooses the
-    conditions could read any value of any contact or event (T45 in docs/threats.md). A branch and a condition on the
-    contact need `contacts:read`, and a condition on the data of events needs `events:read`. The conditions of a
+    A branch and a condition on the contact need `contacts:read`, and a condition on the data of events needs
+    `events:read`. The runs of a flow show which contacts its trigger matched and which branch each took, so a key that
+    chooses the conditions could read any value of any contact or event (T45 in docs/threats.md). The conditions of a
     starter, and those that the flow has already, are not new.
     """
     known_filters = [] if stored is None else _list_filters(stored.steps)

@@ -57,7 +57,7 @@ _DEFAULT_MESSAGES = {
 
 
 class ApiError(Exception):
-    """An error that the API itself finds, such as a missing credential, a wrong content type or invalid JSON.
+    """An error response of the API layer, for example for a missing credential, a wrong content type or invalid JSON.
 
     `headers` are added to the response, and `extra` are further keys of its body.
     """
@@ -100,8 +100,9 @@ async def media_response(
 ) -> HTTPResponse | None:
     """Return a response of the content type `kind`, or stream it and return None if the value is an iterator of bytes.
 
-    An error before the first chunk is raised. A later error is logged and aborts the connection, which tells the client
-    that the response is incomplete. So does a revoked credential, for which `has_access` returns False.
+    An error before the first chunk is raised. A later error is logged, and the connection is aborted, which tells the
+    client that the response is incomplete. The same happens once `has_access` returns False, which means that the
+    credential was revoked.
     """
     content_type = f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
     if isinstance(value, bytes | str):
@@ -149,7 +150,10 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def page_headers(page: Page) -> dict[str, str]:
-    """Return the headers of a page of a list: total, number of pages, page number, next and previous page."""
+    """Return the headers `X-Total-Count`, `X-Total-Pages`, `X-Page-Number`, `X-Next-Page` and `X-Prev-Page` of a list.
+
+    The last two are left out if there is no such page.
+    """
     headers = {
         "X-Total-Count": str(page.total),
         "X-Total-Pages": str(page.pages),
@@ -346,10 +350,10 @@ def get_idempotency_key(request: Request, body: Any = None) -> str | None:
 
 
 async def receive_file(request: ApiRequest, target: Path, max_bytes: int, noun: str) -> uploads.Form:
-    """Write the multipart field `file` of a request to `target` while it arrives, and return the form.
+    """Write the multipart field `file` of a request to the path `target` while it arrives, and return the form.
 
-    `noun` names the file in error messages, such as `an import`. Raises ApiError for a file over `max_bytes`, a wrong
-    content type, or a form that cannot be parsed.
+    `noun` names the file in error messages, such as `an import`. Raises ApiError: 413 for more than `max_bytes`, 415
+    for a wrong content type, and 400 for a malformed form.
     """
     stream: Any = request.http.stream
     try:

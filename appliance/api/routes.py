@@ -1,4 +1,4 @@
-"""The list of all endpoints, in the order of the OpenAPI document; and health, readiness and metrics of the service."""
+"""All endpoints in the order of the OpenAPI document, and the endpoints for health, readiness and metrics."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

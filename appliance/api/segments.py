@@ -136,7 +136,7 @@ def _validate_filters(account_id: int, request: SegmentCreate | SegmentPatch | C
 def _require_filters_access(request: ApiRequest, stored: models.Segment | None = None) -> None:
     """Raise a 403 error for new filters on the data of events, without the scope `events:read`.
 
-    The contacts of a segment would tell the data of their events (T45 in docs/threats.md).
+    The members of such a segment reveal the data of their events (T45 in docs/threats.md).
     """
     filters = request.body.filters
     if (stored is None or filters != stored.filters) and parse.asks_about_event_data(filters):

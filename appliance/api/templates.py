@@ -303,7 +303,10 @@ async def delete_translation(request: ApiRequest) -> ApiResponse:
 
 
 class UploadForm(Struct):
-    """The form fields beside the file. Without `full_size`, an image wider than two emails is scaled down."""
+    """The form fields beside the file.
+
+    Without `full_size`, an image wider than twice the width of an email is scaled down.
+    """
 
     full_size: Annotated[
         bool, Meta(description="true to keep the original width of an image that is wider than an email")

@@ -461,7 +461,7 @@ class ExampleBuilder:
 
     def __init__(self, schemas: dict[str, Any], routes: Iterable[Route]) -> None:
         self._schemas = schemas
-        self._told = _collect_story_values(routes)
+        self._story_values = _collect_story_values(routes)
 
     def build_all(self, kinds: set[str], lists: set[str]) -> dict[str, Any]:
         """Return `components.examples`: an example of each schema in `kinds`, and `ListOf…` for those in `lists`."""
@@ -478,7 +478,7 @@ class ExampleBuilder:
     def _object(self, schema: dict[str, Any], kind: str, level: int) -> Any:
         if "properties" not in schema:
             return self._value(schema, kind, level)
-        schema_values = {**self._told.get(kind, {}), **VALUES_BY_SCHEMA.get(kind, {})}
+        schema_values = {**self._story_values.get(kind, {}), **VALUES_BY_SCHEMA.get(kind, {})}
         required = schema.get("required", ())
         example = {}
         for name, property_schema in schema["properties"].items():
