@@ -148,8 +148,9 @@ class Routes(list[Route]):
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
-        The endpoint returns a Struct or a list of Structs (`response_type`), or content of the type `media`. In the
-        OpenAPI document, the first line of the handler's docstring is the summary and the rest is the description.
+        The parameters are the fields of `Route`. The endpoint returns a Struct or a list of Structs (`response_type`),
+        or content of the type `media`. In the OpenAPI document, the first line of the handler's docstring is the
+        summary and the rest is the description.
         """
 
         def register(handler: Handler) -> Handler:

@@ -312,7 +312,7 @@ def _parse_with_standard_decoder(content: bytes) -> Any:
 
 
 def parse_query(request: Request, kind: type[Struct] | None) -> validation.PartialRead:
-    """Return the parsed query string of a request; `kind` is the Struct of its parameters, None for none.
+    """Return the parsed query string of a request with its errors; `kind` is the Struct of its parameters, or None.
 
     An unknown parameter is an error, so that a misspelt filter never returns everything, and so that `dry_run` changes
     nothing at an endpoint that does not support dry runs.

@@ -30,7 +30,10 @@ ROUTES = Routes()
 
 
 async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -> list[schemas.Message]:
-    """Return the API representation of messages; without `contacts:read`, their subjects are those submitted."""
+    """Return the API representation of messages.
+
+    Without `contacts:read`, each subject is the submitted subject with its merge tags, not the rendered one.
+    """
     if not request.credential.has_scope("contacts:read"):
         messages = await fetch(ledger.restore_submitted_subjects, messages)
     return [schemas.serialize_message(message) for message in messages]

@@ -217,7 +217,8 @@ def start(
 ) -> BulkAction:
     """Store an action for contacts of an account, so that it can be run in batches; duplicate ids are ignored.
 
-    Raises NotFound if the list does not exist, and Invalid for an unknown action, a mirror or an invalid tag.
+    Raises NotFound if the list does not exist, and Invalid for an unknown action, an invalid tag, or a list that
+    mirrors a segment.
     """
     require_write_transaction()
     _check(account_id, act, argument)
@@ -310,7 +311,7 @@ def _finish(action: BulkAction, state: str) -> None:
 
 
 def get(account_id: int, act_id: int) -> BulkAction:
-    """Return an action; raises NotFound.
+    """Return an action of an account; raises NotFound.
 
     The row gets two more attributes: `reached`, the number of contacts processed, and `can_undo`.
     """
@@ -456,7 +457,7 @@ def plan_membership(account_id: int, list_id: int, request: BulkWrite) -> Member
     """Return which contacts a request would add to and remove from a list, without changing anything.
 
     Raises NotFound for an unknown list. Raises Invalid for malformed ids or addresses, for more than `MAX_REFERENCES`
-    contacts to add or to remove, and for a mirror.
+    contacts to add or to remove, and for a list that mirrors a segment.
     """
     contact_list = lists.get(account_id, list_id)
     faults = Faults()

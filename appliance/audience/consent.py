@@ -90,8 +90,8 @@ def inherit_address_state(channel: Channel) -> None:
 def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
     """Apply an operator's choice for a channel; return True if an opt-out or suppression still blocks the opt-in.
 
-    `subscribed=False` opts out and returns False. None means that the address was written without a choice: like True,
-    it opts in, but only if the recipient has not opted out. After a complaint or an erasure, neither opts in.
+    `subscribed=False` opts out and returns False. True opts in. None means that the address was written without a
+    choice, and opts in unless the recipient has opted out. After a complaint or an erasure, nothing opts in.
     """
     require_write_transaction()
     if subscribed is False:
@@ -150,10 +150,10 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
 
 
 def repeat_opt_out(channel: Channel, by: By, evidence: Evidence) -> None:
-    """Record that an opt-out that an import stored was asked for again, so that the undo of the import keeps it.
+    """Record another request for an opt-out that an import stored, so that undoing the import keeps the opt-out.
 
-    Only the first repetition after an import is recorded, so that repeated requests do not fill the tables and the
-    journal. Nothing is recorded for a channel without an opt-out.
+    Only the first such request after an import is recorded, so that repetitions do not fill the tables and the journal.
+    Nothing is recorded for a channel without an opt-out.
     """
     require_write_transaction()
     if channel.subscribed or channel.opt_out_at is None:
@@ -354,7 +354,8 @@ class ListOffer(NamedTuple):
 def fetch_list_offers(account_id: int, contact_id: int) -> list[ListOffer]:
     """Return the public lists that a contact may join or leave, sorted by name.
 
-    A mirror is offered only to contacts who are members or have left it, because other contacts cannot join it.
+    A list that mirrors a segment is offered only to contacts who are members or have left it, because others cannot
+    join it.
     """
     offers = rows(
         "SELECT l.id, l.name, m.contact_id IS NOT NULL FROM contact_list l "
@@ -370,7 +371,7 @@ def fetch_list_offers(account_id: int, contact_id: int) -> list[ListOffer]:
 def join_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
     """Add a contact to a list at the contact's request, even after leaving it; return False for an unknown list.
 
-    A mirror is only marked as stale, so that its segment decides about the membership.
+    A list that mirrors a segment is only marked as stale: its segment decides about the membership.
     """
     require_write_transaction()
     contact_list = ContactList.get_or_none(ContactList.account == channel.account_id, ContactList.id == list_id)

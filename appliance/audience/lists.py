@@ -86,7 +86,7 @@ class ListQuery(PageQuery):
 
 
 class MembershipChange(NamedTuple):
-    """The number of contacts added to or removed from a list, and the list if a contact had left it and was not added.
+    """The number of contacts that were added to or removed from a list, and the opt-outs that blocked an addition.
 
     `kept_opt_outs` contains `list:N` if at least one contact had left list N and was therefore not added.
     """
@@ -114,7 +114,7 @@ def fetch_page(account_id: int, query: ListQuery, order: str = "-created") -> Pa
 
 
 def get(account_id: int, list_id: int) -> ContactList:
-    """Return a list with up-to-date `stale`; raises NotFound."""
+    """Return a list of an account with up-to-date `stale`; raises NotFound."""
     contact_list = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
     if contact_list is None:
         raise NotFound
@@ -165,7 +165,7 @@ def count_sendable(list_id: int) -> dict[str, int]:
 
 
 def create(account_id: int, request: ListCreate) -> ContactList:
-    """Create a list with its members, or a mirror; raises Invalid with all errors."""
+    """Create a static list with its members, or a list that mirrors a segment; raises Invalid with all errors."""
     require_write_transaction()
     check(account_id, request)
     now = clock.now_ms()
@@ -282,7 +282,7 @@ def find_unknown_contacts(account_id: int, contact_ids: list[int]) -> set[int]:
 def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | None = None) -> dict[str, list[str]]:
     """Return errors under the key `list_ids` if a contact cannot be a member of all these lists, else an empty dict.
 
-    Each list must exist and must not be a mirror, unless the contact is already a member of the mirror.
+    Each list must exist. A list that mirrors a segment is allowed only if the contact is already a member of it.
     """
     errors: list[str] = []
     for list_id in dict.fromkeys(list_ids):
@@ -296,9 +296,9 @@ def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | Non
 
 
 def add_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
-    """Add contacts to a static list, except those who are members or have left it; a mirror is not changed.
+    """Add contacts to a static list, except those who are members or have left it; raises NotFound for an unknown list.
 
-    Raises NotFound if the list does not exist.
+    A list that mirrors a segment is not changed.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)

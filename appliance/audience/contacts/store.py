@@ -227,7 +227,7 @@ _SUBSCRIBED_KINDS = {"subscribed_email": "email", "subscribed_phone": "phone"}
 
 
 def get(account_id: int, contact_id: int) -> Contact:
-    """Return a contact with `channels` and `list_ids`; raises NotFound."""
+    """Return a contact of an account with `channels` and `list_ids`; raises NotFound."""
     contacts = CONTACTS.find("id = ? AND account_id = ?", (contact_id, account_id))
     if not contacts:
         raise NotFound
@@ -360,7 +360,10 @@ def find_by_words(account_id: int, text: str, page_number: int = 1, limit: int =
 
 
 def build_condition(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tuple[str, dict[str, Any]]:
-    """Return a condition on `c` and its parameters for a query and all `rules`; raises Invalid for invalid filters."""
+    """Return (SQL condition on the contact alias `c`, its parameters) for a query and all `rules`.
+
+    Raises Invalid for invalid filters.
+    """
     clauses = ["c.account_id = :account"]
     parameters: dict[str, Any] = {"account": account_id}
     text = query.text()

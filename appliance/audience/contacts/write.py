@@ -27,12 +27,12 @@ class ChannelPlan:
     """The changes that a request makes to the addresses of a contact, validated before anything is written.
 
     Each entry of `steps` is (act, channel, address, subscribed). The acts are `add`, `move` (the channel gets another
-    address), `keep` and `remove`. `faults` collects the errors. With `made_up`, the contact is simulated and may have
-    addresses of existing contacts.
+    address), `keep` and `remove`. `faults` collects the errors. A simulated contact may have addresses of existing
+    contacts.
     """
 
-    def __init__(self, account_id: int, contact: Contact | None, made_up: bool = False) -> None:
-        self.is_simulated = made_up
+    def __init__(self, account_id: int, contact: Contact | None, is_simulated: bool = False) -> None:
+        self.is_simulated = is_simulated
         self.account_id = account_id
         self.contact_id = contact.id if contact else None
         self.channels: list[Channel] = list(contact.channels) if contact else []
@@ -269,8 +269,8 @@ class WriteResult(NamedTuple):
 def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteResult:
     """Create a contact, or update the contact that already has the email address or the phone number of the request.
 
-    If a contact has the email address, the phone number does not decide (docs/decisions.md#9). Raises Invalid with all
-    errors, also if the address and the number belong to different contacts.
+    If one contact has the email address and another has the phone number, Invalid is raised (docs/decisions.md#9), as
+    for all other errors of the request.
     """
     require_write_transaction()
     existing_id, faults = _find_existing(account_id, request)
@@ -325,7 +325,7 @@ def check(account_id: int, request: ContactWrite, contact_id: int | None = None)
 
 def check_simulated(account_id: int, request: ContactWrite) -> None:
     """Raise Invalid with all errors of a simulated contact, which may have the address of an existing one."""
-    plan = _plan_channels(account_id, None, request, made_up=True)
+    plan = _plan_channels(account_id, None, request, is_simulated=True)
     plan.merge(lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
     _merged_data(None, request, plan.faults)
     plan.check()
@@ -379,8 +379,8 @@ class _Plan(ChannelPlan):
         return ["channels"] if any(step[0] != "keep" for step in self.steps) else []
 
 
-def _plan_channels(account_id: int, contact: Contact | None, request: ContactWrite, made_up: bool = False) -> _Plan:
-    plan = _Plan(account_id, contact, made_up)
+def _plan_channels(account_id: int, contact: Contact | None, request: ContactWrite, is_simulated: bool = False) -> _Plan:
+    plan = _Plan(account_id, contact, is_simulated)
     # `subscribed_email`, or else `opt_in`, applies to every email address, including those that this request adds. The
     # same holds for phone numbers.
     general = request.opt_in if isinstance(request.opt_in, bool) else None

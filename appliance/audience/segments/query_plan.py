@@ -129,7 +129,7 @@ def _count_up_to(start: _Start, limit: int) -> int:
 
 
 def iter_event_sets(nodes: Sequence[Node]) -> Iterator[EventCondition]:
-    """Yield the event conditions, also within groups, whose contacts one query of the events can find."""
+    """Yield the event conditions, also within groups, that a single query of the event table can evaluate."""
     for node in nodes:
         if isinstance(node, ConditionGroup):
             yield from iter_event_sets(node.parts)

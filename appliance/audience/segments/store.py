@@ -317,7 +317,7 @@ def fetch_ids(account_id: int) -> set[int]:
 
 
 def get(account_id: int, segment_id: int) -> Segment:
-    """Return the segment; raises NotFound."""
+    """Return a segment of an account; raises NotFound."""
     segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     if segment is None:
         raise NotFound
@@ -375,7 +375,7 @@ def delete(account_id: int, segment_id: int) -> Segment:
 def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     """Return what uses a segment, each with its name and `campaign_id`, `flow_id`, `list_id` or `segment_id`.
 
-    Active and paused campaigns and flows, mirrors, and other segments count.
+    Active and paused campaigns and flows, lists that mirror the segment, and other segments count.
     """
     usage: list[dict[str, Any]] = [
         {"campaign_id": number, "name": name}
