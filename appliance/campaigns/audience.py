@@ -58,7 +58,7 @@ class AudienceCounts(NamedTuple):
 
 
 def is_everyone(data: dict[str, Any]) -> bool:
-    """Return whether the trigger data selects all contacts."""
+    """Return whether the data of a trigger (`Trigger.data`) selects all contacts."""
     return data.get("audience_type") == "all_contacts"
 
 
@@ -401,10 +401,7 @@ class Neighbours(NamedTuple):
 
 
 def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
-    """Return a page of the contacts that the query selects, in the order in which they were added.
-
-    Raises NotFound.
-    """
+    """Return a page of the contacts that the query selects, ordered by id; raises NotFound for an unknown campaign."""
     campaign = store.get(account_id, campaign_id)
     reason = query.why if isinstance(query.why, str) else None
     sql, parameters = _filter_excluded(campaign) if reason == LEFT_OUT else _filter_by_reason(campaign, reason)
@@ -422,7 +419,7 @@ def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
 
 
 def find_neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
-    """Return the position of a recipient among all recipients, and the ids of the recipients next to it."""
+    """Return the position of a contact among the recipients of a campaign, and the recipients next to it."""
     sql, parameters = _filter_by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(

@@ -75,7 +75,7 @@ def set_translation(
 def remove_translation(
     account_id: int, template_id: int, language: str, by: Actor, prepared: PreparedContent | None = None
 ) -> Template:
-    """Remove a language from a template for an actor, as `update_template`; raises what `translation_edits` raises."""
+    """Remove a language from a template for an actor; raises as `update_template` and `translation_edits.remove`."""
 
     def write(user_id: int | None) -> Template:
         return translation_edits.remove(account_id, template_id, language, user_id, prepared=prepared)
@@ -216,11 +216,10 @@ def render_preview(
 ) -> dict[str, Any]:
     """Render a campaign for a contact, by default the first recipient, or a sample person if there is none.
 
-    It is in the contact's language, or in `language` if that is given. Unsubscribe, preferences and view links are `#`.
-
-    Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None
-    for the sample person), `sms` (parts and alphabet) and `lengths` (of an email's fields). `from_name` and
-    `from_email` are missing if the template does not render; then `error` says why. Raises NotFound.
+    The text is in the contact's language, or in `language` if that is given. Unsubscribe, preferences and view links
+    are `#`. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None for the sample person), `sms` (parts and
+    alphabet) and `lengths` (of an email's fields). `from_name` and `from_email` are missing if the template does not
+    render; then `error` says why. Raises NotFound.
     """
     campaign = store.get(account_id, campaign_id)
     account = Account.get_by_id(account_id)

@@ -194,7 +194,7 @@ def describe_check(check: LinkCheck) -> dict[str, Any]:
 
 
 def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
-    """Return a finding for each broken link, up to `_MAX_NAMED`, and one for all unchecked links together."""
+    """Return a warning for each broken link, up to `_MAX_NAMED`, and one warning for all unchecked links together."""
     results = check.results.values()
     broken, unchecked = ([result for result in results if result.state == state] for state in ("broken", "unchecked"))
     findings = [
@@ -224,7 +224,7 @@ def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
 
 
 def find_slow_links(case: PreflightInput) -> list[Finding]:
-    """Return a finding for each link whose URL takes too long to fill when it is clicked, up to `_MAX_NAMED`."""
+    """Return a warning for each link whose URL takes too long to fill when it is clicked, up to `_MAX_NAMED`."""
     hrefs = {link.href for link in case.links if "{" in link.href}
     values = _get_sample_values(case.campaign) if hrefs else {}
     slow = [href for href in sorted(hrefs) if numbered.has_literal_host(href) and _is_slow(href, values)]

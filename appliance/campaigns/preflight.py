@@ -302,7 +302,7 @@ def run_preflight(
     """Run all checks on a draft as if `by` sent it, and start its link check and rehearsal if they are out of date.
 
     `count` returns the size of the audience; a page may pass a cached count. Without `can_read_contacts` there is no
-    rehearsal, because its result names contacts by what their values are. Raises NotFound.
+    rehearsal, because its result reveals values of contacts. Raises NotFound.
     """
     campaign = store.get(account_id, campaign_id)
     case = load_input(campaign, False, by)
@@ -396,7 +396,7 @@ def _build_sources(document: Mapping[str, Any], account: Account) -> dict[str | 
 def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> PreflightInput:
     """Load what the checks of a campaign need, and compile its content unless `prepared` has the compiled content.
 
-    `confirmed` says that the request confirms a send to all contacts.
+    `confirmed` is True if the request confirms a send to all contacts.
     """
     account = Account.get_by_id(campaign.account_id)
     content = text = error = None

@@ -100,10 +100,7 @@ _MAX_ID_SPREAD = 4
 
 
 def list_recipients(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
-    """Return a page of a campaign's messages that match the query, newest first.
-
-    Raises NotFound.
-    """
+    """Return a page of a campaign's messages that match the query, newest first; raises NotFound."""
     if not any(getattr(query, name) is not UNSET for name in _FILTERS):
         return _list_all(store.get_row(account_id, campaign_id).id, query)
     # Only ids are sorted, which the index contains; sorting the whole rows of a large campaign takes a second.
@@ -135,10 +132,7 @@ def _list_all(campaign_id: int, query: RecipientQuery) -> Page:
 
 
 def list_message_ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Return the ids of all messages of a campaign that match the query, newest first.
-
-    Raises NotFound.
-    """
+    """Return the ids of all messages of a campaign that match the query, newest first; raises NotFound."""
     return [
         row[0]
         for row in _select_matching(account_id, campaign_id, query)
@@ -206,7 +200,7 @@ def list_replied(campaign: Campaign) -> list[int]:
 def load_reactions(message_ids: list[int]) -> dict[int, list[tuple[str, int]]]:
     """Return what the recipients of messages did besides opens and clicks, by message id and in order of time.
 
-    Each is (`replied`, `unsubscribed`, `complained` or `bounced`, time in ms of the first).
+    Each reaction is (`replied`, `unsubscribed`, `complained` or `bounced`, time of the first one in Unix milliseconds).
     """
     reactions: dict[int, list[tuple[str, int]]] = {}
     for message_id, kind, at in sorted(rows(_REACTIONS, (json.encode(message_ids).decode(),)), key=lambda row: row[2]):

@@ -317,7 +317,10 @@ _NTH_ENGAGED = (
 
 
 def measure_half_time(campaign: Campaign, engagement: Literal["opened", "clicked"], count: int) -> float:
-    """Return the seconds from the start of a campaign until half of the `count` people who engaged had done so."""
+    """Return the seconds from the start of a campaign until half of `count` people had opened it or clicked in it.
+
+    `count` is the number of people who have done so by now. The result is 0.0 if nobody has.
+    """
     sql = _NTH_ENGAGED.format(at=f"{engagement}_at", engagement=engagement)
     at = scalar(sql, (campaign.id, max(0, (count + 1) // 2 - 1)))
     return 0.0 if at is None or campaign.started_at is None else max(0, at - campaign.started_at) / 1000

@@ -87,7 +87,7 @@ def _is_in_future(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
 def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor, prepared: PreparedSend) -> None:
     """Raise Invalid with all blockers of a campaign, if there are any; the code of the first one is the reason.
 
-    `is_confirmed` says that the request confirms a send to all contacts.
+    `is_confirmed` is True if the request confirms a send to all contacts.
     """
     raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, is_confirmed, by, prepared)))
 
@@ -299,7 +299,7 @@ def _require_resendable(campaign: Campaign) -> None:
 
 
 def find_resent_campaign(campaign: Campaign, segment: Segment) -> Campaign | None:
-    """Return the campaign whose non-openers `segment` selects for another campaign, or None."""
+    """Return the campaign of the same account whose non-openers a segment selects, or None for any other segment."""
     ids = [row["value"] for row in segment.filters
            if row.get("name") == "campaign_opened" and row.get("predicate") == "not_eq"]  # fmt: skip
     if len(ids) != 1:
@@ -312,7 +312,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
 
     The draft keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or
     Invalid for a campaign that was not sent, is SMS or was not tracked. Call `check_resend` first, outside of the
-    transaction: it also looks whether such recipients exist.
+    transaction: it also checks that such recipients exist.
     """
     require_write_transaction()
     original = store.get(account_id, campaign_id)

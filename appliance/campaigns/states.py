@@ -183,7 +183,7 @@ def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def return_to_draft(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign to draft: unschedule it, or undo its send while the send is held.
+    """Make a scheduled campaign a draft again, or undo the send of a campaign while its messages are held.
 
     Raises NotFound, or Invalid (`invalid_transition`) if the campaign is neither scheduled nor held.
     """
@@ -240,10 +240,7 @@ def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def restore(account_id: int, campaign_id: int) -> Campaign:
-    """Restore a deleted campaign that was never sent, as a draft.
-
-    Raises NotFound for any other campaign.
-    """
+    """Restore a deleted campaign that was never sent, as a draft; raises NotFound for any other campaign."""
     require_write_transaction()
     campaign = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null(False),
@@ -417,8 +414,8 @@ def find_last_action(campaign: Campaign) -> LastAction | None:
 # Who may change or delete a campaign in its state, and change its template.
 
 _TEST_KEY_ONLY = gettext_noop("A test key can only change campaigns that test keys sent.")
-# Nobody gets what a test campaign sends. Its outcome depends on the values of contacts, so that each change of its
-# content would be an unseen guess (T45 in docs/threats.md).
+# The messages of a test campaign are captured, but their outcome depends on the values of contacts: without
+# `contacts:read`, a key could read these values by changing the content repeatedly (T45 in docs/threats.md).
 _TEST_CONTENT_REFUSED = gettext_noop("Changing a scheduled campaign of a test key needs the contacts:read scope.")
 _SCHEDULED_LOCKED = gettext_noop("This campaign is scheduled; only a user who may send can change it.")
 _SEND_SCOPE = "campaigns:send"

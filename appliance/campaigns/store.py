@@ -279,10 +279,7 @@ def get(account_id: int, campaign_id: int) -> Campaign:
 
 
 def get_row(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign without the derived attributes of `add_details`.
-
-    Raises NotFound.
-    """
+    """Return a campaign without the derived attributes of `add_details`; raises NotFound."""
     campaign = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     )
@@ -334,9 +331,9 @@ def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
 
 
 def add_sums(campaign: Campaign) -> Campaign:
-    """Set `stats`, the number of a campaign's messages by status and in all, unless it is set; return the campaign.
+    """Set `stats`, the number of a campaign's messages by status and in total, unless it is set; return the campaign.
 
-    Keys: those of `_ZERO_SUMS`.
+    Keys: `audience`, `pending`, every final status, and `accepted`.
     """
     if getattr(campaign, "stats", None) is None:
         campaign.stats = count_by_status("campaign_id", campaign.id) if campaign.started_at else dict(_ZERO_SUMS)
@@ -346,10 +343,10 @@ def add_sums(campaign: Campaign) -> Campaign:
 def create(
     account_id: int, request: CampaignCreate, person_id: int | None = None, content: PreparedContent | None = None
 ) -> Campaign:
-    """Create a draft with its hidden flow, trigger and template.
+    """Create a draft with its hidden flow, trigger and template; raises Invalid with all errors.
 
-    `person_id` is that of the actor (`Actor.person_id`), who may not approve the campaign alone. `content` is the
-    request's content if it was prepared outside of the transaction. Raises Invalid with all errors.
+    `person_id` is that of the actor (`Actor.person_id`), who is recorded as the last editor for the rules of approval.
+    `content` is the request's content if it was prepared outside of the transaction (`prepare`).
     """
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else "email"
@@ -472,7 +469,7 @@ _UNCOPIED_TRIGGER_DATA = ("confirm_send_to_all",)
 def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = None) -> Campaign:
     """Create a draft with the content, audience, channel, tracking and data of a campaign, but not its scheduled time.
 
-    Raises NotFound.
+    The default `name` is the original name with "(copy)" appended. Raises NotFound.
     """
     require_write_transaction()
     original = get(account_id, campaign_id)
