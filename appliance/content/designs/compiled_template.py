@@ -85,9 +85,9 @@ class AddressError(Exception):
 
 
 class AddressPrefix(NamedTuple):
-    """The literal text before an output in an address, with the text of conditions included.
+    """The literal text of an address before an output, including the text inside conditions.
 
-    `has_host` means that, whichever conditions apply, the host ends before the output, or that the address has no host.
+    `has_host` is True if, whichever conditions apply, the host ends before the output, or the address has no host.
     """
 
     text: str
@@ -198,7 +198,7 @@ def iterate_branches(node: Any) -> list[tuple[Any, Names]]:
 
 
 def names_with_value(condition: Any, holds: bool) -> Names:
-    """Return the variables that are known to have a value if a condition is true (`holds`) or false (not `holds`)."""
+    """Return the variables that must have a value if a condition is true (`holds`), or if it is false (not `holds`)."""
     if isinstance(condition, BooleanExpression):
         return names_with_value(condition.expression, holds)
     if isinstance(condition, LogicalNotExpression):

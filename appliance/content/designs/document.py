@@ -46,9 +46,10 @@ def get_sections(document: Any) -> list[Any]:
 
 
 def read_section(raw: dict[str, Any], path: str) -> Section:
-    """Read a section of a document. Its kind follows from its type, or without a type from its properties.
+    """Parse a section of a document, without validation.
 
-    The rules are in docs/decisions.md#11. The values of aliases are added under the names that the kind declares.
+    The kind follows from the type, or without a type from the properties (docs/decisions.md#11). The values of aliases
+    are added under the names that the kind declares.
     """
     props = raw.get("props")
     props = dict(props) if isinstance(props, dict) else {}
@@ -109,7 +110,7 @@ def _walk_list(raw: list[Any], path: str, level: int) -> Iterator[Section]:
 
 
 def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
-    """Validate a document; calls `add(path, message)` for every error.
+    """Validate a document and call `add(path, message)` for every error.
 
     A section of an unknown kind is not an error. If the document as a whole exceeds a limit, only that error is
     reported.

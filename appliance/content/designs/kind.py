@@ -172,7 +172,7 @@ def group(name: str, label: str, fields: tuple[Prop, ...], **more: Any) -> Prop:
 
 
 def validate_value(prop: Prop, value: Any, path: str, add: Callable[[str, str], None]) -> None:
-    """Validate the value of a property; calls `add(path, message)` for every error.
+    """Validate the value of a property and call `add(path, message)` for every error.
 
     The values of sections in columns and of filters are not validated here.
     """

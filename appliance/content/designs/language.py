@@ -485,7 +485,10 @@ class Variable(NamedTuple):
 
 
 def as_parent(value: Any) -> dict[str, Any]:
-    """Return a dict, or an empty one for a value that is missing or plain. Raises NeedsLiquid for all other values."""
+    """Return the value itself if it is a dict, or an empty dict if it is missing, a text, a number or a boolean.
+
+    Raises NeedsLiquid for all other values.
+    """
     if type(value) is dict:
         return value
     if type(value) in _PLAIN_TYPES:
@@ -520,8 +523,8 @@ class Slot(NamedTuple):
     def to_text(self, value: Any) -> str:
         """Return the text of a value after its filters.
 
-        Raises NeedsLiquid for a list or dict and for filters of a long text, and LiquidError if a filter rejects the
-        value.
+        Raises NeedsLiquid for a list or dict and for a filter of a text longer than `MAX_FILTERED_CHARACTERS`, and
+        LiquidError if a filter rejects the value.
         """
         if type(value) not in _PLAIN_TYPES and not isinstance(value, Undefined):
             raise NeedsLiquid

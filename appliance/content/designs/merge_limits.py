@@ -84,7 +84,10 @@ class MergeError(Exception):
 
 
 def render_deadline(seconds: float | None = None) -> float:
-    """Return the deadline for rendering that begins now, by default for a message, as processor time of this thread."""
+    """Return the deadline for a rendering that begins now, as processor time of this thread.
+
+    `seconds` is the time limit, by default that of a message (`MAX_RENDER_SECONDS`).
+    """
     return time.thread_time() + (MAX_RENDER_SECONDS if seconds is None else seconds)
 
 

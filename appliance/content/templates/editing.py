@@ -69,7 +69,7 @@ def _lower_first(text: str) -> str:
 
 
 def hash_value(value: Any) -> str:
-    """Return a short hash of a value, by which editors and forms detect conflicts."""
+    """Return a hash of a value as 12 hexadecimal digits, by which editors and forms detect conflicts."""
     text = json.dumps(value, sort_keys=True).encode()
     return hashlib.blake2b(text, digest_size=6).hexdigest()
 
@@ -290,8 +290,7 @@ class Change(Struct):
     """A new value for a path, as the text of an input field (`typed`).
 
     `seen` is the hash of the value that the editor showed; None overwrites the value without checking for a conflict.
-    `sanitized` is the value of a rich text with its declaration: the first `build_value_edit` stores it, so that the
-    write transaction does not sanitize the text again.
+    `sanitized` caches (declaration, value) of a rich text, so that the write transaction does not sanitize it again.
     """
 
     path: str
@@ -528,5 +527,8 @@ def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str
 
 
 def prepare(template: Template, edit: Edit | None) -> PreparedContent | None:
-    """Parse the document that an edit produces, for `store.write`; call it outside of the write transaction."""
+    """Parse the document that an edit produces, for `store.write`; return None for no edit.
+
+    Call it outside of the write transaction.
+    """
     return None if edit is None else store.prepare_values(template, edit.values)

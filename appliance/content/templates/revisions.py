@@ -172,7 +172,7 @@ def fetch_page(account_id: int, template_id: int, query: PageQuery) -> Page:
 
 
 def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
-    """Return one revision of a template; raises NotFound."""
+    """Return the revision with this number of a template; raises NotFound."""
     _require_template(account_id, template_id)
     revision = TemplateRevision.get_or_none(TemplateRevision.template == template_id, TemplateRevision.number == number)
     if revision is None:
@@ -265,7 +265,7 @@ class UndoSteps(Struct):
 
 
 def find_undo_steps(template: Template) -> UndoSteps:
-    """Return the numbers of the revisions that undo and redo would restore."""
+    """Return the numbers of the revisions that undo and redo would restore now."""
     origins = fetch_origins(template.id)
     return UndoSteps(_find_undo(origins, template.revision), _find_redo(origins, template.revision))
 

@@ -101,7 +101,7 @@ class PreparedContent(NamedTuple):
     texts: dict[str, Any]  # the fields that may have variables, as they are after the change
     variables: dict[str, Any]
     step_messages: StepMessages  # the message of the live flow's step that owns the template
-    checked_texts: CheckedTexts = MappingProxyType({})  # the translations of a change of these
+    checked_texts: CheckedTexts = MappingProxyType({})  # the results of `translations.check_texts`
 
     def get_faults(self, request: Content, channel: str) -> TextFaults | None:
         """Return the errors found for this request and channel, or None if they were found for another one."""
@@ -111,7 +111,10 @@ class PreparedContent(NamedTuple):
 def prepare(
     account_id: int, request: Content, template_id: int | None = None, channel: str = "email"
 ) -> PreparedContent:
-    """Validate and parse a request that creates a template, or changes `template_id`. The write reports the errors."""
+    """Validate and parse a request that creates a template or changes `template_id`.
+
+    Errors are not raised but returned in `faults`; the write raises them. Call it outside of the write transaction.
+    """
     own = (Template.account == account_id) & (Template.id == template_id)
     template = None if template_id is None else Template.get_or_none(own)
     if template is None:
@@ -498,7 +501,10 @@ class TemplateOwner(Struct):
 
 
 def find_owner(template: Template) -> TemplateOwner:
-    """Return the owner of a template; raises NotFound if the campaign, the flow or the step was deleted."""
+    """Return the owner of a template: a campaign, a flow with the step, or the template itself.
+
+    Raises NotFound if the campaign, the flow or the step was deleted.
+    """
     if template.flow_id is None:
         return TemplateOwner("template", template.id, template.name or gettext(UNTITLED))
     campaign = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.template == template.id)

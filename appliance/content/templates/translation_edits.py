@@ -107,10 +107,10 @@ def remove(
 
 
 def prepare(account_id: int, template_id: int, language: str, texts: Texts | None) -> PreparedContent:
-    """Check texts, and parse the template with them set, or without the language if `texts` is None.
+    """Check texts, and parse the template with them set, or without the language if `texts` is None; raises NotFound.
 
-    Call it outside of the write transaction. Returns None if the texts are invalid; the write raises their errors.
-    Raises NotFound.
+    Call it outside of the write transaction. If the texts are invalid, the result holds only the results of the checks,
+    and the write raises the errors.
     """
     template = store.get(account_id, template_id)
     if texts is None:
@@ -125,5 +125,5 @@ def prepare(account_id: int, template_id: int, language: str, texts: Texts | Non
 
 
 def validate(account_id: int, template_id: int, language: str, texts: Texts, prefix: str = "") -> None:
-    """Raise NotFound, or Invalid with all errors of texts of a translation, without writing anything."""
+    """Raise NotFound for an unknown template, or Invalid with all errors of translations; nothing is written."""
     _compute(store.get(account_id, template_id), language, texts, prefix, None)

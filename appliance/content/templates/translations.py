@@ -72,9 +72,10 @@ TranslationState = Literal["translated", "changed", "missing", "original"]
 
 
 class TextState(NamedTuple):
-    """A text with its translation (None if it has none).
+    """A text with its translation (None if it has none) and the state of the translation.
 
-    `changed` means that the text has changed since, and `original` that none is needed, as for an image.
+    `changed` means that the text has changed since it was translated. `original` means that no translation is needed,
+    as for an image.
     """
 
     text: TranslatableText
@@ -201,7 +202,10 @@ def _writer(entry: Entry, prop: Prop, field: Prop | None = None, index: int | No
 
 
 def keep_current(translations: Translations, document: Document, channel: str = "email") -> dict[str, Any]:
-    """Return the translations whose original is the present text of a document, for content that is copied in part."""
+    """Return the translations whose stored source equals the text of a document now.
+
+    Used when only a part of a template's content is copied with its translations.
+    """
     present = {text.id: text.text for text in list_texts(document, channel)}
     return {
         tag: {text_id: value for text_id, value in texts.items() if value["source"] == present.get(text_id)}
@@ -311,9 +315,9 @@ CheckedTexts = Mapping[str, CheckedText]
 
 
 def check_texts(document: Document, texts: Mapping[str, str | None], channel: str = "email") -> CheckedTexts:
-    """Return the result for each of the translations that is a text of the template, by text id.
+    """Return the result of checking each translation whose id is that of a text of the template, by text id.
 
-    Checking parses the HTML of every translation, so do it before the write transaction.
+    Blank translations are left out. Checking parses HTML, so call it outside of the write transaction.
     """
     return {
         text.id: _check(text, typed, channel)

@@ -17,7 +17,10 @@ ICON_STYLES = ("colour", "ink-dark", "ink-light", "outline-dark", "outline-light
 
 
 class Platform(NamedTuple):
-    """A platform with an icon; its badge has letters where a design is rendered without the address of icons."""
+    """A platform with an icon.
+
+    A design that is rendered without `Look.icons_url` shows a badge with `letters` in `colour` instead.
+    """
 
     letters: str
     colour: str
@@ -89,10 +92,10 @@ def _badge(name: str, href: str) -> Badge:
 
 
 def icon_urls(view: View, badge: Badge) -> tuple[str, str]:
-    """Return (address of the icon of a badge, address of the one for dark mode, empty if it is the same).
+    """Return (address of a badge's icon, address of its icon for dark mode), both empty for a badge without an icon.
 
-    Both are empty without an icon. The icons `colour` stand on light and dark backgrounds; the others follow the colour
-    of the text, which dark mode changes unless the section has a background of its own.
+    The second is empty if the first is used in dark mode too: for the style `colour`, whose icons fit light and dark
+    backgrounds, for light text, and for a section with its own background.
     """
     if not badge.icon or not view.look.icons_url:
         return "", ""
