@@ -110,9 +110,9 @@ class ContactFields(NamedTuple):
 class ChannelState:
     """An address of a contact, with its state before the chunk (`original`, `verified_before`) and after it.
 
-    `id` is None for a new address. `touched` means that the address is new or changed. `is_repeated` means that a row
-    of this import repeated an earlier opt-out. `is_refused` means that the file of an import stated the opt-out, so
-    that only a row that says yes lifts it.
+    `id` is None for a new address. `touched` means that the address is new or changed. `is_repeated` means that the
+    opt-out was requested again since the address was last changed. `is_refused` means that the file of an import
+    stated the opt-out, so that only a row that says yes lifts it.
     """
 
     __slots__ = (
