@@ -42,7 +42,7 @@ GROUPS = (
     ),
 )  # fmt: skip
 # The guide of each page of the product, as (start of the path, guide, id of a heading or ""). `#` stands for an id; the
-# longest start wins. Pages of a single contact or campaign have the guide of what is done there.
+# longest start wins. Pages of a single contact or campaign have the guide of their tasks.
 HELP = (
     ("/", "first-campaign", ""),
     ("/activity", "reports", "see-what-one-contact-did"),

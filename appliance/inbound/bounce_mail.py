@@ -239,7 +239,7 @@ def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessage
 
 # Spam complaints come in the format of RFC 5965, or in that of Microsoft (D29).
 #
-# Providers often redact the address (RFC 6590), so our signatures tell which message a complaint is about. A complaint
+# Providers often redact the address (RFC 6590), so our signatures show which message a complaint is about. A complaint
 # is accepted if it also names the recipient, or if a signature proves it (`SignedMessages.proven_ids`).
 
 # The types of complaints by people. `not-spam` revokes a complaint; `virus` and `other` come from machines.

@@ -211,7 +211,7 @@ def render_metrics(account_id: int | None) -> str:
     much other accounts send. The metrics of the database are left out while it cannot be read.
     """
     families: list[Family] = metrics.collect(account_id)
-    # Without the database, the other metrics tell what is wrong (`storage_trouble`).
+    # Without the database, the other metrics show the cause (`storage_trouble`).
     try:
         families += collect_table_metrics(account_id)
     except Exception as error:

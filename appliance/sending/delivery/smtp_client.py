@@ -271,7 +271,7 @@ class SmtpProtocol(asyncio.Protocol):
         """
         # Transports of other event loops are not instances of asyncio.Transport, so the type is not checked
         self._transport = cast(asyncio.Transport, transport)
-        # Writing pauses at the first byte that the system does not accept, so that `drain` tells whether all bytes left
+        # Writing pauses at the first byte that the system does not accept, so that `drain` waits until all bytes left
         self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:

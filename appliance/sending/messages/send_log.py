@@ -101,7 +101,7 @@ def _can_be_logged(outcome: Outcome) -> bool:
 
 
 def _claim(claims: list[Claim], process: str) -> set[int]:
-    # If not all are claimed, the number tells which are: the log has rows of other batches too.
+    # If not all are claimed, the rows with this number are the claimed ones: the log has rows of other batches too.
     number = next(_numbers)
     items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.channel == "email"]
     claimed = {row[0] for row in items}

@@ -257,7 +257,7 @@ def _create_loop() -> asyncio.AbstractEventLoop:
     """Return uvloop's event loop, which costs a message a tenth less, or that of asyncio for direct delivery.
 
     When a server answers STARTTLS with something else than a handshake, uvloop passes it on as a reply. In direct
-    delivery the failed handshake has to be told apart, because the message is then sent without encryption.
+    delivery a failed handshake must be distinguishable, because the message is then sent without encryption.
     """
     if config.current().email.transport == DIRECT:
         return asyncio.SelectorEventLoop()

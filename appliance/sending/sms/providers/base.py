@@ -24,7 +24,7 @@ from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Sms
 
-# The HTTP client keeps connections to the provider open. Its errors tell whether anything of the request was written:
+# The HTTP client keeps connections to the provider open. Its errors show whether anything of the request was written:
 # if not, the message may be sent again; otherwise the provider may have accepted it. Redirects are not followed,
 # proxies are not used, and the size of a response is limited.
 #
