@@ -151,11 +151,12 @@ _SELECT_LISTED = (
     "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"
 )
+# These events have a batch: the list of all events shows them as one line, that of the start of the campaign.
 _INSERT_SKIP_EVENTS = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
-    "chain_depth, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
+    "chain_depth, batch, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
     "json_object('message_id', id, 'campaign_id', campaign_id, 'reason', skip_reason), 'message:' || id, ?, test, "
-    "1, 0, 0, created_at, created_at FROM message WHERE id > ? AND id <= ? AND campaign_id = ? AND status = 'skipped'"
+    "1, 0, 0, 'campaign:' || campaign_id, created_at, created_at FROM message WHERE id > ? AND id <= ? AND campaign_id = ? AND status = 'skipped'"
 )
 
 

@@ -60,6 +60,7 @@ class NewEvent(msgspec.Struct):
     test: bool = False
     chain_depth: int = 0
     quiet: bool = False  # the event is only recorded and starts no flow
+    batch: str | None = None  # as in `in_batch`, which stands for events without one of their own
 
 
 class EventQuery(PageQuery):
@@ -129,7 +130,7 @@ def record_many(events: list[NewEvent]) -> None:
         (
             event.account_id, event.contact_id, event.event, encode(event.data).decode(), event.resource_uid,
             event.resource_name, event.resource_url, event.test or _chain.test, event.quiet,
-            max(event.chain_depth, _chain.depth), _chain.batch,
+            max(event.chain_depth, _chain.depth), event.batch or _chain.batch,
         )
         for event in events
     ]  # fmt: skip

@@ -184,3 +184,52 @@ def test_imports_and_bulk_actions_are_one_line(browser_page: Page, api: Client) 
     expect(page).to_have_url(re.compile(r"/contacts/imports/\d+$"))
     page.goto("/activity?event=contact_add")
     expect(page.locator(".pager")).to_contain_text("of 62 events")
+
+
+def test_skipped_contacts_of_a_campaign_are_one_line(browser_page: Page, api: Client) -> None:
+    """The line of the campaign's start has their number and reasons, and leads to the list of them."""
+    page = browser_page
+    list_id = api.post("/lists", {"name": "Guests"}).expect(201)["id"]
+    for number in range(5):
+        contact = {"email": f"guest{number}@example.org", "list_ids": [list_id], "opt_in": number == 0}
+        api.post("/contacts", contact).expect(201)
+    content = {"subject": "Menu", "body": "<p>Soup</p>"}
+    campaign = api.post("/campaigns", {"name": "Spring menu", "template_attributes": content}).expect(201)["id"]
+    api.post(f"/campaigns/{campaign}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed")
+    page.goto("/activity")
+    rows = page.locator("#rows .timeline li:has(.ic)")
+    line = rows.filter(has_text="Campaign Spring menu started")
+    expect(line).to_contain_text("4 contacts skipped: Not subscribed (4)")
+    expect(rows.filter(has_text="Email skipped")).to_have_count(0)
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.goto("/")
+    expect(page.get_by_text("4 contacts skipped: Not subscribed (4)")).to_be_visible()
+    page.goto("/activity?event=email_skipped")
+    expect(rows).to_have_count(4)
+    page.goto("/activity")
+    line.get_by_role("link", name="Show skipped contacts").click()
+    expect(page).to_have_url(re.compile(rf"/campaigns/{campaign}/people\?status=skipped$"))
+    expect(page.locator("tbody tr")).to_have_count(4)
+
+
+def test_events_name_their_email_and_channel(browser_page: Page, api: Client) -> None:
+    """A sent email is named by its subject if no campaign names it; a subscription names its channel."""
+    page = browser_page
+    contact = {"email": "cara@example.org", "phone": "+4915112345678", "opt_in": True}
+    contact["subscribed_phone"] = contact["subscribed_email"] = True
+    api.post("/contacts", contact).expect(201)
+    receipt = {"to": "cara@example.org", "subject": "Your table on Friday", "body": "<p>See you</p>"}
+    message = api.post("/messages", receipt).expect(201)["id"]
+    api.wait("/events", bool, event="email_sent", resource_uid=f"message:{message}")
+    page.goto("/activity?who=cara@example.org")
+    rows = page.locator("#rows .timeline li:has(.ic)")
+    expect(rows.filter(has_text=re.compile("Subscribed · Email"))).to_have_count(1)
+    expect(rows.filter(has_text=re.compile("Subscribed · SMS"))).to_have_count(1)
+    sent = rows.filter(has_text="Email sent")
+    expect(sent).to_contain_text("Your table on Friday")
+    sent.get_by_role("link", name="Your table on Friday").click()
+    expect(page).to_have_url(re.compile(rf"/outbox/{message}$"))
+    page.goto("/activity?who=cara@example.org")
+    sent.get_by_role("link").first.click()
+    expect(page.locator(".timeline li", has_text="Email sent")).to_contain_text("Your table on Friday")

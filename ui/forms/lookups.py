@@ -13,6 +13,7 @@ from appliance.core import addresses, clock, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages.test_sends import MAX_RECIPIENTS
 from appliance.sending.sms import numbers
+from appliance.storage.models import Message
 from ui.session import Visit
 
 MAX_OPTIONS = 100
@@ -58,6 +59,19 @@ def list_contact_lists(account_id: int) -> list[Any]:
     """Return up to MAX_OPTIONS contact lists of an account, sorted by name."""
     page = lists.fetch_page(account_id, lists.ListQuery(limit=MAX_OPTIONS)).rows
     return sorted(page, key=lambda row: row.name.casefold())
+
+
+def email_subjects(events: list[Any]) -> dict[str, str]:
+    """Return the subjects of the emails that events are about and no campaign names, by `resource_uid`."""
+    uids = {
+        event.resource_uid for event in events
+        if (event.resource_uid or "").startswith("message:") and not event.data.get("campaign_id")
+    }  # fmt: skip
+    ids = [int(uid.removeprefix("message:")) for uid in uids if uid.removeprefix("message:").isdecimal()]
+    if not ids:
+        return {}
+    messages = Message.select(Message.id, Message.subject).where(Message.id.in_(ids))
+    return {f"message:{row.id}": row.subject for row in messages if row.subject}
 
 
 def contacts_by_id(ids: set[int]) -> dict[int, Any]:

@@ -9,6 +9,8 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.contacts import store
+from appliance.campaigns import report
+from appliance.campaigns import store as campaigns
 from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
@@ -56,7 +58,7 @@ class EventSearch(NamedTuple):
 
     @property
     def is_grouped(self) -> bool:
-        """Return whether the events of an import or bulk action are shown as one line."""
+        """Return whether events of an import or bulk action, and of skipped contacts of a campaign, are one line."""
         return not (self.event or self.contact_id or self.batch)
 
     def query(self) -> dict[str, Any]:
@@ -114,11 +116,16 @@ def _count_recent(account_id: int) -> dict[str, int]:
 
 
 class BatchSummary(NamedTuple):
-    """The line for all events of an import or bulk action: its text, details, and the URL of the import or ""."""
+    """The line for all events of an import or bulk action, or for all contacts that a campaign skipped.
+
+    `href` is the page of the import or campaign, or empty. `list_href` and `list_label` lead to all its events.
+    """
 
     text: str
     details: str
-    href: str = ""
+    href: str
+    list_href: str
+    list_label: str
 
 
 class _BulkResult(NamedTuple):
@@ -131,16 +138,19 @@ class _BulkResult(NamedTuple):
 
 
 def load_events(account_id: int, query: log.EventQuery, batch: str = "", is_grouped: bool = False) -> Page:
-    """Return a page of events; each row gets its contact as the attribute `who`, or None.
+    """Return a page of events; each row gets its contact as attribute `who`, or None, and the `subject` of its email.
 
-    `batch` selects the events of an import or bulk action. With `is_grouped` such events are left out. The events that
-    stand for them get a `summary`, which is None for others.
+    The subject is empty if a campaign names the email, or if the events are all of one message. `batch` selects the
+    events of an import or bulk action. With `is_grouped` such events, and those of the contacts that a campaign skips,
+    are left out. The events that stand for them get a `summary`, which is None for others.
     """
     page = log.list_events(account_id, query, batch or None, is_grouped)
     contacts_by_id = lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id})
+    subjects = lookups.email_subjects(page.rows) if not query.resource_uid else {}
     for row in page.rows:
         row.who = contacts_by_id.get(row.contact_id)
-        row.summary = None
+        row.subject = subjects.get(row.resource_uid, "")
+        row.summary = _summarize_campaign(row) if is_grouped and row.event == "campaign_started" else None
     _add_summaries(account_id, [row for row in page.rows if row.event in _SUMMARIES])
     return page
 
@@ -158,7 +168,33 @@ def _add_summaries(account_id: int, events: list[Event]) -> None:
         text, details = _SUMMARIES[event.event](event, actor_label(event.data["actor"] or audit.SYSTEM, names))
         import_id = event.data.get("import_id")
         href = f"/contacts/imports/{import_id}" if import_id in stored_imports else ""
-        event.summary = BatchSummary(text, details, href)
+        list_href = f"/activity{formats.query_string({'batch': event.resource_uid})}"
+        event.summary = BatchSummary(text, details, href, list_href, gettext("Show events"))
+
+
+_MAX_REASONS = 3
+
+
+def _summarize_campaign(event: Event) -> BatchSummary | None:
+    """Return the line for a start of a campaign, with the number of its skipped contacts; None if there are none."""
+    try:
+        campaign = campaigns.get(event.account_id, event.data["campaign_id"])
+    except NotFound:
+        return None
+    count, href = campaign.stats["skipped"], f"/campaigns/{campaign.id}"
+    if not count:
+        return None
+    reasons = [
+        gettext("%(reason)s (%(count)s)", reason=labels.reason_label(reason, campaign.channel),
+                count=formats.number(number))
+        for reason, number in [*report.count_skips(campaign).items()][:_MAX_REASONS]
+    ]  # fmt: skip
+    details = ngettext(
+        "%(num)s contact skipped: %(reasons)s", "%(num)s contacts skipped: %(reasons)s", count,
+        reasons=formats.join_names(reasons),
+    )  # fmt: skip
+    text = gettext("Campaign %(name)s started", name=event.resource_name or campaign.name)
+    return BatchSummary(text, details, href, f"{href}/people?status=skipped", gettext("Show skipped contacts"))
 
 
 def _summarize_import(event: Event, name: str) -> tuple[str, str]:

@@ -212,9 +212,13 @@ def _load_contact(visit: Visit, contact_id: int, kind: str, page: int) -> dict[s
     account_id = visit.account_id
     contact = store.get(account_id, contact_id)
     evidence = list(timeline.fetch_evidence(account_id, contact_id, limit=_MAX_CONSENTS).rows)
+    events = timeline.fetch_events(account_id, contact_id, kind, page, _EVENTS_PER_PAGE)
+    subjects = lookups.email_subjects([*events.rows])
+    for event in events.rows:
+        event.subject = subjects.get(event.resource_uid, "")
     return {
         "contact": contact,
-        "events": timeline.fetch_events(account_id, contact_id, kind, page, _EVENTS_PER_PAGE),
+        "events": events,
         "lists": lookups.list_contact_lists(account_id),
         "wants_erasure": unsubscribes.has_open_request(account_id, contact_id),
         "evidence": {

@@ -136,7 +136,8 @@ def mark_skipped(row: Claim, reason: str, now: int) -> None:
         (reason, now, row.id),
     )
     count_attempt(row, "skipped")
-    return record_event(row, f"{row.channel}_skipped", {"reason": reason})
+    batch = None if row.campaign_id is None else f"campaign:{row.campaign_id}"
+    return record_event(row, f"{row.channel}_skipped", {"reason": reason}, batch)
 
 
 def mark_uncertain(row: Claim, text: str, now: int) -> None:
@@ -188,10 +189,10 @@ def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
     return {message_id: depths.get(run_id, 0) + 1 for message_id, run_id in run_ids.items()}
 
 
-def record_event(row: Claim, event: str, data: dict[str, Any]) -> None:
+def record_event(row: Claim, event: str, data: dict[str, Any], batch: str | None = None) -> None:
     """Record an event of a message for the contact to which the message's row refers now.
 
-    `data` is added to the data of `build_event_data`.
+    `data` is added to the data of `build_event_data`. `batch` is as in `NewEvent`.
     """
     # The contact of the claim may have been merged into another, or deleted, since then.
     contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
@@ -205,6 +206,7 @@ def record_event(row: Claim, event: str, data: dict[str, Any]) -> None:
             resource_name=get_source_name(row),
             test=row.test,
             chain_depth=get_chain_depths([row]).get(row.id, 0),
+            batch=batch,
         )
     )
 

@@ -257,7 +257,7 @@ class Event(Table):
     test = BooleanField(default=False)
     generated = BooleanField(default=False)
     quiet = BooleanField(default=False)  # the event is only recorded and starts no flow
-    batch = TextField(null=True)  # the import or bulk action that it is one of many events of: `import:12`
+    batch = TextField(null=True)  # what it is one of many events of: `import:12`, `act:3`, `campaign:7`
     chain_depth = IntegerField(default=0)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
