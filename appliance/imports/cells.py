@@ -88,15 +88,22 @@ _BLANKS = """
     undefined k.A. k.a. K.A. n/d N/D s/o S/O 0000-00-00
 """
 BLANKS = frozenset((*_BLANKS.split(), "k. A.", "k. a.", "0000-00-00 00:00:00"))
-# Further placeholders, only for columns of addresses and countries, where these words are never values
+# Further placeholders, only for columns of addresses and countries, where these words are never values. They are in the
+# languages of the interface, in lower case and without accents.
 _ADDRESS_BLANK_WORDS = """
-    na n.a nil none nan unknown empty blank missing keine keiner keines leer unbekannt aucun aucune inconnu vide ninguno
-    ninguna desconocido vacio
+    na n.a nil none nan unknown empty blank missing unspecified keine keiner keines keins ohne leer unbekannt aucun
+    aucune sans inconnu inconnue vide ninguno ninguna sin desconocido desconocida vacio nessuno nessuna senza
+    sconosciuto sconosciuta vuoto geen zonder onbekend leeg nvt n.v.t. brak bez nieznany nieznana puste nenhum nenhuma
+    sem desconhecido desconhecida vazio なし 無し 無 不明 未設定 未入力 該当なし
 """
 _BLANK_IN_ADDRESSES = frozenset(
     (*_ADDRESS_BLANK_WORDS.split(), "not provided", "not given", "no phone", "no email", "keine angabe",
      "keine angaben",
-     "nicht angegeben", "non renseigne", "non renseignee", "sin datos", "sin dato", "no disponible")
+     "nicht angegeben", "non renseigne", "non renseignee", "sin datos", "sin dato", "no disponible", "not specified",
+     "not available", "not applicable", "nicht verfugbar", "non specifie", "non disponible", "no especificado",
+     "non disponibile", "non specificato", "non indicato", "niet opgegeven", "niet bekend", "niet beschikbaar",
+     "brak danych", "nie podano", "nie dotyczy", "nao informado", "nao informada", "nao disponivel", "nao se aplica",
+     *(word.lower() for word in _BLANKS.split() if "#" not in word))
 )  # fmt: skip
 _TARGETS_WITHOUT_WORDS = frozenset(("email", "phone", "country_code"))
 KNOWN_REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")

@@ -402,7 +402,11 @@ _MAX_QUOTED_NAME_CHARACTERS = 257
 _EMAIL_WITH_SPACE = re.compile(r"""\s*+[^\s<>,;:"()|\[\]@]++\s[^<>,;:"()|\[\]]*@[^\s@]++\s*+""")
 
 # Matches a separator between two phone numbers in one cell.
-_PHONE_SEPARATOR = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
+_PHONE_SEPARATOR = re.compile(r"[;,|\n]|\s(?:or|oder|ou|und|and|et|y)\s")
+# A slash stands inside of a number (0151/3765191) or between two numbers. The one with spaces is tried first.
+_PHONE_SLASHES = (re.compile(r"\s/\s"), re.compile(r"/"))
+# With this many digits, a part of a cell that begins with 0 or + is a number, if not a valid one, and no area code.
+_MIN_PHONE_DIGITS = 7
 
 
 def _find_name_before_email(cell: str) -> str | None:
@@ -500,7 +504,7 @@ class AddressReader:
         try:
             return addresses.parse_written_phone(cell, self._country_code), []
         except ValueError:
-            parts = [part for part in _PHONE_SEPARATOR.split(cell) if part.strip()]
+            parts = self._split_numbers(cell)
             for index, part in enumerate(parts if len(parts) > 1 else ()):
                 try:
                     parsed = addresses.parse_written_phone(part, self._country_code)
@@ -508,6 +512,25 @@ class AddressReader:
                     continue
                 return parsed, [other.strip() for other in parts[:index] + parts[index + 1 :]]
             raise
+
+    def _split_numbers(self, cell: str) -> list[str]:
+        """Split a cell at separators between phone numbers; at slashes only if all parts are whole numbers."""
+        parts = []
+        for part in filter(str.strip, _PHONE_SEPARATOR.split(cell)):
+            splits = [[piece for piece in slash.split(part) if piece.strip()] for slash in _PHONE_SLASHES]
+            parts += next((pieces for pieces in splits if len(pieces) > 1 and all(map(self._is_whole, pieces))), [part])
+        return parts
+
+    def _is_whole(self, text: str) -> bool:
+        """Return whether a text is or looks like a phone number with its prefix, or is a word without digits."""
+        digit_count = sum(character.isdecimal() for character in text)
+        if not digit_count or (digit_count >= _MIN_PHONE_DIGITS and text.lstrip(" (")[0] in "0+"):
+            return True
+        try:
+            addresses.parse_written_phone(text, self._country_code)
+        except ValueError:
+            return False
+        return True
 
     def email(self, text: str) -> Address:
         """Parse an email address as `addresses.parse_email` does, with a cache of domains; raises InvalidRecord."""

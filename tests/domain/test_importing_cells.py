@@ -171,3 +171,33 @@ def test_a_full_name_is_split(cell: str, first_name: str | None, last_name: str 
     assert (person.value, person.first_name, person.last_name) == ("a@example.org", first_name, last_name)
     person = read_row(email="a@example.org", first_name="Ada", last_name="Byron", name=cell)
     assert (person.first_name, person.last_name) == ("Ada", "Byron")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["Ohne", "keine", "None", "n/a", "N/a", "k.A.", "aucun", "Ninguno", "nessuna", "Geen", "brak", "Nenhum", "なし",
+     "não informado", "nie podano"],
+)  # fmt: skip
+def test_words_for_no_country_are_empty(cell: str) -> None:
+    """Such a word in any language of the interface is an empty value, not an unknown country; NA is Namibia."""
+    person = read_row(email="a@example.org", country_code=cell)
+    assert person.country_code is None and not person.warnings
+    assert read_row(email="a@example.org", country_code="NA").country_code == "NA"
+
+
+@pytest.mark.parametrize(
+    ("cell", "number", "others"),
+    [
+        ("0151/37651911", "+4915137651911", None), ("0711/123456", "+49711123456", None),
+        ("0171/2345678 / 030/123456", "+491712345678", "030/123456"),
+        ("0171 2345678/030 123456", "+491712345678", "030 123456"),
+        ("0171 2345678 / Anna", "+491712345678", "Anna"), ("0171/2345678; 030/123456", "+491712345678", "030/123456"),
+        ("0151/3765191", None, None),
+    ],
+)  # fmt: skip
+def test_a_slash_separates_only_whole_numbers(cell: str, number: str | None, others: str | None) -> None:
+    """A slash stands inside of a number unless all parts are numbers; an invalid number is not cut into two."""
+    reader = PersonReader(["email", "phone"], ["email", "phone"], "DE")
+    person = reader.person(2, ["a@example.org", cell])
+    assert [address.value for address in person.given()][1:] == ([number] if number else [])
+    assert (custom_data(person) or {}).get("other_phone") == others
