@@ -26,7 +26,7 @@ def page(browser_page: Page, browser_problems: Problems) -> Page:
 
 
 def create_template(api: Client, name: str) -> int:
-    """Create a template with five texts and return its id."""
+    """Create a template with five texts, one of them a link, and return its id."""
     body = {"name": name, "subject": "Bread for {{ first_name }}", "design": DESIGN}
     return int(api.post("/templates", body).expect(201)["id"])
 
@@ -55,21 +55,21 @@ def test_translating_an_email(page: Page, api: Client) -> None:
     assert page.url.endswith(f"/templates/{template_id}/edit")
     expect(page.locator("button#languages")).to_be_focused()
     page.keyboard.press("Enter")
-    page.locator("#language-menu").get_by_role("link", name="German 0 of 5").click()
+    page.locator("#language-menu").get_by_role("link", name="German 0 of 4").click()
 
-    expect(page.locator("#progress")).to_contain_text("0 of 5 texts translated")
+    expect(page.locator("#progress")).to_contain_text("0 of 4 texts translated")
     subject = page.get_by_role("textbox", name="German: Subject")
     subject.fill("Brot für {{ first_name }}")
     subject.blur()
-    expect(page.locator("#progress")).to_contain_text("1 of 5 texts translated")
+    expect(page.locator("#progress")).to_contain_text("1 of 4 texts translated")
     heading = page.get_by_role("textbox", name="German: Text").first
     heading.fill("Frisches Brot am Sonntag")
     heading.blur()
-    expect(page.locator("#progress")).to_contain_text("2 of 5 texts translated")
+    expect(page.locator("#progress")).to_contain_text("2 of 4 texts translated")
     expect(page.frame_locator("#preview iframe").locator("h1")).to_have_text("Frisches Brot am Sonntag")
     expect(page.frame_locator("#preview iframe").locator("body")).to_contain_text("we bake today")
-    page.locator(".pair", has_text="https://bakery.example/en").get_by_role("button", name="Copy original").click()
-    expect(page.locator("#progress")).to_contain_text("3 of 5 texts translated")
+    page.locator(".pair", has_text="Order now").get_by_role("button", name="Copy original").click()
+    expect(page.locator("#progress")).to_contain_text("3 of 4 texts translated")
     expect(page.locator("#saved-text")).to_contain_text("Saved")
     save_screenshot(page, "translation")
     assert axe.find_violations_in_light_and_dark(page, always_dark=True) == []
@@ -80,7 +80,7 @@ def test_translating_an_email(page: Page, api: Client) -> None:
     expect(page.locator(".pair .err")).to_be_visible()
     stored = api.get(f"/templates/{template_id}/translations/de").expect(200)
     assert {text["text"] for text in stored["texts"]} == {
-        "Brot für {{ first_name }}", "Frisches Brot am Sonntag", "https://bakery.example/en", None
+        "Brot für {{ first_name }}", "Frisches Brot am Sonntag", "Order now", None
     }  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_originals_that_changed_are_marked(page: Page, api: Client) -> None:
     subject.get_by_text("Original when it was translated").click()
     expect(subject).to_contain_text("Bread for [First name]")
     subject.get_by_role("button", name="Keep translation").click()
-    expect(page.locator("#progress")).to_contain_text("1 of 5 texts translated")
+    expect(page.locator("#progress")).to_contain_text("1 of 4 texts translated")
     expect(subject).not_to_contain_text("Original changed")
 
     page.get_by_role("button", name="Remove language").click()
@@ -104,6 +104,27 @@ def test_originals_that_changed_are_marked(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     assert api.get(f"/templates/{template_id}").expect(200)["languages"] == ["fr"]
+
+
+def test_addresses_need_no_translation(page: Page, api: Client) -> None:
+    """Links and texts that are only an address are not missing, and a link can still be replaced for a language."""
+    links = [{"platform": "instagram", "url": "https://instagram.com/bakery"}]
+    sections = [{"id": "s", "type": "social", "props": {"links": links}},
+                {"id": "h", "type": "heading", "props": {"text": "hello@bakery.example"}}]  # fmt: skip
+    body = {"name": "Social", "subject": "Bread", "design": {"sections": sections}}
+    template_id = int(api.post("/templates", body).expect(201)["id"])
+    api.put(f"/templates/{template_id}/translations/de", {"texts": {"subject": "Brot"}}).expect(200)
+    page.goto(f"/templates/{template_id}/translations/de")
+    expect(page.locator("#progress")).to_contain_text("All texts are translated.")
+    expect(page.get_by_text("Not translated")).to_have_count(0)
+    field = page.get_by_label("German: Links, entry 1: Link")
+    expect(field).to_have_accessible_description("Leave empty to use the original link.")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    field.fill("https://instagram.com/baeckerei")
+    field.blur()
+    expect(page.locator(".pair.translated")).to_have_count(2)
+    stored = api.get(f"/templates/{template_id}/translations/de").expect(200)
+    assert "https://instagram.com/baeckerei" in [text["text"] for text in stored["texts"]]
 
 
 def test_an_image_of_a_language(page: Page, browser_problems: Problems, api: Client) -> None:
@@ -166,5 +187,5 @@ def test_translating_without_scripts(browser: Browser, server: Server, api: Clie
     pair = page.locator(".pair").first
     pair.get_by_role("textbox").fill("Brot")
     pair.get_by_role("button", name="Save").click()
-    expect(page.locator("#progress")).to_contain_text("1 of 5 texts translated")
+    expect(page.locator("#progress")).to_contain_text("1 of 4 texts translated")
     context.close()

@@ -40,7 +40,9 @@ _FIELD_LABELS = {
 }  # fmt: skip
 _TEXT_KINDS = ("line", "text", "rich", "html", "url", "image")
 # Values of these kinds may differ by language, but need not: without one of its own, a language shows the original.
-_OPTIONAL_KINDS = ("image",)
+_OPTIONAL_KINDS = ("image", "url")
+# A text that is only an address, such as a link written out, can be the same in every language, too.
+_ADDRESS = re.compile(r"(?:https?://|mailto:|tel:|www\.)\S+|[^\s@]+@[^\s@]+\.[^\s@]+", re.IGNORECASE)
 # The values of these kinds of sections that the document does not set come from the brand, or are translated already.
 _KINDS_OF_BRAND = ("header", "footer")
 # A tag that is not closed extends to the end of the text, so that the text is read only once.
@@ -75,7 +77,7 @@ class TextState(NamedTuple):
     """A text with its translation (None if it has none) and the state of the translation.
 
     `changed` means that the text has changed since it was translated. `original` means that no translation is needed,
-    as for an image.
+    as for an image or a link.
     """
 
     text: TranslatableText
@@ -289,7 +291,7 @@ def _summarize(texts: list[TranslatableText], document: Document, language: str)
     for text in texts:
         translation = stored.get(text.id)
         if translation is None:
-            states.append(TextState(text, None, "original" if text.kind in _OPTIONAL_KINDS else "missing"))
+            states.append(TextState(text, None, "original" if _is_optional(text) else "missing"))
         else:
             is_current = translation["source"] == text.text
             states.append(TextState(text, translation["text"], "translated" if is_current else "changed"))
@@ -297,6 +299,11 @@ def _summarize(texts: list[TranslatableText], document: Document, language: str)
     return TranslationSummary(
         language, names.count("translated"), names.count("changed"), names.count("missing"), tuple(states)
     )
+
+
+def _is_optional(text: TranslatableText) -> bool:
+    """Return whether a text is complete without a translation: an image, a link or a text that is only an address."""
+    return text.kind in _OPTIONAL_KINDS or _ADDRESS.fullmatch(text.text.strip()) is not None
 
 
 class CheckedText(NamedTuple):
