@@ -82,9 +82,11 @@ def plain_number(value: int | float) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value)
 
 
-def shown_number(value: int | float) -> str:
-    """Format a number of custom data like `plain_number`, with the decimal mark of the language of the page."""
-    return plain_number(value).replace(".", i18n.get_decimal_mark())
+def data_value(value: str | int | float) -> str:
+    """Format a number, a date or a time of custom data as the language of the page does; other text is unchanged."""
+    if isinstance(value, str):
+        return i18n.format_data_date(value, current_zone.get()) or value
+    return i18n.format_data_number(value)
 
 
 def count_contacts(value: int) -> str:
@@ -167,7 +169,8 @@ def when(ms: int | None) -> str:
 def full_time(ms: int) -> str:
     """Format a time in milliseconds with weekday, date, seconds and time zone."""
     then = local_time(ms)
-    return gettext("%(date)s, %(time)s", date=i18n.format_full_date(then), time=f"{then:%H:%M:%S} {then.tzname()}")
+    clock_and_zone = f"{then:%H:%M:%S} {i18n.name_zone(then)}"
+    return gettext("%(date)s, %(time)s", date=i18n.format_full_date(then), time=clock_and_zone)
 
 
 def time(ms: int | None) -> Markup:

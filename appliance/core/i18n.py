@@ -14,7 +14,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import datetime, tzinfo
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -109,6 +110,60 @@ def format_number(value: int | float) -> str:
     from babel.numbers import format_decimal
 
     return format_decimal(value, locale=get_locale())
+
+
+# Numbers of custom data from here on are grouped by thousands; smaller ones may be years.
+_MIN_GROUPED = 10_000
+# Other numbers are shown as Python writes them: 1e+300.
+_MIN_WRITTEN_OUT, _MAX_WRITTEN_OUT = 1e-9, 1e15
+
+
+def format_data_number(value: int | float) -> str:
+    """Format a number of custom data with all its digits: `2010` also for 2010.0, `1234.56789`, `12,384` in English."""
+    from babel.numbers import format_decimal
+
+    if value and not _MIN_WRITTEN_OUT <= abs(value) < _MAX_WRITTEN_OUT:
+        return str(value).replace(".", get_decimal_mark())
+    exact = int(value) if float(value).is_integer() else Decimal(repr(value))
+    return format_decimal(
+        exact, locale=get_locale(), decimal_quantization=False, group_separator=abs(value) >= _MIN_GROUPED
+    )
+
+
+# A date, or a time with an optional offset from UTC (RFC 3339)
+_DATA_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?")
+
+
+def format_data_date(text: str, zone: tzinfo) -> str | None:
+    """Format a text of custom data that is a date or a time in ISO 8601: `8 Jun 1964` in English; None for other texts.
+
+    A time with an offset from UTC is shown in the time zone `zone`.
+    """
+    if not _DATA_DATE.fullmatch(text):
+        return None
+    try:
+        then = datetime.fromisoformat(text)
+        then = then if then.tzinfo is None else then.astimezone(zone)
+    except (ValueError, OverflowError):
+        return None
+    day = format_date(then, "yMMMd")
+    return day if len(text) == len("1964-06-08") else gettext("%(date)s, %(time)s", date=day, time=format_clock(then))
+
+
+_MAX_ZONE_CHARACTERS = 5
+
+
+def name_zone(then: datetime) -> str:
+    """Return the abbreviation of a time's zone in the current language, such as `MEZ` for CET; else its UTC offset."""
+    from babel.dates import get_timezone_name
+
+    name = then.tzname() or ""
+    if get_language() != DEFAULT_LANGUAGE and name != "UTC":
+        name = get_timezone_name(then, "short", locale=get_locale())
+    if name.isalpha() and len(name) <= _MAX_ZONE_CHARACTERS:
+        return name
+    offset = f"{then:%z}"
+    return f"UTC{offset[:3]}:{offset[3:5]}"
 
 
 def get_decimal_mark() -> str:

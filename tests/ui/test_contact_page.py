@@ -1,11 +1,14 @@
 """The page of a contact: consent, lists and tags, custom data, and merging."""
 
+import re
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import choose_option, save_screenshot
+from tests.kit.browser import Problems, choose_option, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
+from tests.kit.server import Server
 from tests.kit.uploads import upload, wait_for_import
 
 DATA = {"city": "Bath", "vip": True, "visits": 14, "sizes": ["S", "M"], "home": {"zip": "BA1", "geo": {"lat": 51.4}}}
@@ -196,3 +199,35 @@ def test_adding_a_contact_with_consent(browser_page: Page, api: Client) -> None:
     consents = api.get(f"/contacts/{loud['id']}/consents").json
     assert loud["subscribed_email"]
     assert [row["text"] for row in consents if row["act"] == "opt_in"] == ["Signed at the market"]
+
+
+def test_dates_and_numbers_in_the_language_of_the_reader(
+    browser: Browser, server: Server, api: Client, browser_page: Page
+) -> None:
+    """Custom fields keep their stored values, and are shown as readers write them; so is the time zone."""
+    api.patch("/account", {"time_zone": "Europe/Berlin"}).expect(200)
+    data = {"birthday": "1964-06-08", "revenue": 12345.67, "since": 1999, "seen": "2026-01-02T10:00:00Z"}
+    contact = api.post("/contacts", {"email": "locale@example.com", "data": data}).expect(201)["id"]
+    filters = [{"name": "contact_data.birthday", "predicate": "eq", "value": "1964-06-08"},
+               {"name": "contact_data.revenue", "predicate": "gt", "value": 12345.5}]  # fmt: skip
+    segment = api.post("/segments", {"name": "Born", "filters": filters}).expect(201)
+    assert segment["sentence"] == "birthday is 8 Jun 1964 and revenue is over 12,345.5"
+    problems = Problems()
+    german = sign_in(new_page(browser, server.url, problems, locale="de"))
+    for page, birthday, revenue, bound, seen, zone in (
+        (browser_page, "8 Jun 1964", "12,345.67", "12,345.5", "2 Jan 2026, 11:00", "CET"),
+        (german, "8. Juni 1964", "12.345,67", "12.345,5", "2. Jan. 2026, 11:00", "MEZ"),
+    ):
+        page.goto(f"/contacts/{contact}")
+        for text in (birthday, revenue, "1999", seen):
+            expect(page.locator("dl.kv dd", has_text=text).first).to_have_text(text)
+        expect(page.locator("#happened time").first).to_have_attribute("title", re.compile(f"{zone}$|MESZ$|CEST$"))
+        page.goto(f"/segments/{segment['id']}")
+        expect(page.locator(".said")).to_contain_text(birthday)
+        expect(page.locator(".said")).to_contain_text(bound)
+        expect(page.locator("#sample tbody td", has_text=birthday)).to_have_count(1)
+        expect(page.locator("#sample tbody td", has_text=revenue)).to_have_count(1)
+    save_screenshot(german, "segment-german")
+    german.context.close()
+    assert problems.found == []
+    assert api.get(f"/contacts/{contact}").expect(200)["data"] == data

@@ -18,6 +18,8 @@ from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import (
     format_clock,
+    format_data_date,
+    format_data_number,
     format_date,
     format_list,
     format_number,
@@ -32,6 +34,8 @@ from appliance.storage.database import rows, scalar
 Names = Callable[[str, int], str]
 # The predicates that ask which of two values is greater.
 COMPARISONS = ("gt", "gteq", "lt", "lteq", "between")
+# The predicates that compare a part of a text, which is shown as it is written.
+_TEXT_PREDICATES = ("cont", "start", "end")
 _NUMBER = re.compile(r"[+-]?\d[\d.,\s]*")
 # The phrases of each field of ids: is, is not, has any, has none.
 _IDS = {
@@ -99,7 +103,7 @@ def describe_node(node: Node, scope: Scope, names: Names) -> str:
         codes = value if isinstance(value, list) else [value]
         formatted = _join([node.field.label_value(code) for code in codes], "or")
     else:
-        formatted = _format_value(value, scope, node.predicate.key == "between")
+        formatted = _format_value(value, scope, node.predicate.key)
     comparison = pattern.replace("{}", formatted)
     if _compares_numbers_as_text(node):
         return gettext("%(field)s %(comparison)s (compared as text)", field=label, comparison=comparison)
@@ -170,24 +174,28 @@ def _format_time(ms: int, scope: Scope, last: bool = False) -> str:
     return day if (moment.hour, moment.minute) == (0, 0) else f"{day}, {format_clock(moment)}"
 
 
-def _format_value(value: Any, scope: Scope, is_range: bool) -> str:
+def _format_value(value: Any, scope: Scope, predicate: str) -> str:
     if isinstance(value, Span):
         return _format_time(value.start, scope)
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], Span):
         return _join([_format_time(value[0].start, scope), _format_time(value[1].end, scope, last=True)])
-    if is_range:
-        return _join([_format_plain(entry) for entry in value])
-    return _format_plain(value)
+    if predicate in _TEXT_PREDICATES and isinstance(value, str):
+        return gettext("“%(text)s”", text=value)
+    if predicate == "between":
+        return _join([_format_plain(entry, scope) for entry in value])
+    return _format_plain(value, scope)
 
 
-def _format_plain(value: Any) -> str:
+def _format_plain(value: Any, scope: Scope) -> str:
     if isinstance(value, list):
-        return _join([_format_plain(entry) for entry in value], "or")
+        return _join([_format_plain(entry, scope) for entry in value], "or")
     if isinstance(value, bool):
         return gettext("true") if value else gettext("false")
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return gettext("“%(text)s”", text=value) if isinstance(value, str) else str(value)
+    if isinstance(value, int | float):
+        return format_data_number(value)
+    if isinstance(value, str):
+        return format_data_date(value, ZoneInfo(scope.zone)) or gettext("“%(text)s”", text=value)
+    return str(value)
 
 
 def _join(phrases: list[str], style: Literal["standard", "or"] = "standard") -> str:
