@@ -60,6 +60,26 @@ def test_daily_backups_keep_the_newest(fresh_server: FreshServer, clock: TestClo
     server.stop()
 
 
+def test_backups_on_request_do_not_push_out_earlier_days(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Of the backups of a day the first stays, and the newest; those of the day before stay too."""
+    server = fresh_server(clock=clock, env=DAILY)
+    # To two o'clock of the day after tomorrow, so that the requests below are of one day
+    clock.advance(86_400 * 2 - clock.now() % 86_400 + 3_600 * 2)
+    [yesterday] = wait_for_backups(server, 1)
+    clock.advance(hours=25)
+    first = wait_for_backups(server, 2)[-1]
+    owner, newest = Visitor(server, EMAIL), first
+    for _ in range(4):
+        clock.advance(minutes=1)
+        assert owner.send("POST", "/settings/data/backup").status == 303
+        end, before = time.monotonic() + extend_timeout(10), newest
+        while (newest := backups(server)[-1]) == before:
+            assert time.monotonic() < end, server.output
+            time.sleep(0.1)
+        assert wait_for_backups(server, 3) == [yesterday, first, newest]
+    server.stop()
+
+
 def test_a_failed_backup_is_logged(fresh_server: FreshServer, clock: TestClock) -> None:
     """The log has the reason of a failed backup, and the service keeps running."""
     server = fresh_server(clock=clock, env=DAILY)

@@ -19,7 +19,7 @@ from appliance import VERSION
 from appliance.core import clock, crypto, data_dir, executable, signals
 from appliance.ops.backups import archive
 from appliance.ops.backups.archive import DATABASE, FILE_DIRECTORIES, KEY, ArchiveWriter, Manifest, Readable
-from appliance.settings import config
+from appliance.settings import config, schema
 from appliance.storage import journal, migrations
 from appliance.storage.database import scalar
 
@@ -64,9 +64,21 @@ def list_backups(directory: Path) -> list[BackupFile]:
     return sorted(backups, key=lambda backup: (backup.created_at, backup.path.name), reverse=True)
 
 
-def prune_backups(directory: Path, keep: int) -> int:
-    """Delete all scheduled backups but the newest `keep`, and return how many were deleted."""
-    surplus = [backup for backup in list_backups(directory) if backup.is_scheduled][keep:]
+# The interval by which backups are kept if none are made automatically: a day.
+_DEFAULT_INTERVAL_SECONDS = 86_400
+
+
+def prune_backups(directory: Path, settings: schema.Backup) -> int:
+    """Delete scheduled backups, and return how many were deleted.
+
+    The first backup of each of the last `settings.keep` intervals that have one is kept, and the newest backup. Backups
+    on request therefore do not push out those of earlier days, however many somebody makes.
+    """
+    interval_ms = (config.parse_seconds(settings.every) or _DEFAULT_INTERVAL_SECONDS) * 1000
+    backups = [backup for backup in list_backups(directory) if backup.is_scheduled]
+    first_by_interval = {backup.created_at // interval_ms: backup for backup in backups}  # the newest come first
+    kept = {*backups[:1], *list(first_by_interval.values())[: settings.keep]}
+    surplus = [backup for backup in backups if backup not in kept]
     for backup in surplus:
         backup.path.unlink(missing_ok=True)
     return len(surplus)
@@ -292,7 +304,7 @@ def _get_data_directory() -> Path:
 
 
 def run_scheduled_backup(is_stopping: threading.Event) -> None:
-    """Create a backup if a backup is due, then delete the scheduled backups beyond `backup.keep`. Errors are logged.
+    """Create a backup if a backup is due, then delete those of earlier intervals (`prune_backups`). Errors are logged.
 
     Returns at once if another thread is creating a backup. Setting `is_stopping` terminates a running backup.
     """
@@ -322,7 +334,7 @@ def _run_backup(directory: Path, is_stopping: threading.Event) -> None:
         return
     if code == 0:
         _schedule.failure, _schedule.latest = "", now
-        deleted = prune_backups(directory, config.current().backup.keep)
+        deleted = prune_backups(directory, config.current().backup)
         log.info("backups: created file=%s deleted=%s", target, deleted)
     else:
         _schedule.failure, _schedule.not_before = (
