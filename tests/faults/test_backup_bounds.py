@@ -371,6 +371,14 @@ def test_other_users_cannot_stop_a_backup(kind: str, backup: tuple[Server, dict[
     assert os.path.lexists(place) and kept.read_bytes() == b"kept"
 
 
+def test_the_name_of_a_copy_cannot_be_guessed(backup: tuple[Server, dict[str, bytes]], tmp_path: Path) -> None:
+    """A backup succeeds in a shared directory in which others took the names with the next process ids."""
+    last_pid = int(Path("/proc/loadavg").read_text().split()[-1])
+    for pid in range(last_pid, last_pid + 3_000):
+        (tmp_path / f".campanero-{pid}-campanero.db.part").mkdir()
+    backup[0].cli("backup", str(tmp_path / "copy.tar.gz"))
+
+
 def _has_open(pid: int, directory: Path) -> bool:
     try:
         return any(str(link.readlink()).startswith(str(directory)) for link in Path(f"/proc/{pid}/fd").iterdir())

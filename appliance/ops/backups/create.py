@@ -5,6 +5,7 @@ import fcntl
 import logging
 import os
 import re
+import secrets
 import stat
 import threading
 import time
@@ -162,7 +163,9 @@ def _copy_database(source: Path, directory: Path, report_progress: ProgressCallb
     Writers are not blocked during the copy. The file is created in `directory` and unlinked at once, so it disappears
     with the process. Raises UnusableSource if the database is damaged.
     """
-    path = directory / f"{data_dir.PART_PREFIX}{os.getpid()}-{DATABASE}{data_dir.PART_SUFFIX}"
+    # In a shared directory other users could take a name that they can guess.
+    name = f"{os.getpid()}-{secrets.token_hex(4)}-{DATABASE}"
+    path = directory / f"{data_dir.PART_PREFIX}{name}{data_dir.PART_SUFFIX}"
     with ExitStack() as stack:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         file = stack.enter_context(os.fdopen(descriptor, "w+b"))
