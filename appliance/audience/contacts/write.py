@@ -379,7 +379,9 @@ class _Plan(ChannelPlan):
         return ["channels"] if any(step[0] != "keep" for step in self.steps) else []
 
 
-def _plan_channels(account_id: int, contact: Contact | None, request: ContactWrite, is_simulated: bool = False) -> _Plan:
+def _plan_channels(
+    account_id: int, contact: Contact | None, request: ContactWrite, is_simulated: bool = False
+) -> _Plan:
     plan = _Plan(account_id, contact, is_simulated)
     # `subscribed_email`, or else `opt_in`, applies to every email address, including those that this request adds. The
     # same holds for phone numbers.
