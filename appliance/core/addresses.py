@@ -42,7 +42,7 @@ _SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
 
 
 class InvalidNationalNumber(ValueError):
-    """A number without a country code that is no number of its country; the message is the reason, in English."""
+    """A number without a country code is not valid in the assumed country; the message is the reason, in English."""
 
 
 class Address(NamedTuple):

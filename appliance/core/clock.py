@@ -118,7 +118,7 @@ def _to_ms(moment: datetime) -> int:
 
 @lru_cache(1_000)
 def find_time_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone of a name such as `Europe/Berlin`, or None if this machine has none of that name."""
+    """Return the time zone with a name such as `Europe/Berlin`, or None if the name is unknown."""
     if not name or len(name) > _MAX_ZONE_CHARACTERS:
         return None
     try:

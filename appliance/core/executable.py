@@ -80,7 +80,7 @@ _POLL_SECONDS = 0.2
 # The environment variable with the process id of the service, which `_command` sets for each child process. It is no
 # setting, so it has another prefix.
 PARENT_VARIABLE = "_CAMPANERO_PARENT"
-# The environment variable with the language in which `doctor` reports to a page, set by `run_and_read`.
+# The environment variable with the language of the child's output; `run_and_read` sets it to that of the request.
 LANGUAGE_VARIABLE = "_CAMPANERO_LANGUAGE"
 
 
@@ -121,7 +121,7 @@ _awaited_children: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet(
 
 
 def kill_awaited_children() -> None:
-    """Kill the children that requests wait for (`run_and_read`, `start_with_socket`), because the service stops."""
+    """Kill the children that requests wait for (`run_and_read`, `start_with_socket`); call it when the service ends."""
     for process in tuple(_awaited_children):
         process.kill()
 
@@ -226,9 +226,9 @@ def read_task(kind: type[Any]) -> Any:
     return msgspec.json.decode(sys.stdin.buffer.readline(), type=kind)
 
 
-def send_to_parent(words: dict[str, Any]) -> None:
-    """In a child process, write `words` as a line of JSON."""
-    print(msgspec.json.encode(words).decode(), flush=True)
+def send_to_parent(message: dict[str, Any]) -> None:
+    """Write a message to the parent of this child process, as a line of JSON on standard output."""
+    print(msgspec.json.encode(message).decode(), flush=True)
 
 
 # The program creates this file in its unpacked directory after it has locked the directory. The loader may still be
@@ -275,7 +275,7 @@ def import_from_running_file() -> None:
 
 
 def find_loader(unpacked: Path) -> int | None:
-    """Return the process id of the loader from the name of the unpacked directory, or None if no loader made it."""
+    """Return the process id of the loader that made an unpacked directory, or None if its name is not a loader's."""
     match = re.fullmatch(r"_MEI([0-9a-f]{8})\w{6}", unpacked.name)
     return int(match[1], 16) if match else None
 

@@ -3,7 +3,7 @@
 Texts are English in the code. `gettext` and its siblings return them in the language that `set_language` has set for
 this request, and in English for programs that use the API and for commands. A text that is made when a module is
 imported is marked with `gettext_noop`, and translated where it is shown. Texts are stored in English, and translated by
-`translate_stored`. Values stand in texts as `%(name)s`; a percent sign is written `%%`. docs/architecture.md#languages
+`translate_stored`. A value is written `%(name)s` in a text, and a percent sign `%%`. docs/architecture.md#languages
 says how a catalogue is made.
 """
 
@@ -89,7 +89,7 @@ def get_language_tag() -> str:
 
 
 def get_locale() -> "Locale":
-    """Return Babel's locale of the language of this request; English has the dates of most countries, not of the US."""
+    """Return Babel's locale of this request's language; for English it is `en_GB`, because of its date formats."""
     return _load_locale(get_language())
 
 
@@ -210,7 +210,10 @@ def format_list(names: Sequence[str], style: Literal["standard", "or"] = "standa
 
 
 def negotiate_language(header: str | None) -> str:
-    """Return the supported language that a browser likes best, given its header Accept-Language (RFC 9110, 12.5.4)."""
+    """Return the supported language that a browser prefers, given its header Accept-Language (RFC 9110, 12.5.4).
+
+    Return `DEFAULT_LANGUAGE` if the header names no supported language.
+    """
     choices = []
     for position, item in enumerate((header or "")[:500].split(",")):
         if match := _ACCEPTED_LANGUAGE.fullmatch(item.strip()):
@@ -267,7 +270,7 @@ def name_language(tag: str) -> str:
 
 
 def name_country(code: str) -> str:
-    """Return the name of a country in the current language; the code, if CLDR has no name."""
+    """Return the name of a country in the current language, or the code itself if CLDR does not know it."""
     return str(get_locale().territories.get(code.upper(), code))
 
 
@@ -289,9 +292,9 @@ def place_country(code: str, language: str | None = None) -> str:
 
 
 def uncapitalize(text: str) -> str:
-    """Return a phrase with a small first letter, for the middle of a sentence.
+    """Return a phrase with a lower-case first letter, for the middle of a sentence.
 
-    An acronym at the start is unchanged, and so is a phrase in German, which may begin with a noun.
+    Return it unchanged if it begins with an acronym, or in German, where it may begin with a noun.
     """
     return text if text[1:2].isupper() or get_language() == "de" else text[:1].lower() + text[1:]
 
@@ -327,17 +330,17 @@ def ngettext(singular: str, plural: str, count: int, /, **values: Any) -> str:
 
 
 def pgettext(context: str, message: str, /, **values: Any) -> str:
-    """Return a text as `gettext` does; the context tells translators apart what English writes alike."""
+    """Return a text as `gettext` does; `context` distinguishes texts that are equal in English only."""
     return translate_in_context(context, message) % values
 
 
 def gettext_noop(message: str) -> str:
-    """Return a text unchanged; marks it for the catalogues where it cannot be translated yet."""
+    """Return a text unchanged, and mark it for the catalogues; `gettext` translates it later."""
     return message
 
 
 def pgettext_noop(context: str, message: str) -> str:
-    """Return a text unchanged; marks it for the catalogues in a context."""
+    """Return a text unchanged, and mark it for the catalogues with a context; `pgettext` translates it later."""
     return message
 
 
@@ -351,19 +354,19 @@ _MAX_STORED_CHARACTERS = 2_000
 
 
 def gettext_stored(message: str, scope: str = "") -> str:
-    """Return a text unchanged; marks a text that is stored in English, with values in place of `%(name)s`.
+    """Return a text unchanged; mark it as a pattern of texts stored in English, in which `%(name)s` is any value.
 
-    It must be called when a module is imported, so that `translate_stored` knows the text. A text that is only looked
-    for in some places, because it is so general that other texts look like it, has a scope.
+    Call it when a module is imported, so that `translate_stored` knows the text. Give a general pattern, which other
+    texts could match by accident, a `scope`: only calls of `translate_stored` with the same scope use it.
     """
     _stored.setdefault(scope, []).append(message)
     return message
 
 
 def translate_stored(text: str, scope: str = "") -> str:
-    """Return a text that was stored in English in the current language.
+    """Return the translation of a text that was stored in English into the current language.
 
-    The text was marked with `gettext_noop`, or made of a text of `gettext_stored` with this scope and values. Any other
+    The text must be one of `gettext_noop`, or one of `gettext_stored` with this scope, filled with values. Any other
     text, such as the reply of a server, is returned unchanged.
     """
     if _language.get() == DEFAULT_LANGUAGE or not text or len(text) > _MAX_STORED_CHARACTERS:
@@ -442,13 +445,13 @@ def translate_plural(singular: str, plural: str, count: int) -> str:
 
 
 def translate_in_context(context: str, message: str) -> str:
-    """Return a text in a context, without values."""
+    """Return the translation of a text with a context into the current language, with its placeholders for values."""
     return load_catalogue(_language.get()).pgettext(context, message)
 
 
 @cache
 def load_catalogue(language: str) -> stdlib_gettext.NullTranslations:
-    """Return the catalogue of a language; from the sources it is compiled in memory."""
+    """Return the catalogue of a language: the compiled file, or in a checkout the `.po` file, compiled in memory."""
     if language == DEFAULT_LANGUAGE:
         return stdlib_gettext.NullTranslations()
     from appliance.core import executable  # which imports this module
@@ -462,7 +465,7 @@ def load_catalogue(language: str) -> stdlib_gettext.NullTranslations:
 
 
 def compile_catalogue(source: bytes) -> bytes:
-    """Return the compiled form (`.mo`) of a catalogue (`.po`); untranslated and uncertain entries are left out."""
+    """Return the compiled form (`.mo`) of a catalogue (`.po`), without untranslated and fuzzy entries."""
     from babel.messages.mofile import write_mo
     from babel.messages.pofile import read_po
 

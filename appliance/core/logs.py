@@ -67,11 +67,11 @@ def redact(text: str) -> str:
 
 
 class RepeatedErrors:
-    """Logs the errors of a job that is repeated, so that one that fails each time does not fill the log.
+    """Logs the errors of a repeated job without filling the log if it fails every time.
 
-    The first error is logged with its traceback, unless it is Unavailable, whose text says everything. An error that
-    differs from those of the last minute gets a line. Other errors are counted in one line a minute. After a minute
-    without errors, the next one counts as the first.
+    The first error is logged with its traceback; Unavailable needs none. After that, an error with a text that was not
+    logged in the last minute gets a line, and the others are counted in one line a minute. After a minute without
+    errors, the next one counts as the first.
     """
 
     def __init__(self, logger: logging.Logger, message: str) -> None:

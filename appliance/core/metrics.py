@@ -36,8 +36,8 @@ class Family(NamedTuple):
 
 
 class _Metric(ABC):
-    def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
-        self.name, self.help, self.labels = f"campanero_{name}", words, labels
+    def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
+        self.name, self.help, self.labels = f"campanero_{name}", help_text, labels
         self._lock = threading.Lock()
         _declared[self.name] = self
 
@@ -55,8 +55,8 @@ _declared: dict[str, _Metric] = {}
 class Counter(_Metric):
     """A metric that only grows: how often something happened, by account and label values."""
 
-    def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
-        super().__init__(name, words, labels)
+    def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
+        super().__init__(name, help_text, labels)
         self._counts: dict[tuple[int, Labels], int] = {}
 
     def increment(self, *values: str, account_id: int = INSTALLATION, number: int = 1) -> None:
@@ -82,8 +82,8 @@ class Counter(_Metric):
 class Histogram(_Metric):
     """A metric of durations in seconds, in buckets with the upper limits `bounds`; it is not kept by account."""
 
-    def __init__(self, name: str, words: str, labels: Labels = (), bounds: tuple[float, ...] = _SECONDS) -> None:
-        super().__init__(name, words, labels)
+    def __init__(self, name: str, help_text: str, labels: Labels = (), bounds: tuple[float, ...] = _SECONDS) -> None:
+        super().__init__(name, help_text, labels)
         self._bounds = bounds
         self._histograms: dict[Labels, tuple[list[int], list[float]]] = {}
 
@@ -111,8 +111,8 @@ class Histogram(_Metric):
 class Gauge(_Metric):
     """A metric whose current values a function returns; the function must be fast and not use the database."""
 
-    def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
-        super().__init__(name, words, labels)
+    def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
+        super().__init__(name, help_text, labels)
         self._function: Callable[[], Iterable[tuple[Labels, float]]] | None = None
 
     def set_function(self, function: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
@@ -127,10 +127,10 @@ class Gauge(_Metric):
         )
 
 
-def gauge_family(name: str, words: str, samples: Iterable[tuple[dict[str, str], Any]]) -> Family:
+def gauge_family(name: str, help_text: str, samples: Iterable[tuple[dict[str, str], Any]]) -> Family:
     """Return a gauge family from pairs of labels and value, for values that are read at each scrape."""
     family_samples = [Sample("", tuple(labels.items()), float(value)) for labels, value in samples]
-    return Family(f"campanero_{name}", "gauge", words, family_samples)
+    return Family(f"campanero_{name}", "gauge", help_text, family_samples)
 
 
 def collect(account_id: int | None) -> list[Family]:

@@ -215,10 +215,10 @@ def get_texts(language: str) -> Mapping[str, str]:
 
 
 def get_translator(language: str) -> Callable[..., Markup]:
-    """Return a function that looks up the text of a key in a language, and fills in the given values, escaped."""
+    """Return a function that takes a key and values, and returns the text in a language, with escaped values."""
     texts = get_texts(language)
 
-    def say(phrase: str, **values: Any) -> Markup:
-        return Markup(texts[phrase]).format(**values)  # noqa: S704 - the phrases are ours and values are escaped
+    def translate(key: str, /, **values: Any) -> Markup:
+        return Markup(texts[key]).format(**values)  # noqa: S704 - the phrases are ours and values are escaped
 
-    return say
+    return translate

@@ -137,7 +137,7 @@ def read_prefixes(html: str, tags: Sequence[MergeTag], start: int, end: int) -> 
 
 
 def has_host_ended(text: str) -> bool:
-    """Return whether an address contains its whole host already, or has a scheme without a host, such as `mailto:`."""
+    """Return whether the beginning of an address contains the whole host, or a scheme without a host (`mailto:`)."""
     return HOSTLESS_SCHEME.match(text) is not None or _END_OF_HOST.search(_TO_HOST.sub("", text, count=1)) is not None
 
 
