@@ -21,8 +21,9 @@ _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY cr
 class EventFilters(NamedTuple):
     """Filters of a list of events; None means no filter.
 
-    `after` and `before` are times in milliseconds; `after` is inclusive, `before` exclusive. `batch` selects the events
-    of one import or bulk action; `is_grouped` leaves all such events out, because one event of their own sums them up.
+    `after` (inclusive) and `before` (exclusive) are times in Unix milliseconds. `batch` selects the events of one
+    import or bulk action. Without `batch`, `is_grouped` leaves out the events of all of them, because a separate event
+    counts them.
     """
 
     account_id: int
@@ -196,9 +197,11 @@ class Event(Struct):
     idempotency_key: (
         Annotated[str, Meta(description="key that identifies a repeated request, for each event name")] | None
     )
-    resource_uid: Annotated[str, Meta(description="your id of the thing it is about, such as `order:4711`")] | None
-    resource_name: Annotated[str, Meta(description="name of that thing")] | None
-    resource_url: Annotated[str, Meta(description="URL of that thing")] | None
+    resource_uid: (
+        Annotated[str, Meta(description="your id of the object that it concerns, such as `order:4711`")] | None
+    )
+    resource_name: Annotated[str, Meta(description="name of that object")] | None
+    resource_url: Annotated[str, Meta(description="URL of that object")] | None
     test: bool
     generated: Annotated[bool, Meta(description="true if the service recorded the event itself")]
     chain_depth: Annotated[

@@ -105,7 +105,7 @@ def at_chain_depth(depth: int, test: bool = False) -> Iterator[None]:
 def in_batch(batch: str) -> Iterator[None]:
     """Mark all events that this thread records in the block as events of an import or bulk action, such as `import:12`.
 
-    The list of all events shows one line for them: the event that is recorded, outside of the batch, at its end.
+    A grouped list of events (`EventFilters.is_grouped`) omits them; record an event that counts them after the block.
     """
     before = _chain.batch
     _chain.batch = batch
@@ -371,12 +371,12 @@ def find_label(name: str) -> str | None:
 
 
 def name_event(name: str) -> str:
-    """Return an event as people read it: the label of an event of the service, `Order paid` for `order_paid`."""
+    """Return the name of an event to show: its label if the service records it, else `Order paid` for `order_paid`."""
     return find_label(name) or name.replace("_", " ").capitalize()
 
 
 def describe(name: str) -> str:
-    """Return the description of an event in the current language; in an unknown name, underscores become spaces."""
+    """Return the description of an event in the current language; of an unknown event, its name with spaces for `_`."""
     kind = KINDS_BY_NAME.get(name)
     return gettext(kind.description) if kind else name.replace("_", " ")
 

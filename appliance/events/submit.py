@@ -93,10 +93,12 @@ class EventWrite(Struct):
     ) = UNSET
     data: Annotated[Data, Meta(description="further data, as JSON of at most 32 KiB")] | None | UnsetType = UNSET
     resource_uid: (
-        Annotated[Short, Meta(description="your id of the thing it is about, such as `order:4711`")] | None | UnsetType
+        Annotated[Short, Meta(description="your id of the object that it concerns, such as `order:4711`")]
+        | None
+        | UnsetType
     ) = UNSET
-    resource_name: Annotated[Short, Meta(description="name of that thing")] | None | UnsetType = UNSET
-    resource_url: Annotated[str, Meta(max_length=2000), Meta(description="URL of that thing")] | None | UnsetType = (
+    resource_name: Annotated[Short, Meta(description="name of that object")] | None | UnsetType = UNSET
+    resource_url: Annotated[str, Meta(max_length=2000), Meta(description="URL of that object")] | None | UnsetType = (
         UNSET
     )
     ip: _Ip | None | UnsetType = UNSET

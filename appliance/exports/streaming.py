@@ -31,12 +31,12 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def guard_formula(text: str) -> str:
-    """Return a text as it is, or after a quotation mark if a spreadsheet would run it as a formula."""
+    """Return a text, with an apostrophe before it if a spreadsheet would run it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def format_phone(text: str | None) -> str:
-    """Return the CSV cell of a phone number, with no quote before its plus; guard other text as `format_cell` does."""
+    """Return the CSV cell of a phone number, with no apostrophe before its plus, or of other text (`format_cell`)."""
     return "" if text is None else text if _PHONE.match(text) else guard_formula(text)
 
 
