@@ -1,6 +1,7 @@
-"""Connects signals of one package to receivers in another.
+"""Connects the signals of packages to their receivers in other packages.
 
-`http/server.py` sets up the HTTP server, so that commands need not import Sanic and the pages.
+This is separate from `http/server.py`, which sets up the HTTP server, so that commands need not import Sanic and the
+pages.
 """
 
 from appliance.audience.contacts import removal

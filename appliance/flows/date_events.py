@@ -45,7 +45,7 @@ class DateQuery(NamedTuple):
 
 
 def get_due_moment(day: date, time_of_day: str, zone: ZoneInfo) -> int:
-    """Return when it is `time_of_day` (`HH:MM`) on a day in a time zone, in Unix milliseconds."""
+    """Return the Unix milliseconds of a time of day (`HH:MM`) on a day in a time zone."""
     hour, minute = time_of_day.split(":")
     return int(datetime.combine(day, time(int(hour), int(minute)), zone).timestamp() * 1000)
 
@@ -259,9 +259,9 @@ def _check_day(trigger: _DateTrigger, state: _ScanState, day: date, now: int) ->
         )
         _save_scan_state(trigger, _ScanState(trigger.query, last_missed), [])
         return
-    happened, last = _find_contacts(trigger, state, day)
+    new_events, last = _find_contacts(trigger, state, day)
     has_more = last is not None
-    _save_scan_state(trigger, _ScanState(trigger.query, state.day if has_more else day, last), happened)
+    _save_scan_state(trigger, _ScanState(trigger.query, state.day if has_more else day, last), new_events)
 
 
 def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple[list[NewEvent], int | None]:
@@ -288,7 +288,7 @@ def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple
         f"AND {' AND '.join(parts)} ORDER BY c.id LIMIT {_DATE_BATCH_SIZE}",
         {**values, "account": trigger.account_id, "after": state.contact or 0, "list": trigger.spec.contact_list_id},
     )
-    happened = [
+    new_events = [
         NewEvent(
             trigger.account_id, DATE, contact_id,
             {"flow_id": trigger.flow_id, "path": path, "date": clock.iso(value) if isinstance(value, int) else value,
@@ -298,11 +298,11 @@ def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple
         for contact_id, value in contact_rows
         if falls_on(value, query)
     ]  # fmt: skip
-    return happened, contact_rows[-1][0] if len(contact_rows) == _DATE_BATCH_SIZE else None
+    return new_events, contact_rows[-1][0] if len(contact_rows) == _DATE_BATCH_SIZE else None
 
 
-def _save_scan_state(trigger: _DateTrigger, state: _ScanState, happened: list[NewEvent]) -> None:
-    transactions.write(_write_scan_state, trigger, msgspec.json.encode(state).decode(), happened)
+def _save_scan_state(trigger: _DateTrigger, state: _ScanState, new_events: list[NewEvent]) -> None:
+    transactions.write(_write_scan_state, trigger, msgspec.json.encode(state).decode(), new_events)
 
 
 def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: list[NewEvent]) -> None:
@@ -323,7 +323,7 @@ def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: 
         row[0]
         for row in rows(
             "SELECT id FROM contact WHERE id IN (SELECT value FROM json_each(?))",
-            (msgspec.json.encode([happened.contact_id for happened in events_to_record]).decode(),),
+            (msgspec.json.encode([event.contact_id for event in events_to_record]).decode(),),
         )
     }
-    events.record_many([happened for happened in events_to_record if happened.contact_id in contact_ids])
+    events.record_many([event for event in events_to_record if event.contact_id in contact_ids])

@@ -99,23 +99,24 @@ def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker
 
 
 def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
-    blockers = []
+    copies = []
     for step in steps:
         content = {"content": dict(contents.get(step["template_id"], {}))} if step.get("template_id") else {}
-        blockers.append(
+        copies.append(
             {
                 **step,
                 **content,
                 **{branch: _add_contents(step[branch], contents) for branch in BRANCHES if branch in step},
             }
         )
-    return blockers
+    return copies
 
 
 def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: dict[str, Any], by: Actor) -> int:
     """Insert a new step of a kind and return its id; `raw` has its props, in the form of an API request.
 
-    Raises NotFound, or Invalid with all errors, if the flow is archived, or if the position does not exist.
+    Raises NotFound, or Invalid with all errors, if the flow is archived, if the position does not exist, or if the flow
+    would have too many steps or levels.
     """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
@@ -148,7 +149,7 @@ def move_step(account_id: int, flow_id: int, step_id: int, target: Position | in
     """Move a step with its branches to a position, or by a number of places among its siblings (negative: up).
 
     A number that leads beyond the first or last place changes nothing. Raises NotFound, or Invalid if the position does
-    not exist or the flow is archived.
+    not exist, if the flow would have too many levels, or if it is archived.
     """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
@@ -328,8 +329,9 @@ _RETIME_RUNS = (
 class Change(NamedTuple):
     """A difference between the draft and the live version.
 
-    `kind` is `added`, `removed`, `changed` or `moved`. `step_id` is None if the trigger or goal changed. `waiting` is
-    the number of contacts in the step now, and `seconds` the new duration of a changed wait.
+    `kind` is `added`, `removed`, `changed` or `moved`. `label` names the kind of step, `summary` says what the step
+    does, and `detail` what differs. `step_id` is None if the trigger or goal changed. `waiting` is the number of
+    contacts in the step now, and `seconds` the new duration of a changed wait.
     """
 
     kind: str

@@ -515,7 +515,8 @@ def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> lis
     """Return the ids of the contacts that a request selects, each once and in ascending order.
 
     Conditions of the trigger are not checked, because a user chose these contacts. Raises NotFound, or Invalid: with
-    all errors, or as `confirmation_required` for a segment without filters.
+    all errors, as `confirmation_required` for an unconfirmed segment without filters, or if selecting the contacts
+    takes too long (`members.time_limit`).
     """
     check_enrollment(account_id, request, flow_id)
     if isinstance(request.segment_id, int):
@@ -524,7 +525,7 @@ def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> lis
 
 
 def check_enrollment(account_id: int, request: EnrollWrite, flow_id: int) -> None:
-    """Raise Invalid with all errors of a request, such as unknown ids or a flow that is not active; raises NotFound."""
+    """Raise NotFound, or Invalid with all errors of a request, such as unknown ids or a flow that is not active."""
     flow = store.find(account_id, flow_id)
     faults = Faults()
     if flow.status != "active":

@@ -492,9 +492,9 @@ def finish_catch_up(flow_id: int) -> int:
 def close_batch(flow_id: int) -> bool:
     """End one batch of the runs and open messages of a flow that is deleted or has a `pending_end`.
 
-    A batch has up to `_BATCH_SIZE` runs and as many messages, which are cancelled. Return whether there were any; if
-    not, and no message is being sent, clear `pending_end`. A message whose earlier
-    attempt may have been accepted becomes uncertain.
+    A batch has up to `_BATCH_SIZE` runs and as many messages. A message is cancelled, or becomes uncertain if an
+    earlier attempt may have been accepted. Return whether there were any; if not, and no message is being sent, clear
+    `pending_end`.
     """
     require_write_transaction()
     over = fetch_one(

@@ -50,8 +50,8 @@ class _LiveRun(NamedTuple):
 def end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now: int) -> list[int]:
     """End the live runs among `run_ids` and return their ids; runs that have ended already are left out.
 
-    The open visit of each run is closed with the reason, and the counters of the flow are updated. `flow_exit` is
-    recorded, one deeper in the chain than the event that started the run. `now` is in Unix milliseconds.
+    The open visit of each run is closed with the reason, and the counters of the flow are updated. The event
+    `flow_exit` is recorded, one deeper in the chain than the event that started the run. `now` is in Unix milliseconds.
     """
     return _end_runs(run_ids, status, reason, now, None)
 
@@ -59,7 +59,7 @@ def end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now:
 def complete_runs_at_goal(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
     """Complete the live runs among `run_ids`, because they reached the goal of their flow, and return their ids.
 
-    Does what `end_runs` does, and records `flow_goal` before `flow_exit`.
+    Does what `end_runs` does, and records the event `flow_goal` before `flow_exit`.
     """
     return _end_runs(run_ids, "completed", "goal", now, goal)
 
@@ -124,12 +124,12 @@ def _end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now
         f"UPDATE flow SET {status}_count = {status}_count + ? WHERE id = ?",
         [(number, flow_id) for flow_id, number in counts.items()],
     )
-    happened = []
+    new_events = []
     for run in runs:
         if goal is not None:
-            happened.append(_build_event(run, "flow_goal", {"goal": goal}))
-        happened.append(_build_event(run, "flow_exit", {"status": status, "reason": reason}))
-    log.record_many(happened)
+            new_events.append(_build_event(run, "flow_goal", {"goal": goal}))
+        new_events.append(_build_event(run, "flow_exit", {"status": status, "reason": reason}))
+    log.record_many(new_events)
     return ended
 
 

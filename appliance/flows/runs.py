@@ -252,8 +252,8 @@ def get_run(account_id: int, flow_id: int, run_id: int) -> Run:
 class VisitedStep(NamedTuple):
     """A visit of a run to a step, with the type and summary of the step.
 
-    The id and status are those of the message that the visit created, None if there is no such message.
-    `type` and `summary` are empty if the version of the run no longer has the step.
+    `type` and `summary` are empty if the version of the run no longer has the step. `message_id` and `message_status`
+    are those of the message that the step created for the run, or None.
     """
 
     visit: StepVisit
@@ -271,11 +271,11 @@ def list_visited_steps(run: Run) -> list[VisitedStep]:
         for step_id, number, status in rows("SELECT step_id, id, status FROM message WHERE run_id = ?", (run.id,))
     }
     visited = []
-    for passage in StepVisit.select().where(StepVisit.run == run.id).order_by(StepVisit.id):
-        step = steps.get(passage.action_id)
+    for visit in StepVisit.select().where(StepVisit.run == run.id).order_by(StepVisit.id):
+        step = steps.get(visit.action_id)
         summary = report.summarize_step(run.account_id, {**step.data, "type": step.kind}) if step else ""
         visited.append(
-            VisitedStep(passage, step.kind if step else "", summary, *messages.get(passage.action_id, (None, None)))
+            VisitedStep(visit, step.kind if step else "", summary, *messages.get(visit.action_id, (None, None)))
         )
     return visited
 

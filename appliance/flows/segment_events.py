@@ -73,9 +73,9 @@ _segment_lock = threading.Lock()
 
 
 def is_segment_check_due() -> bool:
-    """Return whether any segment must be checked, or any watch started or stopped.
+    """Return whether any segment must be checked, or any watch started or stopped; store which segments are due.
 
-    Called once a second, always from the same thread, because it compares data versions of the thread's connection.
+    Call it once a second, always from the same thread, because it compares data versions of the thread's connection.
     """
     watched = _load_watches()
     if {watch[:2] for watch in watched} != _load_wanted_segments():
@@ -90,8 +90,8 @@ def is_segment_check_due() -> bool:
 def check_segments() -> None:
     """Start and stop watches, and check new watches and the segments that `is_segment_check_due` found due.
 
-    Return at once if another thread is doing so. A segment that fails is logged and tried again later. Raises
-    Unavailable and storage errors.
+    Return at once if another thread is doing so. A segment that fails is logged and checked again after
+    `CHECK_INTERVAL_SECONDS`. Raises Unavailable and storage errors.
     """
     if not _segment_lock.acquire(blocking=False):
         return

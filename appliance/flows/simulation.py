@@ -485,7 +485,7 @@ def run_simulation(
 
 
 def simulate_draft(draft: FlowDraft, request: SimulationInput, sees_people: bool = True) -> Simulation:
-    """Simulate a flow with its unpublished changes; raises Invalid with all errors."""
+    """Simulate a flow with its unpublished changes; raises NotFound, or Invalid with all errors."""
     is_changed = draft.is_changed
     return run_simulation(
         store.get(draft.flow.account_id, draft.flow.id), request, draft.steps if is_changed else None, Faults(),
@@ -552,7 +552,7 @@ def _simulate_in_sandbox(
 
 
 def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
-    """Return (kind, key) of each address of a made-up contact, which may be opted out or suppressed in reality."""
+    """Return (kind, key) of each address of a made-up contact; one may be opted out or suppressed in reality."""
     contact = request.contact if isinstance(request.contact, ContactWrite) else ContactWrite()
     values = {"email": contact.email, "phone": contact.phone}
     return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]

@@ -424,10 +424,10 @@ _waiting_count = 0
 
 
 async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
-    """Run a simulation on a reader thread, after the simulations that already wait, and return its result.
+    """Run a simulation on a reader thread, after those that wait already, and return its result.
 
-    Raises RateLimitExceeded if `_MAX_WAITING` simulations are waiting, unless `refuses` is False, and what the function
-    raises.
+    Raises RateLimitExceeded if `_MAX_WAITING` simulations are waiting, unless `refuses` is False, and any error that
+    the simulation raises.
     """
     global _waiting_count
     if refuses and _waiting_count >= _MAX_WAITING:
@@ -463,7 +463,7 @@ class ScriptResult(Struct):
 
 
 def list_results(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = True) -> Page:
-    """Run one page of a flow's scripts with its current steps, and return the page of results; raises NotFound.
+    """Run one page of a flow's scripts with its current steps; return a page of `ScriptResult`. Raises NotFound.
 
     `sees_people` is as in `run_scripts`.
     """

@@ -57,7 +57,7 @@ ASSUMABLE_EVENTS = (
 class Assumption(Struct):
     """An event that is assumed to happen: at a time, or `after` a number of seconds; by default at the start.
 
-    An event of a message, such as `email_clicked`, is about the message of the step `step` or, without it, the last
+    An event of a message, such as `email_clicked`, concerns the message of the step `step` or, without it, the last
     message sent. With `step`, `after` counts from the time when that message is sent. `data` is, for `contact_update`,
     the fields of the contact; for `list_add` and `list_remove`, the `contact_list_id`; and for a click, optionally the
     `url`.
@@ -85,7 +85,7 @@ class Assumption(Struct):
 
 
 class SimulatedRun(NamedTuple):
-    """The run that assumed events are about, with its account and contact."""
+    """The run to which assumed events happen, with its account and contact."""
 
     account_id: int
     contact_id: int
@@ -411,7 +411,7 @@ def replay_event(event: RealEvent) -> None:
 
 
 def find_event_names(steps: Sequence[Any]) -> Iterator[str]:
-    """Yield the event names that filters refer to, in lists and objects at any depth."""
+    """Yield the event names that filters refer to; `steps` are steps or other JSON, searched at any depth."""
     for part in steps:
         if isinstance(part, dict):
             name = part.get("event")

@@ -86,35 +86,35 @@ class SimulationSandbox:
             "start": self.start, "hashes": json.dumps(hashes), "templates": json.dumps(self._templates),
         }  # fmt: skip
 
-        def some(where: str) -> TableRows:
+        def filtered(where: str) -> TableRows:
             return TableRows(where, {name: value for name, value in values.items() if f":{name}" in where})
 
-        of_contacts, of_flow = some(f"contact_id IN {_CONTACT_IDS}"), some("flow_id = :flow")
-        by_address = some(f"account_id = :account AND (kind, address_hash) IN {_ADDRESS_HASHES}")
+        of_contacts, of_flow = filtered(f"contact_id IN {_CONTACT_IDS}"), filtered("flow_id = :flow")
+        by_address = filtered(f"account_id = :account AND (kind, address_hash) IN {_ADDRESS_HASHES}")
         templates = "flow_id = :flow OR id IN (SELECT value FROM json_each(:templates))"
         return {
-            "account": some("id = :account"),
-            "contact": some(f"id IN {_CONTACT_IDS}"),
+            "account": filtered("id = :account"),
+            "contact": filtered(f"id IN {_CONTACT_IDS}"),
             "channel": of_contacts, "consent": of_contacts, "membership": of_contacts,
-            "list_opt_out": of_contacts, "contact_list": some("account_id = :account"), "contact_search": NO_ROWS,
+            "list_opt_out": of_contacts, "contact_list": filtered("account_id = :account"), "contact_search": NO_ROWS,
             "opt_out": by_address, "suppression": by_address,
             # Events after the start have not happened yet, and events that no filter or trigger names are not needed.
-            "event": some(f"contact_id IN {_CONTACT_IDS} AND created_at <= :start AND event IN {_EVENT_NAMES}"),
-            "flow": some("id = :flow"), "trigger": of_flow, "cursor": ALL_ROWS, "step_visit": NO_ROWS,
-            "step": some("flow_id = :flow AND version = :version"),
+            "event": filtered(f"contact_id IN {_CONTACT_IDS} AND created_at <= :start AND event IN {_EVENT_NAMES}"),
+            "flow": filtered("id = :flow"), "trigger": of_flow, "cursor": ALL_ROWS, "step_visit": NO_ROWS,
+            "step": filtered("flow_id = :flow AND version = :version"),
             # Live runs of the flow are left out; otherwise contacts who are in it could not enter.
-            "run": some(f"contact_id IN {_CONTACT_IDS} AND (flow_id <> :flow OR status <> 'live')"),
+            "run": filtered(f"contact_id IN {_CONTACT_IDS} AND (flow_id <> :flow OR status <> 'live')"),
             # Unsent messages are omitted; otherwise the simulation would send them.
-            "message": some(
+            "message": filtered(
                 f"contact_id IN {_CONTACT_IDS} AND status NOT IN ('queued', 'held', 'sending') "
                 "AND sent_at >= :sent_since"
             ),
             "message_content": NO_ROWS, "retry_payload": NO_ROWS, "send_log": NO_ROWS, "hit": NO_ROWS,
             "bounce": NO_ROWS, "processed_notification": NO_ROWS, "warm_up_day": ALL_ROWS,
             "sms_day": ALL_ROWS, "receipt": NO_ROWS, "incoming": NO_ROWS,
-            "link": some("account_id = :account AND campaign_id IS NULL"),
-            "template": some(f"account_id = :account AND ({templates})"),
-            "template_revision": some(
+            "link": filtered("account_id = :account AND campaign_id IS NULL"),
+            "template": filtered(f"account_id = :account AND ({templates})"),
+            "template_revision": filtered(
                 "id IN (SELECT content_id FROM main.step WHERE flow_id = :flow AND version = :version) OR "
                 f"(template_id, number) IN (SELECT id, revision FROM main.template WHERE {templates})"
             ),
@@ -351,7 +351,7 @@ def send_due_unrendered(runs: str) -> int:
 
 
 def show_message(message: Message, note: str | None = None, renderer: MessagePreparer | None = None) -> SimulatedSend:
-    """Return a message with its current status, and its content if a renderer is given and can render it."""
+    """Return a message with its status in the sandbox, and its content if `renderer` is given and can render it."""
     rendered, is_sms = None, message.channel == "sms"
     if renderer is not None:
         try:
@@ -427,8 +427,9 @@ _SELECT_LAST_EVENTS = (
 class RecentContact(NamedTuple):
     """A contact with its last event of the trigger's name.
 
-    `at` is the time of the event in Unix milliseconds. `would_enter` is whether the event matches the trigger; `reason`
-    says why not, or that the contact is in the flow now, or is empty.
+    `at` is the time of the event in Unix milliseconds, and `would_enter` whether the event matches the trigger.
+    `reason` says why it does not, that the contact is in the flow now, or which messages would be skipped; it may be
+    empty.
     """
 
     contact_id: int

@@ -40,7 +40,7 @@ class Reason(Struct):
 def explain_filters(
     nodes: Sequence[Node], scope: Scope, contact_id: int, event_data: Any, started_at: int
 ) -> list[Reason]:
-    """Return each filter with whether it matches a contact now, for a run that started at `started_at`.
+    """Return a `Reason` for each filter: whether it matches a contact now, in a run that started at `started_at`.
 
     `event_data` is that of the event that started the run; the time is in Unix milliseconds.
     """

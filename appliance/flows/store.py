@@ -233,8 +233,8 @@ def _build_after_event(emails: Emails) -> Steps:
 
 
 DEFAULT_NAME = gettext_noop("Untitled flow")
-# Nobody gets what a test flow sends. Its outcome depends on the values of contacts, so that each change of its content
-# would be an unseen guess (T45 in docs/threats.md).
+# A test flow sends nothing to contacts, but what happens in it depends on their data. By changing its content again and
+# again, a key without contacts:read could find the data out unnoticed (T45 in docs/threats.md).
 TEST_FLOW_REFUSED = "Changing an active flow of a test key needs the contacts:read scope."
 STATUS_ALIASES = {"live": "active"}
 # The columns by which a flow list can be ordered; a minus before the name reverses the order.
@@ -364,8 +364,8 @@ def prepare_create(account_id: int, request: FlowCreate, live: bool = False) -> 
 
     Call it outside of the write transaction.
     """
-    body, draft = parse_create(account_id, request)
-    return body, _prepare_input(account_id, draft, None, live)
+    body, parsed = parse_create(account_id, request)
+    return body, _prepare_input(account_id, parsed, None, live)
 
 
 def prepare_update(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> FlowInput:
@@ -382,11 +382,11 @@ def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
     return versions.prepare_messages(account_id, flow.steps, flow)
 
 
-def _prepare_input(account_id: int, draft: FlowInput, flow: Flow | None, live: bool) -> FlowInput:
-    steps = draft.steps.steps if draft.steps is not None else flow.steps if flow is not None else []
+def _prepare_input(account_id: int, parsed: FlowInput, flow: Flow | None, live: bool) -> FlowInput:
+    steps = parsed.steps.steps if parsed.steps is not None else flow.steps if flow is not None else []
     contents = versions.prepare_contents(account_id, steps, flow)
     messages = versions.prepare_messages(account_id, steps, flow) if live else NO_STEP_MESSAGES
-    return draft._replace(contents=contents, messages=messages)
+    return parsed._replace(contents=contents, messages=messages)
 
 
 def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, FlowInput]:
@@ -429,26 +429,26 @@ def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
     )  # fmt: skip
 
 
-def create(account_id: int, request: FlowCreate, draft: FlowInput, by: Actor) -> Flow:
+def create(account_id: int, request: FlowCreate, parsed: FlowInput, by: Actor) -> Flow:
     """Create a flow, and activate it if the request says so; raises Invalid with all errors or blockers.
 
-    `draft` is from `prepare_create`.
+    `parsed` is from `prepare_create`.
     """
     require_write_transaction()
     now = clock.now_ms()
     name = request.name.strip() if isinstance(request.name, str) else DEFAULT_NAME
     flow = Flow.create(account=account_id, name=name, edited_by=by.person_id, created_at=now, updated_at=now)
     Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
-    _apply_request(flow, request, draft, by)
+    _apply_request(flow, request, parsed, by)
     if STATUS_ALIASES.get(str(request.status), request.status) == "active":
-        lifecycle.activate(flow, by, messages=draft.messages)
+        lifecycle.activate(flow, by, messages=parsed.messages)
     return save(flow)
 
 
-def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, by: Actor) -> Flow:
+def update(account_id: int, flow_id: int, request: FlowPatch, parsed: FlowInput, by: Actor) -> Flow:
     """Update a flow and change it to the status of the request, if it has one.
 
-    `draft` is from `prepare_update`. The changes apply at once; unpublished changes of users stay unpublished. Raises
+    `parsed` is from `prepare_update`. The changes apply at once; unpublished changes of users stay unpublished. Raises
     NotFound, Conflict if the flow was changed after `request.updated_at`, NotAllowed if `by` may not change what test
     runs send, Unavailable while contacts are being removed from the flow, or Invalid with all errors or blockers.
     """
@@ -456,21 +456,21 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
     flow = find(account_id, flow_id)
     if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
         raise Conflict(gettext("This flow was changed since it was read."), updated_at=clock.iso(flow.updated_at))
-    if draft.base_updated_at != flow.updated_at:
-        draft = parse_request(account_id, request, flow_id)._replace(messages=draft.messages)
+    if parsed.base_updated_at != flow.updated_at:
+        parsed = parse_request(account_id, request, flow_id)._replace(messages=parsed.messages)
     status = STATUS_ALIASES.get(str(request.status), request.status)
     new_status = status if isinstance(status, str) and status != flow.status else None
-    publishes = new_status == "active" or draft.steps is not None or draft.trigger is not None
+    publishes = new_status == "active" or parsed.steps is not None or parsed.trigger is not None
     with lifecycle.hold_back_draft(flow) if publishes else nullcontext():
         if new_status is not None and new_status != "active":
             lifecycle.change_status(flow, new_status, by)
-        if _apply_request(flow, request, draft, by):
+        if _apply_request(flow, request, parsed, by):
             if flow.status == "active" and flow.test and not by.can_read_contacts:
                 raise NotAllowed(TEST_FLOW_REFUSED, required_scope="contacts:read")
             flow.edited_by = by.person_id
-            lifecycle.handle_edit(flow, by, draft.messages)
+            lifecycle.handle_edit(flow, by, parsed.messages)
         if new_status == "active":
-            lifecycle.change_status(flow, new_status, by, draft.messages)
+            lifecycle.change_status(flow, new_status, by, parsed.messages)
     return save(flow)
 
 
@@ -525,7 +525,7 @@ _SAVED_FIELDS = [
 ]  # fmt: skip
 
 
-def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput, by: Actor) -> bool:
+def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, parsed: FlowInput, by: Actor) -> bool:
     """Apply a request to a flow, without saving it; return whether trigger, steps or content changed."""
     if isinstance(request.name, str):
         flow.name = request.name.strip()
@@ -533,11 +533,11 @@ def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput
         flow.goal = (request.goal or "").strip() or None
     if request.data is not UNSET:
         flow.data = request.data or {}
-    is_changed = draft.trigger is not None and set_trigger(flow, draft.trigger)
-    if draft.steps is not None:
+    is_changed = parsed.trigger is not None and set_trigger(flow, parsed.trigger)
+    if parsed.steps is not None:
         old_steps, old_revisions = flow.steps, _list_revisions(flow.id)
-        flow.steps = versions.save_contents(flow.account_id, flow.id, draft.steps.steps, by.user_id, draft.contents)
-        flow.last_action = draft.steps.last_action
+        flow.steps = versions.save_contents(flow.account_id, flow.id, parsed.steps.steps, by.user_id, parsed.contents)
+        flow.last_action = parsed.steps.last_action
         is_changed = is_changed or old_steps != flow.steps or old_revisions != _list_revisions(flow.id)
     return is_changed
 

@@ -92,7 +92,7 @@ def leave(reason: str) -> StepResult:
 
 
 class StepContext(NamedTuple):
-    """What all runs of one execution of a step share: the flow, its version, and the current Unix milliseconds."""
+    """The flow, its version and the current time in Unix milliseconds, for all runs of one execution of a step."""
 
     account_id: int
     flow_id: int
@@ -112,7 +112,7 @@ class StepField(NamedTuple):
 
 
 class ParseContext(NamedTuple):
-    """What parsing a step needs: the account, the path of the step in the request, and the errors so far."""
+    """The account, the path of the step in the request, and the errors so far, for parsing a step."""
 
     account_id: int
     path: str
@@ -312,7 +312,7 @@ class MessageStep(StepKind):
         return dumped | {"template_id": props.get("template_id")}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return errors for missing content, and for a transactional message if the account does not allow those."""
+        """Return (key, message) for missing content, and for a transactional message if the account allows none."""
         missing = self.list_missing_content(get_content(props))
         if props.get("transactional") and not _is_allowed(account_id):
             missing.append(("transactional", gettext(SERVICE_MESSAGES_OFF)))

@@ -1,4 +1,4 @@
-"""The step that makes a run wait for a duration, as a row with a due time."""
+"""The step that makes a run wait for a duration: the run is stored with the time when it is due."""
 
 from collections.abc import Sequence
 from typing import Any
