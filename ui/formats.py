@@ -182,7 +182,7 @@ def time(ms: int | None) -> Markup:
 
 
 def parse_time(text: str) -> int | None:
-    """Parse a time in the format of the API to milliseconds. Raises ValueError if the time is invalid."""
+    """Parse a time in the format of the API to Unix milliseconds. Raises ValueError if the time is invalid."""
     return clock.parse(text)
 
 

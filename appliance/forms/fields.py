@@ -282,7 +282,8 @@ def render_form(
 ) -> Markup:
     """Return the heading, texts and form of the hosted page.
 
-    `raw` are the entered values by field name, and `errors` the keys of the texts of the errors.
+    `raw` are the entered values by field name, and `errors` the keys of the texts of the errors. `shown_at` is the
+    signed time at which the page was shown, for a hidden field.
     """
     return _render("form.html", form, language, raw=raw, errors=errors, shown_at=shown_at)
 

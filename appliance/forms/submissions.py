@@ -59,7 +59,7 @@ class Submission(NamedTuple):
 
     @property
     def language(self) -> str | None:
-        """Return the language that was filled in, else that of the browser."""
+        """Return the language that was filled in, else that of the browser, or None if both are unknown."""
         return self.names.get("language") or self.browser_language
 
 

@@ -372,7 +372,10 @@ class RowAddress(Struct, array_like=True):
 
     @property
     def state(self) -> str | None:
-        """Return the state of the address for `contact_rows.decide_consent`; a complaint precedes the consent."""
+        """Return the state of the address for `contact_rows.decide_consent`, or None for an opt-in or no state.
+
+        A complaint takes precedence over the consent, and the consent over another suppression.
+        """
         if self.suppression == "complaint":
             return self.suppression
         if self.consent == "in":
@@ -381,7 +384,7 @@ class RowAddress(Struct, array_like=True):
 
 
 def parse_phone(text: Any) -> Address:
-    """Parse a phone number with country code; raises InvalidRecord."""
+    """Parse a phone number with country code. Raises InvalidRecord if it is invalid."""
     try:
         return addresses.parse_phone(str(text))
     except ValueError:
@@ -389,7 +392,7 @@ def parse_phone(text: Any) -> Address:
 
 
 def parse_email(text: Any) -> Address:
-    """Parse an email address; raises InvalidRecord."""
+    """Parse an email address. Raises InvalidRecord if it is invalid."""
     try:
         return addresses.parse_email(str(text))
     except ValueError:

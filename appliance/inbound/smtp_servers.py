@@ -250,7 +250,7 @@ class SmtpSession(SMTP):
             self._unread, self._in_message = 0, False
 
     async def smtp_STARTTLS(self, arg: str) -> None:
-        """Start TLS, or end the session if the handshake takes too long."""
+        """Start TLS. Raises TLSSetupException, which ends the session, if the handshake takes too long."""
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
                 await super().smtp_STARTTLS(arg)

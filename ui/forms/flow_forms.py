@@ -174,7 +174,10 @@ def _parse_value(text: str) -> Any:
 
 
 def parse_lines(text: str, name: str) -> dict[str, Any]:
-    """Parse lines of `name: value` to a dict, decoding JSON values. Raises Invalid with an error at the path `name`."""
+    """Parse lines of `name: value` or `name = value` to a dict, decoding JSON values.
+
+    Raises Invalid with an error at the path `name`.
+    """
     values: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         separator = min(filter(None, (line.find(":") + 1, line.find("=") + 1)), default=0)

@@ -121,7 +121,10 @@ async def export_recipients(request: Request, visit: Visit, campaign_id: int) ->
 @pages.post("/<campaign_id:int>/segment", name="segment")
 @signed_in("campaigns:write")
 async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the filters as a segment, which will include contacts who match later."""
+    """Save the filters as a segment, which will include contacts who match later.
+
+    Raises Invalid if the filters cannot be those of a segment.
+    """
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, campaign_id)
     filters = {name: form[name] for name in _FILTERS if form[name]}

@@ -129,7 +129,10 @@ async def count_parts(request: Request, visit: Visit, contact_id: int) -> HTTPRe
 @pages.post("/<contact_id:int>/conversation/seen")
 @signed_in("contacts:write")
 async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Mark an incoming SMS as reviewed, and opt the contact out if the user decided that it was an opt-out."""
+    """Mark an incoming SMS as reviewed, and opt the contact out if the user decided that it was an opt-out.
+
+    Raises NotFound if the SMS is from another contact.
+    """
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, contact_id)
     is_opt_out = form["opt_out"] == "yes"

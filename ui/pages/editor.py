@@ -252,7 +252,7 @@ async def render_blocks(
 @pages.get("/templates/<template_id:int>/sections/<key:str>")
 @signed_in()
 async def show_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Show the fields of a section in the editor's panel."""
+    """Show the fields of a section in the editor's panel. Raises NotFound if the template has no such section."""
     row = await fetch(store.get, visit.account_id, template_id)
     if document.find_section(document.list_entries(row.design), key) is None:
         raise NotFound

@@ -238,7 +238,10 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
 @pages.get("/<of:str>/file", name="file")
 @signed_in()
 async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
-    """Send the file of an export; the download is recorded in the audit log."""
+    """Send the file of an export; the download is recorded in the audit log. Raises NotFound for an unknown format.
+
+    Returns None if the download fails after its first chunk.
+    """
     kind = _find_kind(of)
     form = FORMATS.get(request.args.get("format") or "csv")
     if form is None:

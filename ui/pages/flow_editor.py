@@ -380,7 +380,10 @@ _DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": 
 @pages.post("/<flow_id:int>/steps")
 @signed_in("flows:write")
 async def add_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Add a step to a flow: at once if its type needs no input, otherwise once its form is filled in."""
+    """Add a step to a flow: at once if its type needs no input, otherwise once its form is filled in.
+
+    Raises NotFound for an unknown type or position.
+    """
     form = StepForm.from_request(request)
     kind, where = form["kind"], document.parse_position(form["at"])
     if kind not in BY_TYPE or where is None:
@@ -524,7 +527,7 @@ def _read_new_step(form: StepForm, kind: str) -> Any:
 @pages.post("/<flow_id:int>/steps/<step_id:int>/move")
 @signed_in("flows:write")
 async def move_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Move a step one place up or down, or to the form's position."""
+    """Move a step one place up or down, or to the form's position. Raises NotFound for an invalid position."""
     form = StepForm.from_request(request)
     where: Any = {"up": -1, "down": 1}.get(form["to"]) or document.parse_position(form["to"])
     if where is None:

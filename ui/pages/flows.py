@@ -255,7 +255,8 @@ _NOT_ALLOWED = {
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     """Copy, pause, resume, archive or delete the selected flows.
 
-    Deletion, and archiving of flows with contacts inside, is confirmed first.
+    Deletion, and archiving of flows with contacts inside, is confirmed first. Raises NotAllowed if the user may not
+    change the status of flows.
     """
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)

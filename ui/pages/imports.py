@@ -314,7 +314,10 @@ async def set_decimal_mark(request: Request, visit: Visit, import_id: int) -> HT
 @pages.post("/<import_id:int>/columns/<column:int>/type", name="column_type")
 @signed_in("contacts:write")
 async def set_column_type(request: Request, visit: Visit, import_id: int, column: int) -> HTTPResponse:
-    """Check the file of an import again with the type that the user chose for a column; `column` is its position."""
+    """Check the file of an import again with the type that the user chose for a column.
+
+    `column` is the position of the column from 0. Raises NotFound if the file has no such column.
+    """
     row = await fetch(store.get, visit.account_id, import_id)
     if column >= len(row.columns):
         raise errors.NotFound
@@ -338,7 +341,7 @@ async def _check_with(request: Request, visit: Visit, import_id: int, **changes:
 @pages.post("/<import_id:int>/apply", name="apply")
 @signed_in("contacts:write")
 async def apply_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Apply an import that was checked."""
+    """Apply an import that was checked. Raises Invalid if its columns are not mapped yet."""
     row = await fetch(store.get, visit.account_id, import_id)
     if row.phase == store.MAPPING:
         raise errors.Invalid({}, message=gettext("Map the columns of the file first."))

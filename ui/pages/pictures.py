@@ -113,7 +113,10 @@ async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
 @pages.get("/pictures/<picture_id:int>/<side:int>")
 @signed_in()
 async def show_thumbnail(request: Request, visit: Visit, picture_id: int, side: int) -> HTTPResponse:
-    """Return a small version of a picture, which browsers may cache for a year, as a picture never changes."""
+    """Return a small version of a picture, which browsers may cache for a year, as a picture never changes.
+
+    Its width and height are at most `side` pixels. Raises NotFound for a `side` other than `_THUMBNAIL_SIDES`.
+    """
     if side not in _THUMBNAIL_SIDES:
         raise errors.NotFound
 

@@ -314,7 +314,10 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/data/backup")
 @signed_in("account:write")
 async def back_up(request: Request, visit: Visit) -> HTTPResponse:
-    """Request a backup of the installation, which is created in the background."""
+    """Request a backup of the installation, which is created in the background.
+
+    Raises NotAllowed unless the user is an owner or admin of the first account.
+    """
     if not _manages_installation(visit):
         raise errors.NotAllowed(gettext("Only owners and admins of the first account can create backups."))
     await commit(audit.record, visit.actor, visit.account_id, "backup", None)

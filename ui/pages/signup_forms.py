@@ -204,7 +204,7 @@ async def update_preview(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/preview/<token:str>", name="show_preview")
 @signed_in("contacts:write")
 async def show_preview(request: Request, visit: Visit, token: str) -> HTTPResponse:
-    """Show a rendered preview as the document of a frame."""
+    """Show a rendered preview as the document of a frame. Raises NotFound if the preview is no longer stored."""
     preview = _previews.get(token)
     if preview is None or preview.account_id != visit.account_id:
         raise errors.NotFound

@@ -92,9 +92,9 @@ def get_configured_servers() -> tuple[tuple[str, int], ...]:
 
 
 def parse_server(server: str) -> tuple[str, int]:
-    """Parse `host`, `host:port`, `[IPv6]`, `[IPv6]:port` or a bare IPv6 address; the default port is 53.
+    """Parse `host`, `host:port`, `[IPv6]`, `[IPv6]:port` or a bare IPv6 address; return (host, port).
 
-    Raises ValueError if the host is empty or the port is not a number from 1 to 65535.
+    The default port is 53. Raises ValueError if the host is empty or the port is not a number from 1 to 65535.
     """
     host, port = server, "53"
     if server.startswith("["):

@@ -532,7 +532,10 @@ def render_sms_page(body: str) -> str:
 
 
 def build_link_tokens(message_id: int = 0) -> dict[str, Any]:
-    """Return the merge values for tracked links of an SMS; with id 0, links have the same length but lead nowhere."""
+    """Return the merge values for tracked links of an SMS: {`TRACK_ROOT`: {"click": token}}.
+
+    With message id 0, links have the same length as when sent but lead nowhere.
+    """
     return {designs_links.TRACK_ROOT: {"click": links.build_click_token(message_id)}}
 
 

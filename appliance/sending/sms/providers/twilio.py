@@ -56,7 +56,7 @@ class Twilio(Provider):
         return faults
 
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Send an SMS in one attempt; return the id that the provider gave it. Raise the errors of `Provider.send`."""
+        """Send an SMS in one attempt; return the id that the provider gave it. Raises the errors of `Provider.send`."""
         fields = {"To": text.to, **_sender_field(text.sender), "Body": text.body}
         if text.callback_url:
             fields["StatusCallback"] = text.callback_url
