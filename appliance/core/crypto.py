@@ -37,6 +37,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _KEY_BYTES = 32
 _MAX_KEY_FILE_BYTES = 1024
 _KEY_ADVICE = "put back the secret.key that belongs to this database (guide: Back up, restore, upgrade)"
+_UNREADABLE_KEY = "{path} cannot be read ({reason}): it must belong to the user of the service, with mode 0600"
 _key = b""
 
 
@@ -76,6 +77,8 @@ def _read_key(path: Path) -> bytes:
         kind = data_dir.irregular_kind(path)
     except FileNotFoundError:
         raise MissingKey(f"{path} is missing: {_KEY_ADVICE}") from None
+    except OSError as error:
+        raise WrongKey(_UNREADABLE_KEY.format(path=path, reason=error.strerror)) from None
     if kind:
         raise WrongKey(f"{path} is {kind}, not a key file: {_KEY_ADVICE}")
     try:
@@ -84,6 +87,8 @@ def _read_key(path: Path) -> bytes:
         key = bytes.fromhex(text)
     except ValueError:
         key = b""
+    except OSError as error:
+        raise WrongKey(_UNREADABLE_KEY.format(path=path, reason=error.strerror)) from None
     if len(key) != _KEY_BYTES:
         raise WrongKey(f"{path} is not a key of Campanero: {_KEY_ADVICE}")
     return key

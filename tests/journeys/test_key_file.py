@@ -99,7 +99,7 @@ def test_invalid_key_files_are_rejected(damage: Callable[[Path], None], fresh_se
     assert str(key) in error_line(server, "serve")
     assert str(key) in error_line(server, "backup", "copy.tar.gz")
     report = server.cli("doctor", expect=1, timeout=20)
-    assert "fail  key file: " in report.stdout and report.stderr == ""
+    assert f"fail  key file: {key} " in report.stdout and report.stderr == ""
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n\n"])
