@@ -156,7 +156,8 @@ _INSERT_SKIP_EVENTS = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
     "chain_depth, batch, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
     "json_object('message_id', id, 'campaign_id', campaign_id, 'reason', skip_reason), 'message:' || id, ?, test, "
-    "1, 0, 0, 'campaign:' || campaign_id, created_at, created_at FROM message WHERE id > ? AND id <= ? AND campaign_id = ? AND status = 'skipped'"
+    "1, 0, 0, 'campaign:' || campaign_id, created_at, created_at FROM message WHERE id > ? AND id <= ? "
+    "AND campaign_id = ? AND status = 'skipped'"
 )
 
 

@@ -74,9 +74,8 @@ def check_rendering(case: PreflightInput) -> Iterator[Finding]:
 def find_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator[Finding]:
     """Yield the warnings about translations; `counts` are from `count_languages`."""
     document, channel = to_document(case.campaign.template), case.campaign.channel
-    locale = case.account.locale
     known = (
-        {placeholder.message for placeholder in placeholders.find_placeholders(document, locale)}
+        {placeholder.message for placeholder in placeholders.find_placeholders(document)}
         if case.translated
         else set()
     )
@@ -84,7 +83,7 @@ def find_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator
         summary = translations.summarize(document, message.language, channel)
         yield from _check_completeness(summary)
         yield from _check_tags(case, message)
-        yield from _check_placeholders(known, message, locale)
+        yield from _check_placeholders(known, message)
     yield from _check_recipients(counts, case.account.locale)
 
 
@@ -133,9 +132,9 @@ def _find_unknown(content: Any, text: Any) -> set[str]:
     return set(merge.find_unknown_roots(names))
 
 
-def _check_placeholders(known: set[str], message: TranslatedMessage, locale: str) -> Iterator[Finding]:
+def _check_placeholders(known: set[str], message: TranslatedMessage) -> Iterator[Finding]:
     """Yield a warning for each placeholder that only the translation has; `known` are those of the original."""
-    for placeholder in placeholders.find_placeholders(message.document, locale):
+    for placeholder in placeholders.find_placeholders(message.document):
         if placeholder.message not in known:
             text = gettext(
                 "%(language)s: %(problem)s",

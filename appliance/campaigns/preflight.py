@@ -146,7 +146,7 @@ def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
 
 def _check_placeholders(case: PreflightInput) -> Iterator[Finding]:
     """Warn of texts and links that are still the placeholders of their section or starter."""
-    for code, message, path in placeholders.find_placeholders(to_document(case.campaign.template), case.account.locale):
+    for code, message, path in placeholders.find_placeholders(to_document(case.campaign.template)):
         yield Finding(code, message, f"template_attributes.{path}")
 
 

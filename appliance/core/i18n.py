@@ -9,20 +9,23 @@ says how a catalogue is made.
 
 import gettext as stdlib_gettext
 import io
+import os
 import re
+import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from babel import Locale
 
+_T = TypeVar("_T")
 # The supported languages by their code, each with its name in that language. English needs no catalogue.
 LANGUAGES = {
     "en": "English", "de": "Deutsch", "es": "Español", "fr": "Français", "it": "Italiano", "nl": "Nederlands",
@@ -60,7 +63,7 @@ def use_test_catalogues(directory: str | None) -> None:
     if directory:
         _test_catalogues.update((path.stem, path) for path in Path(directory).glob("*.po"))
     LANGUAGES.update((language, language) for language in _test_catalogues)
-    load_catalogue.cache_clear()
+    _catalogues.clear()
 
 
 def get_language() -> str:
@@ -449,8 +452,30 @@ def translate_in_context(context: str, message: str) -> str:
     return load_catalogue(_language.get()).pgettext(context, message)
 
 
-@cache
+_catalogues: dict[str, stdlib_gettext.NullTranslations] = {}
+
+
 def load_catalogue(language: str) -> stdlib_gettext.NullTranslations:
+    """Return the catalogue of a language, which stays in memory."""
+    catalogue = _catalogues.get(language)
+    if catalogue is None:
+        catalogue = _catalogues[language] = _read_catalogue(language)
+    return catalogue
+
+
+def build_for_each_language(build: Callable[[], _T]) -> list[_T]:
+    """Return what a function returns in each supported language; catalogues that only this needs leave the memory."""
+    values = []
+    for language in LANGUAGES:
+        is_loaded = language in _catalogues
+        with use_language(language):
+            values.append(build())
+        if not is_loaded:
+            _catalogues.pop(language, None)
+    return values
+
+
+def _read_catalogue(language: str) -> stdlib_gettext.NullTranslations:
     """Return the catalogue of a language: the compiled file, or in a checkout the `.po` file, compiled in memory."""
     if language == DEFAULT_LANGUAGE:
         return stdlib_gettext.NullTranslations()
@@ -458,10 +483,27 @@ def load_catalogue(language: str) -> stdlib_gettext.NullTranslations:
 
     directory = executable.shipped_path(DIRECTORY) / language / "LC_MESSAGES"
     compiled = directory / f"{DOMAIN}.mo"
-    if compiled.exists() and language not in _test_catalogues:
-        return stdlib_gettext.GNUTranslations(io.BytesIO(compiled.read_bytes()))
-    source = _test_catalogues.get(language) or directory / f"{DOMAIN}.po"
-    return stdlib_gettext.GNUTranslations(io.BytesIO(compile_catalogue(source.read_bytes())))
+    if language in _test_catalogues:
+        content = compile_catalogue(_test_catalogues[language].read_bytes())
+    elif compiled.exists():
+        content = compiled.read_bytes()
+    else:
+        content = _compile_once(directory / f"{DOMAIN}.po")
+    return stdlib_gettext.GNUTranslations(io.BytesIO(content))
+
+
+def _compile_once(source: Path) -> bytes:
+    """Return the compiled form of a catalogue of the sources, and keep it beside them as Python keeps modules."""
+    kept = source.parent / "__pycache__" / f"{source.stem}.mo"
+    if kept.exists() and kept.stat().st_mtime_ns > source.stat().st_mtime_ns:
+        return kept.read_bytes()
+    content = compile_catalogue(source.read_bytes())
+    with suppress(OSError):  # Sources that cannot be written beside are compiled each time.
+        kept.parent.mkdir(exist_ok=True)
+        written = kept.with_name(f"{kept.name}.{os.getpid()}.{threading.get_ident()}")
+        written.write_bytes(content)
+        written.replace(kept)
+    return content
 
 
 def compile_catalogue(source: bytes) -> bytes:

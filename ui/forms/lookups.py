@@ -3,6 +3,7 @@
 The options are contact lists, countries, languages and time zones.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -61,7 +62,7 @@ def list_contact_lists(account_id: int) -> list[Any]:
     return sorted(page, key=lambda row: row.name.casefold())
 
 
-def email_subjects(events: list[Any]) -> dict[str, str]:
+def email_subjects(events: Sequence[Any]) -> dict[str, str]:
     """Return the subjects of the emails that events are about and no campaign names, by `resource_uid`."""
     uids = {
         event.resource_uid for event in events

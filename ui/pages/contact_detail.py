@@ -216,7 +216,7 @@ def _load_contact(visit: Visit, contact_id: int, kind: str, page: int) -> dict[s
     contact = store.get(account_id, contact_id)
     evidence = list(timeline.fetch_evidence(account_id, contact_id, limit=_MAX_CONSENTS).rows)
     events = timeline.fetch_events(account_id, contact_id, kind, page, _EVENTS_PER_PAGE)
-    subjects = lookups.email_subjects([*events.rows])
+    subjects = lookups.email_subjects(events.rows)
     for event in events.rows:
         event.subject = subjects.get(event.resource_uid, "")
     return {

@@ -318,11 +318,11 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
     return [group for group in groups if group.fields]
 
 
-def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str, locale: str) -> Field | None:
+def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str) -> Field | None:
     """Return the field that fixes a finding about a section, by the code of the finding.
 
     That is an empty link, picture or alternative text, or the first placeholder. For other codes, and if there is no
-    such field, it is the first field of the section; None without a section. `locale` is that of the account.
+    such field, it is the first field of the section; None without a section.
     """
     fields = [
         inner
@@ -343,7 +343,7 @@ def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str, loc
         ),
         "placeholder_content": lambda field: (
             field.kind in ("line", "text", "rich")
-            and placeholders.has_placeholder_text(kind, field.value or field.hint, locale)
+            and placeholders.has_placeholder_text(kind, field.value or field.hint)
         ),
     }
     matches = [field for field in fields if is_fix[code](field)] if code in is_fix else []

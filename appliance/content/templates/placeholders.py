@@ -13,12 +13,11 @@ from urllib.parse import urlsplit
 from appliance.content.designs import document as designs
 from appliance.content.designs import links, markup
 from appliance.content.designs.kind import Prop
-from appliance.content.designs.sections import BY_NAME, KINDS
+from appliance.content.designs.sections import KINDS
 from appliance.content.designs.theme import Look
 from appliance.content.templates.starters import FALLBACK_URL, SENDABLE_TEXTS, build_flow_emails, build_starters
 from appliance.core import i18n
-from appliance.core.i18n import DEFAULT_LANGUAGE, gettext, gettext_noop
-from appliance.core.recipient_texts import language_of_locale
+from appliance.core.i18n import gettext, gettext_noop
 
 MAX_QUOTED_CHARACTERS = 60
 # The preflight codes of unfinished content. An email with one of these findings is not shown as ready.
@@ -42,19 +41,19 @@ class _PlaceholderText(NamedTuple):
     text: str
 
 
-def find_placeholders(document: Mapping[str, Any], locale: str = DEFAULT_LANGUAGE) -> list[Placeholder]:
+def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
     """Return the placeholders of an email template's fields; of each section at most one text and one link.
 
-    Placeholder texts are known in English and in the language of `locale`, that of the account. `document` has the keys
-    of `revisions.CONTENT_FIELDS`. Paths are `design.sections[2]`, `subject`, `preheader` or `body`.
+    Placeholder texts are known in all languages of the interface. `document` has the keys of
+    `revisions.CONTENT_FIELDS`. Paths are `design.sections[2]`, `subject`, `preheader` or `body`.
     """
     placeholders: list[Placeholder] = []
-    language = language_of_locale(locale)
+    known = load_known_texts()
     subject = document.get("subject") or ""
-    if subject in _starter_subjects(language):
+    if subject in known.subjects:
         placeholders.append(_text_placeholder(subject, "subject"))
     preheader = document.get("preheader") or ""
-    if not _starter_texts(language).isdisjoint(_split_paragraphs(preheader)):
+    if not known.starters.isdisjoint(_split_paragraphs(preheader)):
         placeholders.append(_text_placeholder(preheader, "preheader"))
     body = document.get("body") or ""
     if _LOREM.search(body):
@@ -68,7 +67,7 @@ def find_placeholders(document: Mapping[str, Any], locale: str = DEFAULT_LANGUAG
         path = f"design.{entry.section.path}"
         texts = list(_iterate_texts(kind.props, entry.section.props))
         placeholder_text = next(
-            (paragraph for text in texts for paragraph in _find_text_placeholders(kind.name, text, language)), None
+            (paragraph for text in texts for paragraph in _find_text_placeholders(kind.name, text)), None
         )
         if placeholder_text is not None:
             placeholders.append(_text_placeholder(placeholder_text, path, entry.label))
@@ -76,14 +75,16 @@ def find_placeholders(document: Mapping[str, Any], locale: str = DEFAULT_LANGUAG
     return placeholders
 
 
-def has_placeholder_text(kind: str, text: str, locale: str) -> bool:
+def has_placeholder_text(kind: str, text: str) -> bool:
     """Return whether any paragraph of a section's text is a placeholder; `kind` is the name of the section's kind.
 
     Unlike in `find_placeholders`, unchanged labels such as "Learn more" count, too.
     """
-    language = language_of_locale(locale)
-    known_texts = _initial_texts(kind, language) | _starter_texts(language)
-    return any(paragraph in known_texts or _LOREM.search(paragraph) for paragraph in _split_paragraphs(text))
+    known = load_known_texts()
+    return any(
+        paragraph in known.initial[kind] or paragraph in known.starters or _LOREM.search(paragraph)
+        for paragraph in _split_paragraphs(text)
+    )
 
 
 def has_placeholder_link(text: str) -> bool:
@@ -138,12 +139,12 @@ def _is_placeholder_link(address: str) -> bool:
     return host.removeprefix("www.") in _EXAMPLE_HOSTS
 
 
-def _find_text_placeholders(kind: str, text: _PlaceholderText, language: str) -> Iterator[str]:
+def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
     """Yield the paragraphs of a section's text that are placeholders; `kind` is the name of the section's kind."""
+    known = load_known_texts()
     for paragraph in _split_paragraphs(text.text):
-        is_initial = text.prop.wording != "label" and paragraph in _initial_texts(kind, language)
-        is_starter = text.prop.wording != "label" and paragraph in _starter_texts(language)
-        if is_initial or is_starter or _LOREM.search(paragraph):
+        is_known = paragraph in known.initial[kind] or paragraph in known.starters
+        if (is_known and text.prop.wording != "label") or _LOREM.search(paragraph):
             yield paragraph
 
 
@@ -184,52 +185,59 @@ def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, 
             yield prop, value
 
 
-@cache
-def _initial_texts(kind: str, language: str) -> frozenset[str]:
-    """Return the paragraphs that a new section of a kind contains, and the default texts of the kind.
+class _KnownTexts(NamedTuple):
+    """Texts that authors are expected to replace, in all languages of the interface; subjects as they are written.
 
-    They are in English and in `language`.
+    `initial` has the paragraphs of new sections by kind, `starters` those of ready-made emails.
     """
-    with i18n.use_language(language):
-        translated = [known.build_initial_props() for known in KINDS]
-    begun = [{"type": known.name, "props": props} for known, props in zip(KINDS, translated, strict=True)]
-    begun += [{"type": known.name, "props": known.initial_props} for known in KINDS]
-    section_texts: list[_PlaceholderText] = list(_iterate_texts(BY_NAME[kind].props, {}))
-    for section in designs.walk_sections({"sections": begun}):
-        if section.kind is not None and section.kind.name == kind:
-            section_texts += _iterate_texts(section.kind.props, section.props)
-    return _to_paragraphs(text.text for text in section_texts)
+
+    initial: Mapping[str, frozenset[str]]
+    starters: frozenset[str]
+    subjects: frozenset[str]
 
 
 @cache
-def _starter_texts(language: str) -> frozenset[str]:
-    """Return the paragraphs of ready-made emails that authors are expected to replace, in English and in `language`.
+def load_known_texts() -> _KnownTexts:
+    """Return the known texts. They are made once for all languages, which takes half a second with compiled catalogues.
 
-    Texts with the wording `title` (`Prop.wording`) are among them only if they are from starters, not from flow emails.
+    Call it before a write transaction that finds placeholders, so that the writer does not make them.
     """
-    languages = {DEFAULT_LANGUAGE, language}
-    campaign_emails = [starter._asdict() for each in languages for starter in build_starters(Look(locale=each))]
-    flow_emails = [email for each in languages for email in build_flow_emails(FALLBACK_URL, each).values()]
+    parts = i18n.build_for_each_language(_build_known_texts)
+    initial = {kind.name: frozenset().union(*(part.initial[kind.name] for part in parts)) for kind in KINDS}
+    sendable = frozenset().union(*i18n.build_for_each_language(_sendable_texts))
+    starters = frozenset().union(*(part.starters for part in parts)) - _to_paragraphs(sendable)
+    return _KnownTexts(initial, starters, frozenset().union(*(part.subjects for part in parts)) - sendable)
+
+
+def _build_known_texts() -> _KnownTexts:
+    """Return the known texts in the current language, with those that may be sent unchanged."""
+    locale = i18n.get_language_tag()
+    campaign_emails = [starter._asdict() for starter in build_starters(Look(locale=locale))]
+    flow_emails = [*build_flow_emails(FALLBACK_URL, locale).values()]
     texts = [email["preheader"] for email in campaign_emails + flow_emails]
+    # Texts with the wording `title` (`Prop.wording`) are only placeholders if they are from starters.
     for emails, wordings in ((campaign_emails, ("own", "title")), (flow_emails, ("own",))):
         for section in (section for email in emails for section in designs.walk_sections(email["design"])):
             if section.kind is not None:
                 values = _iterate_texts(section.kind.props, section.props)
                 texts += [text.text for text in values if text.prop.wording in wordings]
-    return _to_paragraphs(texts) - _to_paragraphs(_sendable_texts(language))
+    subjects = frozenset(email["subject"] for email in campaign_emails)
+    return _KnownTexts(_build_initial_texts(), _to_paragraphs(texts), subjects)
 
 
-@cache
-def _starter_subjects(language: str) -> frozenset[str]:
-    """Return the subjects of starters that authors are expected to replace, in English and in `language`."""
-    starters = [starter for each in (DEFAULT_LANGUAGE, language) for starter in build_starters(Look(locale=each))]
-    return frozenset(starter.subject for starter in starters) - _sendable_texts(language)
+def _build_initial_texts() -> dict[str, frozenset[str]]:
+    """Return the paragraphs that a new section contains, and its default texts, by kind, in the current language."""
+    begun = [{"type": kind.name, "props": kind.build_initial_props()} for kind in KINDS]
+    texts = {kind.name: [text.text for text in _iterate_texts(kind.props, {})] for kind in KINDS}
+    for section in designs.walk_sections({"sections": begun}):
+        if section.kind is not None:
+            texts[section.kind.name] += [text.text for text in _iterate_texts(section.kind.props, section.props)]
+    return {kind: _to_paragraphs(kind_texts) for kind, kind_texts in texts.items()}
 
 
-def _sendable_texts(language: str) -> frozenset[str]:
-    """Return `SENDABLE_TEXTS` in English and in `language`."""
-    with i18n.use_language(language):
-        return frozenset(SENDABLE_TEXTS) | frozenset(gettext(text) for text in SENDABLE_TEXTS)
+def _sendable_texts() -> frozenset[str]:
+    """Return `SENDABLE_TEXTS` in the current language."""
+    return frozenset(gettext(text) for text in SENDABLE_TEXTS)
 
 
 def _to_paragraphs(texts: Iterable[str]) -> frozenset[str]:

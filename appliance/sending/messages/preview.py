@@ -111,7 +111,7 @@ def render_preview(account_id: int, request: PreviewRequest) -> Preview:
     warnings = [
         PreviewWarning("section", messages[0], path) for path, messages in tolerated.fields.items() if "show_if" in path
     ]
-    warnings += _find_warnings(content, filled) + _find_placeholders(account_id, document_fields)
+    warnings += _find_warnings(content, filled) + _find_placeholders(document_fields)
     return Preview(filled.html, filled.text, warnings, len(filled.html.encode()))
 
 
@@ -302,7 +302,7 @@ def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[Prev
     """Return the warnings about the fields of a template, or the errors as warnings if they do not render."""
     try:
         warnings = _find_warnings(*_render(account_id, document_fields, None, {}))
-        return warnings + _find_placeholders(account_id, document_fields)
+        return warnings + _find_placeholders(document_fields)
     except Invalid as error:
         return [PreviewWarning("render", messages[0], field) for field, messages in error.fields.items()]
 
@@ -313,7 +313,7 @@ def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewW
     The field of a warning is a path in the template, such as `design.sections[2]` or `preheader`.
     """
     account = Account.get_by_id(account_id)
-    warnings = [PreviewWarning(*placeholder) for placeholder in placeholders.find_placeholders(fields, account.locale)]
+    warnings = [PreviewWarning(*placeholder) for placeholder in placeholders.find_placeholders(fields)]
     if designs.get_sections(fields.get("design")):
         rendered = render.render_design(fields["design"], brands.build_look(brands.get(account_id)), account.locale)
         warnings += [
@@ -324,9 +324,9 @@ def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewW
     return warnings
 
 
-def _find_placeholders(account_id: int, fields: Mapping[str, Any]) -> list[PreviewWarning]:
+def _find_placeholders(fields: Mapping[str, Any]) -> list[PreviewWarning]:
     """Return warnings about placeholders; as in a preview request, the field of the design is `document`."""
-    matches = placeholders.find_placeholders(fields, Account.get_by_id(account_id).locale)
+    matches = placeholders.find_placeholders(fields)
     return [PreviewWarning(code, text, path.replace("design.", "document.", 1)) for code, text, path in matches]
 
 

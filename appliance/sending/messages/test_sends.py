@@ -15,7 +15,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, store, translations
+from appliance.content.templates import placeholders, revisions, store, translations
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
@@ -162,6 +162,7 @@ def prepare(account_id: int, template_id: int, request: TestRequest | None = Non
     template = store.get(account_id, template_id)
     if template.channel == "sms":  # An SMS compiles in microseconds.
         return NOT_PREPARED
+    placeholders.load_known_texts()  # for the warnings of `send`
     account, contact = Account.get_by_id(account_id), None
     if request is not None:
         contact = _find_contact(account_id, request, Faults())
