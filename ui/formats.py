@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 
+from appliance.audience.filters.fields import label_path
 from appliance.content.designs import merge as merge_tags
 from appliance.content.templates import revisions
 from appliance.core import clock, i18n
@@ -71,10 +72,7 @@ def number(value: int | float | None) -> str:
 def data_label(path: str, headings: Mapping[str, str]) -> str:
     """Return the label of a custom data path: its heading in the imported file, else the path with a capital letter."""
     heading = headings.get(path, path)
-    if heading != path:
-        return heading
-    words = path.replace("_", " ")
-    return words if words != words.lower() else words[:1].upper() + words[1:]
+    return label_path(path) if heading == path else heading
 
 
 def plain_number(value: int | float) -> str:

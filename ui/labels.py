@@ -359,9 +359,7 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
     """
     parts = [ngettext("Sent to %(num)s contact", "Sent to %(num)s contacts", stats["accepted"])]
     if stats["skipped"]:
-        reasons = [(f"{number(count)} " if len(skips) > 1 else "") + uncapitalize(reason) for reason, count in skips]
-        skipped = ngettext("%(num)s skipped", "%(num)s skipped", stats["skipped"])
-        parts.append(f"{skipped}: {', '.join(reasons)}" if reasons else skipped)
+        parts.append(_describe_skipped(stats["skipped"], [(uncapitalize(reason), count) for reason, count in skips]))
     if stats["failed"]:
         parts.append(ngettext("%(num)s failed", "%(num)s failed", stats["failed"]))
     if stats["uncertain"]:
@@ -369,6 +367,26 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
     if stats["cancelled"]:
         parts.append(ngettext("%(num)s not sent", "%(num)s not sent", stats["cancelled"]))
     return ". ".join(parts)
+
+
+def _describe_skipped(skipped: int, reasons: Sequence[tuple[str, int]]) -> str:
+    if not reasons:
+        return ngettext("%(num)s skipped", "%(num)s skipped", skipped)
+    return ngettext(
+        "%(num)s skipped: %(reasons)s", "%(num)s skipped: %(reasons)s", skipped, reasons=list_reasons(reasons)
+    )
+
+
+def list_reasons(reasons: Sequence[tuple[str, int]]) -> str:
+    """Return labels of reasons with their numbers, such as `12 × unsubscribed, 3 × suppressed`.
+
+    A single reason has no number. The sign keeps labels apart from numbers, because in few languages the labels can
+    follow a number as part of a sentence.
+    """
+    if len(reasons) == 1:
+        return reasons[0][0]
+    parts = [gettext("%(number)s × %(reason)s", reason=reason, number=number(count)) for reason, count in reasons]
+    return ", ".join(parts)
 
 
 # The filters of page templates, by name.

@@ -395,11 +395,7 @@ class FlowSimulator:
                     time=end, due=due_text,
                 )  # fmt: skip
             return SimulationEnd(status, None, None, step_id, says)
-        why, end = simulation_timeline.describe_end(status, reason), format_moment(ended_at, self.zone)
-        if status == "completed":
-            says = gettext("Completed %(time)s: %(reason)s.", time=end, reason=why)
-        else:
-            says = gettext("Exited %(time)s: %(reason)s.", time=end, reason=why)
+        says = simulation_timeline.describe_end_at(status, reason, format_moment(ended_at, self.zone))
         return SimulationEnd(status, reason, clock.iso(ended_at), step_id, says)
 
     # -- texts -----------------------------------------------------------------------------------------------------

@@ -110,6 +110,8 @@ def _describe_value(value: Any) -> str:
         return _join([_describe_value(item) for item in value])
     if isinstance(value, dict):
         return msgspec.json.encode(value).decode()[:200]
+    if isinstance(value, float):
+        return str(value).replace(".", i18n.get_decimal_mark())
     return gettext("“%(text)s”", text=value) if isinstance(value, str) else str(value)
 
 
@@ -282,6 +284,13 @@ _END_WORDS = {
     "contact_deleted": gettext_noop("contact deleted"),
     "failed": gettext_noop("a step failed"),
 }
+_END_SENTENCES = {
+    "completed": gettext_noop("Completes the flow after its last step: %(time)s."),
+    "goal": gettext_noop("Exits the flow because the goal is reached: %(time)s."),
+    "exit_step": gettext_noop("Exits the flow at an exit step: %(time)s."),
+    "contact_deleted": gettext_noop("Exits the flow because the contact is deleted: %(time)s."),
+    "failed": gettext_noop("Exits the flow because a step fails: %(time)s."),
+}
 _SKIP_WORDS = {
     "unsubscribed": gettext_noop("unsubscribed"),
     "no_channel": gettext_noop("no address for this channel"),
@@ -342,6 +351,14 @@ def describe_end(status: str, reason: str | None) -> str:
     """Return a text for the exit reason of a run, or for its status if the reason is None."""
     reason = reason or status
     return gettext(_END_WORDS[reason]) if reason in _END_WORDS else reason.replace("_", " ")
+
+
+def describe_end_at(status: str, reason: str | None, time: str) -> str:
+    """Return a sentence that says why and when a run ended."""
+    sentence = _END_SENTENCES.get(reason or status)
+    if sentence is not None:
+        return gettext(sentence, time=time)
+    return gettext("Exits the flow (%(reason)s): %(time)s.", reason=describe_end(status, reason), time=time)
 
 
 def describe_message(message: RenderedMessage, zone: str) -> str:

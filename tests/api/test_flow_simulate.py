@@ -67,7 +67,7 @@ def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
     fine = api.patch(f"/flows/{flow}", {"data": {"scripts": [script]}}).expect(200)
     assert fine["scripts"] == [
         {"name": "No click, no exit", "passed": True, "expected": 1, "failures": [],
-         "end": "Completed Mon, 3 Mar 2031, 10:01: last step completed."}
+         "end": "Completes the flow after its last step: Mon, 3 Mar 2031, 10:01."}
     ]  # fmt: skip
     turned = [{**step, "id": step["id"]} for step in fine["steps"]]
     turned[2]["filters"][0]["predicate"] = "not_performed"

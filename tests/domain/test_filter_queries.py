@@ -199,7 +199,7 @@ def test_count_and_fetch_some(many_contacts: Home) -> None:
           {"name": "event", "predicate": "not_performed", "value": {
               "event": "order_placed", "within_days": 30,
               "where": [{"name": "event.total", "predicate": "gt", "value": 50}]}}],
-         "VIP is 1, VIP is 2 and “order placed”: never in the last 30 days where total is over 50"),
+         "VIP is 1, VIP is 2 and “order placed”: never in the last 30 days where Total is over 50"),
         ([{"name": "created_at", "predicate": "between", "value": ["2026-01-05", "2026-01-31"]}],
          "Date added is between 5 Jan 2026 and 31 Jan 2026"),
     ],

@@ -34,7 +34,7 @@ def test_a_script_passes_if_all_expectations_are_met(home: Home) -> None:
     """Outcomes, texts of messages and the end are compared with the simulation."""
     (result,) = run_scripts(home, create_flow(home, STEPS, data={"scripts": [CLICKS]}))
     assert (result.name, result.passed, result.expected, result.failures) == ("Who clicks leaves", True, 4, [])
-    assert result.end.startswith("Exited Tue, 4 Mar 2031")
+    assert result.end.startswith("Exits the flow at an exit step: Tue, 4 Mar 2031")
 
 
 def test_a_failed_script_reports_each_unmet_expectation(home: Home) -> None:

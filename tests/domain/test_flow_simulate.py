@@ -61,7 +61,7 @@ def test_a_branch_explains_its_filters(home: Home) -> None:
     flow = create_flow(home, [{"filters": [plan, group], "yes": [{"type": "exit"}], "no": [{"duration": 60}]}])
     no = step_entry(simulate(home, flow, contact_id=ann.id, event={"total": 3}), 1)
     assert no.outcome == "no" and no.says == (
-        "Branch: No, because the contact does not match: plan is “pro” (found: “free”)"
+        "Branch: No, because the contact does not match: Plan is “pro” (found: “free”)"
     )
     assert [(item.holds, item.decided, item.actual) for item in no.filters] == [
         (False, True, "free"),
@@ -151,7 +151,7 @@ def test_notes_say_why_the_trigger_would_not_start(home: Home) -> None:
     flow = create_flow(home, [{"duration": 60}], {"event": "cart_add", "data": where})
     result = simulate(home, flow, contact_id=ann.id, event={"total": 3})
     assert (
-        "“Cart add” would not start this flow" in result.notes[0] and "total is over 10 (found: 3)" in result.notes[0]
+        "“Cart add” would not start this flow" in result.notes[0] and "Total is over 10 (found: 3)" in result.notes[0]
     )
     assert result.timeline[0].filters[0].holds is False and result.end.status == "completed"
     assert simulate(home, flow, contact_id=ann.id, event={"total": 30}).notes == []

@@ -201,7 +201,7 @@ def _draw_flows(camera: Camera, world: World) -> None:
     page.get_by_role("link", name="Welcome new subscribers").first.click()
     camera.take("flow", page.get_by_role("region", name="Steps"), max_height=640)
     page.get_by_role("link", name="Simulate").first.click()
-    expect(page.get_by_text("last step completed")).to_be_visible()
+    expect(page.get_by_text("Completes the flow after its last step")).to_be_visible()
     timeline = page.locator("section, .card").filter(has=page.get_by_role("heading", name="Alex Sample"))
     camera.take("flow-simulation", timeline.first, max_height=560)
 

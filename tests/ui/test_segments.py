@@ -62,7 +62,7 @@ def test_building_a_segment(page: Page, api: Client) -> None:
     first = page.locator("[data-rule]").first
     choose_field(page, first, "city")
     first.get_by_label("Value").fill("Berlin")
-    expect(page.locator(".said")).to_have_text("city is “Berlin”.")
+    expect(page.locator(".said")).to_have_text("City is “Berlin”.")
     expect(total(page)).to_have_text("20 of 40 contacts (50%)")
     expect(first.get_by_role("button", name="Berlin 20")).to_be_visible()
     page.get_by_role("button", name="Add condition").click()
@@ -124,7 +124,7 @@ def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     rule.get_by_label("Comparison").select_option("gt")
     expect(rule.get_by_label("Value type")).to_have_value("text")
     rule.get_by_label("Value", exact=True).fill("100")
-    expect(page.locator(".said")).to_have_text("revenue is over “100” (compared as text).")
+    expect(page.locator(".said")).to_have_text("Revenue is over “100” (compared as text).")
     expect(rule.locator(".mind")).to_contain_text("which sorts alphabetically")
     save_screenshot(page, "segments-compared-as-text")
     choose_field(page, rule, "mixed")
@@ -136,7 +136,7 @@ def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     expect(rule.get_by_label("Comparison")).to_have_value("eq")
     rule.get_by_label("Comparison").select_option("gt")
     rule.get_by_label("Value", exact=True).fill("100")
-    expect(page.locator(".said")).to_have_text("paid is over 100.")
+    expect(page.locator(".said")).to_have_text("Paid is over 100.")
     expect(rule.get_by_label("Value type")).to_have_count(0)
     expect(rule.locator(".mind")).to_have_count(0)
 
@@ -230,7 +230,7 @@ def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
     rule.get_by_label("Comparison").select_option("gt")
     field = rule.get_by_label("Value", exact=True)
     field.fill("12500.50")
-    expect(page.locator(".said")).to_have_text("paid is over 12500.5.")
+    expect(page.locator(".said")).to_have_text("Paid is over 12500.5.")
     save_screenshot(page, "segments-phone")
     assert field.evaluate("field => field.clientWidth") >= 200
     page.set_viewport_size({"width": 1360, "height": 900})
@@ -406,7 +406,7 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     choose_field(page, condition, "total")
     condition.get_by_label("Comparison").select_option("gt")
     condition.get_by_label("Value").fill("20")
-    sentence = "“order placed”: never in the last 30 days where total is over 20."
+    sentence = "“order placed”: never in the last 30 days where Total is over 20."
     expect(page.locator(".said")).to_have_text(sentence)
     choose_field(page, rule, "opened a certain")
     expect(condition).to_have_count(0)

@@ -11,7 +11,7 @@ from appliance.audience.contacts import store
 from appliance.core import errors, validation
 from appliance.core.i18n import format_percent, gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
-from ui import formats, view
+from ui import formats, labels, view
 from ui.forms import Form, parse_id, parse_int
 from ui.guard import signed_in
 from ui.pages import contacts
@@ -98,11 +98,7 @@ def _skipped_message(skipped: dict[str, int]) -> str:
     if not skipped:
         return ""
     total = sum(skipped.values())
-    if len(skipped) == 1:
-        reasons = gettext(_SKIPPED_LABELS[next(iter(skipped))])
-    else:
-        parts = [f"{formats.number(number)} {gettext(_SKIPPED_LABELS[reason])}" for reason, number in skipped.items()]
-        reasons = formats.join_names(parts)
+    reasons = labels.list_reasons([(gettext(_SKIPPED_LABELS[reason]), number) for reason, number in skipped.items()])
     return ngettext("%(num)s skipped: %(reasons)s.", "%(num)s skipped: %(reasons)s.", total, reasons=reasons)
 
 

@@ -110,7 +110,7 @@ class Field(NamedTuple):
 
     def title(self) -> str:
         """Return the label in the language of this request; custom data and events are labelled with their path."""
-        return self.label if self.type == "json" else gettext(self.label)
+        return label_path(self.label) if self.type == "json" else gettext(self.label)
 
     def label_value(self, value: str) -> str:
         """Return a value as users know it: the name of a country or language, or the label of a code."""
@@ -123,6 +123,12 @@ class Field(NamedTuple):
     def wrap(self, condition: str) -> str:
         """Return the SQL of a filter on the field, given a condition on its operand."""
         return self.sql_template.replace("{}", condition, 1)
+
+
+def label_path(path: str) -> str:
+    """Return the path of custom data as a label: `Favourite colour` for `favourite_colour`."""
+    words = path.replace("_", " ")
+    return words if words != words.lower() else words[:1].upper() + words[1:]
 
 
 def _normalize_email(text: str, is_whole: bool) -> str:

@@ -273,9 +273,16 @@ def describe_filters(account_id: int, nodes: list[Node], scope: Scope) -> str:
     return describe(nodes, scope, lambda kind, number: fetch_name(account_id, kind, number))
 
 
+_DELETED = {
+    "list": gettext_noop("list %(number)s"), "segment": gettext_noop("segment %(number)s"),
+    "flow": gettext_noop("flow %(number)s"), "campaign": gettext_noop("campaign %(number)s"),
+}  # fmt: skip
+
+
 def fetch_name(account_id: int, kind: str, number: int) -> str:
     """Return the name of a list, segment, flow or campaign; if it was deleted, its kind and id, such as `list 7`."""
-    return str(scalar(_NAMES[kind], (account_id, number)) or f"{kind} {number}")
+    name = scalar(_NAMES[kind], (account_id, number))
+    return str(name) if name else gettext(_DELETED[kind], number=number)
 
 
 def _evaluate(sql: str, parameters: dict[str, Any], contact_id: int) -> bool:
