@@ -9,10 +9,7 @@ from ui import guard, pages, static_files
 
 
 def mount(app: Sanic[Any, Any]) -> None:
-    """Add every page and the static files to an app; pages get the origin check and the security headers of `guard`.
-
-    The app's `ctx.config` must be set.
-    """
+    """Add every page and the static files to an app; pages get the origin check and the security headers of `guard`."""
     static_files.mount(app)
     group = Blueprint.group(*(import_module(f"ui.pages.{name}").pages for name in pages.NAMES))
     group.middleware(guard.reject_cross_origin, "request")  # type: ignore[no-untyped-call]  # untyped in the library

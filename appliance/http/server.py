@@ -62,20 +62,12 @@ _MAX_DISCARDED_BYTES = 419_430_400  # twice the default size limit of an import 
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
-    """Return the Sanic app with all routes and middleware; the services start with the server."""
-    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter(), request_class=FormRequest)
-    Http.HEADER_CEILING = MAX_HEAD_BYTES  # Sanic's default is half of that.
+    """Return the configured Sanic app with all routes and middleware; the services start with the server."""
+    app = mount_routes()
+    # `protocol.py` ends slow requests before; these timeouts only end a handler that does not respond.
+    timeout_seconds = 60 + settings_config.parse_seconds(config.limits.request_timeout)
     app.config.update(
-        REQUEST_MAX_SIZE=config.limits.body_bytes,
-        REQUEST_MAX_HEADER_SIZE=MAX_HEAD_BYTES,
-        GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
-        ACCESS_LOG=False,
-        KEEP_ALIVE_TIMEOUT=60,
-        # `protocol.py` ends slow requests before; these timeouts only end a handler that does not respond.
-        REQUEST_TIMEOUT=60 + settings_config.parse_seconds(config.limits.request_timeout),
-        RESPONSE_TIMEOUT=60 + settings_config.parse_seconds(config.limits.request_timeout),
-        FALLBACK_ERROR_FORMAT="text",
-        OAS=False,
+        REQUEST_MAX_SIZE=config.limits.body_bytes, REQUEST_TIMEOUT=timeout_seconds, RESPONSE_TIMEOUT=timeout_seconds
     )
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
@@ -85,6 +77,21 @@ def build(config: Config) -> "Sanic[Any, Any]":
     # For localhost, Strict-Transport-Security would also make browsers refuse http to other programs there.
     app.ctx.strict = (
         settings_config.is_https(config) and settings_config.base_host(config) not in settings_config.LOOPBACK
+    )
+    return app
+
+
+def mount_routes() -> "Sanic[Any, Any]":
+    """Return a Sanic app with all routes and middleware, which do not depend on the configuration."""
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter(), request_class=FormRequest)
+    Http.HEADER_CEILING = MAX_HEAD_BYTES  # Sanic's default is half of that.
+    app.config.update(
+        REQUEST_MAX_HEADER_SIZE=MAX_HEAD_BYTES,
+        GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
+        ACCESS_LOG=False,
+        KEEP_ALIVE_TIMEOUT=60,
+        FALLBACK_ERROR_FORMAT="text",
+        OAS=False,
     )
     dispatch.mount(app)
     public.mount(app)

@@ -1,6 +1,6 @@
-"""Start the appliance by forking a parent that has already imported its modules and compiled its common templates.
+"""Start the appliance by forking a parent that has imported its modules, compiled templates and mounted its routes.
 
-That takes 2.5 s of a processor, which is nearly the whole cost of a server in a test. A child runs the same `main()` as
+That takes 2.7 s of a processor, which is nearly the whole cost of a server in a test. A child runs the same `main()` as
 the command, in its own session, with its own environment, working directory and pipes. Only modules that read the
 environment while they are imported would behave differently; `Server(cold=True)` starts the real command instead.
 """
@@ -9,9 +9,11 @@ import atexit
 import contextlib
 import gc
 import importlib
+import inspect
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +26,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+import sanic.touchup.schemes.base
 import sanic_routing.router
+from jinja2 import FileSystemBytecodeCache
+from sanic import Sanic
+from sanic.touchup import TouchUp
 from sanic_routing import BaseRouter
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
@@ -67,7 +73,8 @@ class ForkServer:
         self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._request_lock = threading.Lock()
         root = str(Path(__file__).resolve().parents[2])
-        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno())]
+        self._templates = tempfile.mkdtemp(prefix="campanero-test-")
+        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._templates]
         self._process = subprocess.Popen(
             command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[child_socket.fileno()], stdin=subprocess.DEVNULL
         )
@@ -78,6 +85,7 @@ class ForkServer:
         """End the parent; its children continue."""
         self._socket.close()
         self._process.wait()
+        shutil.rmtree(self._templates, ignore_errors=True)
 
     def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
         """Start the command line with these arguments; its output can be read while it runs."""
@@ -144,7 +152,26 @@ def _run_child(arguments: list[str], env: dict[str, str], cwd: str, streams: lis
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["campanero", *arguments]
-    importlib.import_module("appliance.__main__").main()
+    try:
+        importlib.import_module("appliance.__main__").main()
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            _exit(end.code)
+        raise
+
+
+def _exit(code: int) -> None:
+    """Exit as the interpreter does, but leave the memory to the kernel.
+
+    Freeing each object would first copy nearly all memory that the child shares with its parent, which takes as long as
+    a start. Returns without exiting if the output cannot be written.
+    """
+    threading._shutdown()  # waits for threads, as the interpreter does first
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _serve(listener: socket.socket) -> None:
@@ -201,20 +228,32 @@ def _render_route_table(router: BaseRouter, do_compile: bool = True, do_optimize
 _generate_source = BaseRouter._render
 
 
-def _prepare() -> None:
-    """Import all modules, compile the templates that all pages use, and build all types, as each child would."""
+def _prepare(templates: str) -> None:
+    """Do what each child would: import modules, compile common templates, build types and mount routes.
+
+    Children share the templates that they compile in a directory.
+    """
     BaseRouter._render = _render_route_table
     # Imported here, because the test process imports this module too
     from appliance.core import validation
+    from appliance.http import server
     from ui import pages, view
 
     for module in ("appliance.__main__", "appliance.http.server", *(f"ui.pages.{name}" for name in pages.NAMES)):
         importlib.import_module(module)
-    view.template_environment()
+    view.template_environment().bytecode_cache = FileSystemBytecodeCache(templates)
     validation.build_type_info()
+    app = server.mount_routes()
+    app.finalize()
+    server.mount_routes = lambda: app
+    Sanic.finalize = lambda _: None
+    # Sanic writes some of its methods anew at each start and looks for their sources first
+    sanic.touchup.schemes.base.getsource = cache(inspect.getsource)
+    for owner, name in TouchUp._registry:
+        sanic.touchup.schemes.base.getsource(getattr(owner, name))
 
 
 if __name__ == "__main__":
-    _prepare()
+    _prepare(sys.argv[2])
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
