@@ -51,7 +51,10 @@ RINGS = {
 
 
 # The longest files of the last directory come first in it: one of them at the end would leave a process without work
-LONG_FILES = {"test_imports.py", "test_no_route_fails.py", "test_pages.py", "test_threats_xss.py"}
+LONG_FILES = {
+    "test_canvas_writing.py", "test_composer.py", "test_editor_drags.py", "test_imports.py", "test_no_route_fails.py",
+    "test_pages.py", "test_tables_without_javascript.py",
+}  # fmt: skip
 
 # Its first test builds the executable, for which the other files of the directory would wait if they began beside it
 BUILDING_FILE = "test_bill_of_materials.py"

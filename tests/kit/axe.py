@@ -2,7 +2,6 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import Page
 
@@ -15,14 +14,48 @@ _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practic
 # the page.
 _NAVIGATION = [".side > :not(nav)", ".side > nav > *", ".tabbar > *"]
 # Frames contain emails, which have their own tests; axe would get no response from a sandboxed frame. Style sheets are
-# not loaded again, because only a rule for sound and video would read them.
-_RUN = """async ([only, exclude]) => {
+# not loaded again, because only a rule for sound and video would read them. Contrast takes as long as all other rules:
+# it is measured once for each combination of colours, size and weight, and for all elements with `--full` and in pages
+# with shadow trees, which no selector looks into. `known` are the combinations that were measured before.
+_RUN = """async ([only, exclude, known, all]) => {
   const options = { iframes: false, preload: false, resultTypes: ['violations'] };
-  options.runOnly = only ? { type: 'rule', values: [only] } : { type: 'tag', values: LEVELS };
-  const found = await axe.run({ include: [['html']], exclude }, options);
+  const run = async (include, runOnly, rules = {}) =>
+    (await axe.run({ include, exclude }, { ...options, runOnly, rules })).violations;
+  const combination = (element) => {
+    const style = getComputedStyle(element);
+    const parts = [style.color, style.fontSize, style.fontWeight, style.textShadow,
+      element.closest(':disabled, [aria-disabled=true]') !== null];
+    for (let each = element; each; each = each.parentElement) {
+      const { opacity, backgroundImage, backgroundColor } = getComputedStyle(each);
+      parts.push(...[opacity, backgroundImage, backgroundColor].filter(
+        value => !['1', 'none', 'rgba(0, 0, 0, 0)'].includes(value)));
+    }
+    return parts.join(' ');
+  };
+  const elements = [...document.querySelectorAll('body *')];
+  const isWhole = all || elements.some(element => element.shadowRoot);
+  const left = exclude.flat().join();
+  const fresh = new Map();
+  if (!isWhole && (!only || only === 'color-contrast'))
+    for (const element of elements) {
+      const isText = element.matches('input, select, textarea')
+        || [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+      if (!isText || !element.checkVisibility() || (left && element.closest(left))) continue;
+      const key = combination(element);
+      if (!known.includes(key) && !fresh.has(key)) fresh.set(key, element);
+    }
+  const found = [];
+  if (!only)
+    found.push(...await run(['html'], { type: 'tag', values: LEVELS }, { 'color-contrast': { enabled: isWhole } }));
+  else if (isWhole || only !== 'color-contrast')
+    found.push(...await run(['html'], { type: 'rule', values: [only] }));
+  if (fresh.size) found.push(...await run([...fresh.values()], { type: 'rule', values: ['color-contrast'] }));
   const why = (node) => node.failureSummary.split('\\n').slice(1).join(' ');
-  return found.violations.flatMap(rule => rule.nodes.map(n => `${rule.id}: ${n.target.join(' ')} ${why(n)}`));
+  const violations = found.flatMap(rule => rule.nodes.map(n => `${rule.id}: ${n.target.join(' ')} ${why(n)}`));
+  return [violations, [...fresh.keys()]];
 }"""
+# The combinations of colours, size and weight that had enough contrast in this process
+_sufficient_contrasts: set[str] = set()
 
 
 @cache
@@ -41,9 +74,11 @@ def find_violations(page: Page, rule: str | None = None, *, with_navigation: boo
         session = page.context.new_cdp_session(page)
         session.send("Runtime.evaluate", {"expression": f"{_source()}; 0"})
         session.detach()
-    violations: Any = page.evaluate(
-        _RUN.replace("LEVELS", str(_LEVELS)), [rule, [] if with_navigation else [[each] for each in _NAVIGATION]]
-    )
+    exclude = [] if with_navigation else [[each] for each in _NAVIGATION]
+    arguments = [rule, exclude, sorted(_sufficient_contrasts), check_dark_everywhere]
+    violations, measured = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), arguments)
+    if not any(violation.startswith("color-contrast:") for violation in violations):
+        _sufficient_contrasts.update(measured)
     return [str(violation) for violation in violations]
 
 
