@@ -5,7 +5,7 @@ A sent message counts as accepted at once. The contact does only what the script
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -268,8 +268,8 @@ class FlowSimulator:
         if sent.message.status in ("queued", "held") and not sent.message.is_held(clock.now_ms()):
             self._stuck_messages.add(sent.message_id)
         if sent.note is not None:
-            position = simulation_timeline.format_position(self.paths.get(sent.step_id))
-            self._add_note(gettext("Step %(position)s: %(note)s", position=position, note=sent.note))
+            message_name = simulation_timeline.name_message(sent.message)
+            self._add_note(gettext("%(message)s: %(note)s", message=message_name, note=sent.note))
         self._schedule_after_message(sent)
 
     def _report_skipped(self) -> None:
@@ -582,23 +582,25 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
         flow.steps = versions.save_contents(flow.account_id, flow.id, steps)
     trigger = Trigger.get(Trigger.flow == flow.id)
     blockers = lifecycle.list_blockers(flow, trigger, Actor(can_approve=True))
+    steps_with_content = drafts.add_contents(flow.steps)
+    names = _name_emails(steps_with_content)
     flow.version = version - 1
     versions.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
-    steps_with_content = drafts.add_contents(flow.steps)
     unfinished = [
         gettext(
             "Unfinished content in “%(email)s”: %(problem)s",
-            email=_name_email(path, step),
+            email=names.get(path) or gettext("step %(position)s", position=simulation_timeline.format_position(path)),
             problem=warning.message,
         )
-        for path, step, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
+        for path, _, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
     ]
     return [
         *(
             gettext(
-                "This flow cannot go live yet: %(problem)s", problem=_describe_problem(blocker.field, blocker.message)
+                "This flow cannot go live yet: %(problem)s",
+                problem=_describe_problem(blocker.field, blocker.message, names),
             )
             for blocker in blockers
         ),
@@ -606,10 +608,14 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     ]
 
 
-def _name_email(path: str, step: dict[str, Any]) -> str:
-    """Return the subject of an email step, or else its position."""
-    subject = merge.make_readable(((step.get("content") or {}).get("subject") or "").strip())
-    return subject or gettext("step %(position)s", position=simulation_timeline.format_position(path))
+def _name_emails(steps: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the subjects of the emails that have one, by the paths of their steps."""
+    subjects = {
+        path: merge.make_readable(((step.get("content") or {}).get("subject") or "").strip())
+        for path, step in document.walk(steps)
+        if step["type"] == "email"
+    }
+    return {path: subject for path, subject in subjects.items() if subject}
 
 
 _PROBLEMS = {
@@ -621,10 +627,13 @@ _PROBLEMS = {
 }
 
 
-def _describe_problem(field: str, message: str) -> str:
-    """Return a problem of a flow with the step or field that it is about."""
+def _describe_problem(field: str, message: str, names: Mapping[str, str]) -> str:
+    """Return a problem of a flow with the step or field that it is about; `names` are those of emails by path."""
     if field in _PROBLEMS:
         return gettext(_PROBLEMS[field])
+    name = next((name for path, name in names.items() if f"{field}.".startswith(f"{path}.")), None)
+    if name is not None:
+        return gettext("email “%(email)s”: %(problem)s", email=name, problem=message)
     if position := simulation_timeline.format_position(field):
         return gettext("step %(position)s: %(problem)s", position=position, problem=message)
     return message

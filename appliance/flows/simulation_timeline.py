@@ -363,7 +363,7 @@ def describe_end_at(status: str, reason: str | None, time: str) -> str:
 
 def describe_message(message: RenderedMessage, zone: str) -> str:
     """Return a text that says whether a message is sent, waits or is skipped."""
-    name = _name_message(message)
+    name = name_message(message)
     if message.status == "skipped":
         return gettext("%(message)s: skipped (%(reason)s)", message=name, reason=describe_skip(message.skip_reason))
     if message.status in ("queued", "held"):
@@ -374,7 +374,8 @@ def describe_message(message: RenderedMessage, zone: str) -> str:
     return gettext("%(message)s: sent to %(recipient)s", message=name, recipient=message.to)
 
 
-def _name_message(message: RenderedMessage) -> str:
+def name_message(message: RenderedMessage) -> str:
+    """Return the name of a message: that of an email is its subject."""
     if message.channel == "email":
         subject = make_readable(message.subject) if message.subject else ""
         return gettext("Email “%(subject)s”", subject=subject) if subject else gettext("Email")

@@ -126,7 +126,8 @@ def test_drafts_and_unsaved_steps_can_be_simulated(home: Home) -> None:
     """A draft is simulated with notes on what is missing; steps in the request replace the stored ones."""
     flow = create_flow(home, [{"subject": "Only a subject"}, {"duration": 60}])
     result = simulate(home, flow)
-    assert result.version is None and any("cannot go live yet" in note for note in result.notes)
+    assert result.version is None
+    assert any(note.startswith("This flow cannot go live yet: email “Only a subject”: ") for note in result.notes)
     other = simulate(home, flow, steps=[{"subject": "New", "body": "<p>Words</p>"}, {"type": "exit"}])
     assert [(entry.path, entry.type) for entry in other.timeline[1:]] == [("steps[0]", "email"), ("steps[1]", "exit")]
     assert other.timeline[1].message is not None and other.timeline[1].message.subject == "New"
@@ -403,7 +404,9 @@ def test_an_unverified_sender_is_noted(home: Home) -> None:
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
     flow = create_flow(home, [EMAIL, {"duration": 60}])
     result = simulate(home, flow, events=[{"event": "email_delivered", "step": 1, "after": 9}])
-    assert any("is no longer verified" in note for note in result.notes if note.startswith("Step 1: it would wait"))
+    assert any(
+        "is no longer verified" in note for note in result.notes if note.startswith("Email “Welcome Alex”: it would")
+    )
     assumed_texts = [entry.says for entry in result.timeline if entry.told == "assumed"]
     assert assumed_texts == ["Assumed: “Welcome Alex” is delivered"] and result.end.status == "completed"
 

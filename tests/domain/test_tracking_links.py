@@ -88,6 +88,12 @@ def test_comments_and_styles_are_not_rewritten(home: Home) -> None:
     assert rewritten.startswith(html[: html.index("<a href", html.index("<p "))])
 
 
+def test_the_name_of_a_linked_picture(home: Home) -> None:
+    """A link on a picture is named by the alternative text of the picture, without brackets."""
+    html = '<a href="https://a.example"><img src="https://p.example/i.png" alt="Instagram"></a>'
+    assert [link.words for link in numbering.find_links(html)] == ["Instagram"]
+
+
 def test_the_tracking_pixel(home: Home) -> None:
     """The HTML has one invisible pixel at its end; its token is not valid as a click token."""
     message_id, html, text = send_message(home, "<p>Hello</p>")

@@ -102,3 +102,24 @@ def test_every_text_can_be_filled_in() -> None:
             except (ValueError, TypeError) as error:
                 faults.append(f"{text!r}: {error}")
     assert not faults, "\n".join(faults)
+
+
+_VERBS_THAT_ARE_NOUNS = (
+    "Archive",
+    "Change",
+    "Copy",
+    "Draft",
+    "Export",
+    "Open",
+    "Order",
+    "Pause",
+    "Review",
+    "Share",
+    "Test",
+)
+
+
+def test_buttons_that_could_be_nouns_have_a_context() -> None:
+    """A button such as Copy is marked as a verb, because other languages have another word for the noun."""
+    unmarked = re.compile(rf"""_\(["']({"|".join(_VERBS_THAT_ARE_NOUNS)})["']\)""")
+    assert [path.name for path in Path("ui/html").rglob("*.html") if unmarked.search(path.read_text())] == []

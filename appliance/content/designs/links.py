@@ -165,7 +165,7 @@ def _link_text(html: str, masked: str, anchor: Element, until: int) -> str:
     end = _CLOSE.search(masked, anchor.end, until)
     content = html[anchor.end : end.start() if end else anchor.end]
     if _MARKUP.search(content):
-        content = markup.html_template_to_text(content)
+        content = markup.html_template_to_text(content, keeps_links=False)
     return " ".join(markup.remove_control_characters(content).split())[:_MAX_LINK_TEXT_CHARACTERS]
 
 

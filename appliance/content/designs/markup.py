@@ -450,12 +450,12 @@ def _feed(html: str, writer: _TextWriter) -> None:
             writer.open(tag, match[3])
 
 
-def html_to_text(html: str) -> str:
-    """Return HTML as plain text that ends in a line end, with the addresses of links in parentheses.
+def html_to_text(html: str, keeps_links: bool = True) -> str:
+    """Return HTML as plain text that ends in a line end, with the addresses of links in parentheses if `keeps_links`.
 
     The HTML must not contain merge tags; `html_template_to_text` is for templates.
     """
-    writer = _TextWriter()
+    writer = _TextWriter(keeps_links)
     _feed(html, writer)
     text = "".join(writer.parts).replace("\xa0", " ")
     text = re.sub(r"[ \t]+", " ", text)
@@ -474,12 +474,15 @@ def extract_preview_text(html: str) -> str:
     return preview if len(preview) <= MAX_PREVIEW_CHARACTERS else preview[:MAX_PREVIEW_CHARACTERS].rstrip()
 
 
-def html_template_to_text(html: str) -> str:
-    """Return HTML as plain text, with the addresses of links in parentheses and with merge tags unchanged."""
+def html_template_to_text(html: str, keeps_links: bool = True) -> str:
+    """Return HTML as plain text with merge tags unchanged.
+
+    `keeps_links` adds the addresses of links, and brackets around alternative texts of pictures.
+    """
     if "{" not in html:
-        return html_to_text(remove_control_characters(html))
+        return html_to_text(remove_control_characters(html), keeps_links)
     tokens = Tokens()
-    return tokens.restore_text(html_to_text(tokens.protect(html)))
+    return tokens.restore_text(html_to_text(tokens.protect(html), keeps_links))
 
 
 def find_comments(html: str) -> list[str]:

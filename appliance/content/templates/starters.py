@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from appliance.content.designs.theme import Look
 from appliance.content.templates.validation import set_ids
 from appliance.core import i18n
-from appliance.core.i18n import DEFAULT_LANGUAGE, gettext, gettext_noop
+from appliance.core.i18n import DEFAULT_LANGUAGE, gettext, gettext_noop, pgettext
 from appliance.core.recipient_texts import language_of_locale
 
 # The link of buttons if the brand has no website.
@@ -219,7 +219,7 @@ def _offer(home: str) -> Sections:
                     "old_price": gettext("€30"),
                     "href": home,
                     "description": gettext("Our first product, and still our bestseller."),
-                    "button": gettext("View"),
+                    "button": pgettext("verb", "View"),
                 },
                 {
                     "name": gettext("The new one"),
@@ -227,7 +227,7 @@ def _offer(home: str) -> Sections:
                     "old_price": gettext("€45"),
                     "href": home,
                     "description": gettext("A little larger, and built to last."),
-                    "button": gettext("View"),
+                    "button": pgettext("verb", "View"),
                 },
             ],
         ),
