@@ -23,7 +23,17 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.storage import database as storage_sql
 from appliance.storage import transactions
-from appliance.storage.database import Page, connection, fetch_one, normalize_name, paginate, rows, run, scalar
+from appliance.storage.database import (
+    Page,
+    connection,
+    contains_words,
+    fetch_one,
+    normalize_name,
+    paginate,
+    rows,
+    run,
+    scalar,
+)
 from appliance.storage.models import ContactList, Segment
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -106,7 +116,7 @@ def fetch_page(account_id: int, query: ListQuery, order: str = "-created") -> Pa
     """
     query_set = ContactList.select().where(ContactList.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
-        query_set = query_set.where(ContactList.name_key.contains(normalize_name(query.search)))
+        query_set = query_set.where(contains_words(normalize_name(query.search), ContactList.name_key))
     column = _ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), ContactList.id.desc()] if order.startswith("-") else [column, ContactList.id]
     page = paginate(query_set.order_by(*ordering), query.page, query.size())

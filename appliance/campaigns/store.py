@@ -20,7 +20,7 @@ from appliance.core.refused_keys import MAX_GUESSED_KEYS, RefusedKeys, find_key_
 from appliance.core.validation import Data, EventName, Id, Name, PageQuery, Short, When, default
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions
-from appliance.storage.database import Page, paginate, rows
+from appliance.storage.database import Page, contains_words, paginate, rows
 from appliance.storage.models import Campaign, ContactList, Flow, Message, Segment, Template, Trigger
 from appliance.storage.transactions import require_write_transaction, snapshot
 
@@ -246,8 +246,7 @@ def select_matching(account_id: int, query: CampaignQuery) -> Any:
     if isinstance(query.asked, bool):
         matches = matches.where(Campaign.asked_at.is_null(not query.asked))
     if isinstance(query.search, str) and query.search.strip():
-        search_text = query.search.strip()
-        matches = matches.where(Campaign.name.contains(search_text) | Template.subject.contains(search_text))
+        matches = matches.where(contains_words(query.search, Campaign.name, Template.subject))
     return matches
 
 

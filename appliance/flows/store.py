@@ -23,7 +23,7 @@ from appliance.flows.document import ParsedSteps
 from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
 from appliance.flows.versions import NO_CONTENTS, PreparedContents
 from appliance.sending.messages import sms_rules
-from appliance.storage.database import Page, paginate, rows
+from appliance.storage.database import Page, contains_words, paginate, rows
 from appliance.storage.models import Flow, Template, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction, snapshot
 
@@ -276,7 +276,7 @@ def select_flows(account_id: int, query: FlowQuery) -> Any:
     if isinstance(query.event, str):
         flows = flows.where(Flow.id.in_(Trigger.select(Trigger.flow).where(Trigger.event == query.event)))
     if isinstance(query.search, str) and query.search.strip():
-        flows = flows.where(Flow.name.contains(query.search.strip()))
+        flows = flows.where(contains_words(query.search, Flow.name))
     return flows
 
 

@@ -3,7 +3,8 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import and_, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -203,6 +204,12 @@ write_state = WriteState()
 
 # Selects the highest id that a table has ever given to a row; the parameter is the name of the table.
 LAST_ID_SQL = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+
+
+def contains_words(search: str, *columns: Any) -> Any:
+    """Return a condition that each word of a search, which has at least one, is in one of the columns, in any order."""
+    conditions = [reduce(or_, [column.contains(word) for column in columns]) for word in search.split()]
+    return reduce(and_, conditions)
 
 
 def last_id(table: str) -> int:

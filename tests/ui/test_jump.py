@@ -50,6 +50,30 @@ def test_jumping_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("heading", level=1, name="Anna Kurz")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "path"),
+    [
+        ("letter october", "October letter", r"/campaigns/\d+"),
+        ("autumn october", "October letter", r"/campaigns/\d+"),  # a word of the subject and one of the name
+        ("bread fresh", "Fresh rye bread", r"/templates/\d+/edit"),
+        ("new greet", "Greeting for new guests", r"/flows/\d+"),
+        ("rome customers", "Customers in Rome", r"/segments/\d+"),
+    ],
+)
+def test_any_words_of_a_name_find_it(words: str, name: str, path: str, page: Page, api: Client) -> None:
+    """The jump box finds campaigns, templates, flows and segments by any words of their names, in any order."""
+    if "Rome" in name:
+        city = {"name": "contact_data.city", "predicate": "eq", "value": "Rome"}
+        api.post("/segments", {"name": name, "filters": [city]}).expect(201)
+    elif "bread" in name:
+        api.post("/templates", {"name": name, "subject": "Bread"}).expect(201)
+    elif "Greeting" in name:
+        api.post("/flows", {"name": name}).expect(201)
+    page.goto(f"/jump?q={words}")
+    link = page.get_by_role("main").get_by_role("link", name=name)
+    assert re.fullmatch(path, link.get_attribute("href") or "")
+
+
 def test_the_jump_box_during_page_load(page: Page) -> None:
     """Ctrl K during the page load opens a complete box."""
     press = "new KeyboardEvent('keydown', {key: 'k', ctrlKey: true, bubbles: true, cancelable: true})"

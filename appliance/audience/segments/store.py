@@ -18,7 +18,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import ContactId, Name, PageQuery, Short
-from appliance.storage.database import Page, paginate, rows, run, scalar
+from appliance.storage.database import Page, contains_words, paginate, rows, run, scalar
 from appliance.storage.models import Account, Campaign, Flow, Segment, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -307,7 +307,7 @@ def select_matching(account_id: int, query: SegmentQuery, ids: Collection[int] |
     """Return an unordered Peewee query of the segments that match; with `ids`, only those segments."""
     query_set = Segment.select().where(Segment.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
-        query_set = query_set.where(Segment.name.contains(query.search.strip()))
+        query_set = query_set.where(contains_words(query.search, Segment.name))
     return query_set if ids is None else query_set.where(Segment.id.in_(ids))
 
 

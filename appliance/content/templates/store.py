@@ -27,7 +27,7 @@ from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFoun
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.core.signals import Provider, Signal
 from appliance.core.validation import sent_fields
-from appliance.storage.database import Page, fetch_one, paginate
+from appliance.storage.database import Page, contains_words, fetch_one, paginate
 from appliance.storage.models import Campaign, Flow, Template, User
 from appliance.storage.transactions import require_write_transaction
 
@@ -69,8 +69,7 @@ def build_query(account_id: int, query: TemplateQuery) -> Any:
     if query.standalone is not UNSET:
         templates = templates.where(Template.flow.is_null(bool(query.standalone)))
     if isinstance(query.search, str) and query.search.strip():
-        search = query.search.strip()
-        templates = templates.where(Template.name.contains(search) | Template.subject.contains(search))
+        templates = templates.where(contains_words(query.search, Template.name, Template.subject))
     return templates
 
 
@@ -440,7 +439,7 @@ def build_archive_query(account_id: int, search: str = "") -> Any:
     archived = Template.select().where(
         Template.account == account_id, Template.flow.is_null(), Template.removed_at.is_null(False)
     )
-    return archived.where(Template.name.contains(search) | Template.subject.contains(search)) if search else archived
+    return archived.where(contains_words(search, Template.name, Template.subject)) if search.strip() else archived
 
 
 def count_archived(account_id: int) -> int:
