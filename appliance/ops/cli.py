@@ -371,6 +371,7 @@ def _build_parser() -> argparse.ArgumentParser:
     words = "also send a test message to the built-in inbox and check it as a receiving server would"
     doctor.add_argument("--seed", action="store_true", help=words)
     doctor.add_argument("--account", type=parse_account_id, metavar="ID", help="check only this account")
+    doctor.add_argument("--tenant", action="store_true", help="leave out what concerns the whole installation")
     add_backup_commands(top, _add_command, _load_configuration)
     words = "show sends, imports, exports, queue, today's numbers and storage; the service need not run"
     status = _add_command(top, "status", _status, words)
@@ -542,7 +543,7 @@ def _doctor(options: argparse.Namespace) -> int:
         return loaded
 
     findings = []
-    for finding in ops_doctor.run_checks(load, options.seed, options.account):
+    for finding in ops_doctor.run_checks(load, options.seed, options.account, options.tenant):
         findings.append(finding)
         if not options.json:
             fix = f" [{' '.join(finding.fix.split())}]" if finding.fix else ""

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.dns import DnsServer
-from tests.kit.server import PASSWORD, Server
+from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.timeouts import extend_timeout
 from tests.ui.test_roles import request_page, session_cookie
 from ui import view
@@ -64,6 +65,20 @@ def test_access_to_the_health_page(fresh_server: FreshServer) -> None:
     theirs = server.cli("doctor", "--json", "--account", other).stdout
 
     assert "ana@bakery.example" in ours and "bakery.example" not in theirs
+
+
+def test_other_accounts_see_no_details_of_the_installation(fresh_server: FreshServer) -> None:
+    """Owners of other accounts see the checks of their account, and of the installation only which ones failed."""
+    server = fresh_server()
+    other = server.cli("account", "add", "Other").stdout.strip()
+    server.cli("user", "add", "--email", "other@example.org", "--account", other, stdin=PASSWORD + "\n")
+    (server.data / "imports").chmod(0o755)
+    emails = (EMAIL, "other@example.org")
+    pages = {email: Visitor(server, email).send("POST", "/settings/doctor").text for email in emails}
+    for text in (str(server.data), f"127.0.0.1:{server.port}", "clock", "key file"):
+        assert [text in page for page in pages.values()] == [True, False], text
+    assert "which the health check of the first account describes" in pages["other@example.org"]
+    assert all("ledger" in page for page in pages.values())
 
 
 def test_slow_checks_do_not_delay_other_pages(fresh_server: FreshServer, dns: DnsServer) -> None:

@@ -378,10 +378,14 @@ async def show_doctor(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/doctor", strict_slashes=False)
 @signed_in("account:write")
 async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
-    """Run `campanero doctor` in a separate process, and show its findings."""
+    """Run `campanero doctor` in a separate process, and show its findings.
+
+    Users of other accounts than the first see no details of the installation.
+    """
     seed = ("--seed",) if Form.from_request(request)["seed"] else ()
+    tenant = () if _manages_installation(visit) else ("--tenant",)
     directory = str(config.current().data_dir)
-    arguments = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *seed)
+    arguments = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *tenant, *seed)
     async with _doctor_lock:
         try:
             text = await asyncio.to_thread(executable.run_and_read, *arguments, seconds=_DOCTOR_TIMEOUT_SECONDS)

@@ -5,7 +5,7 @@ id, or None for all accounts. The checks change nothing, except for the optional
 queued to a reserved address and never leaves this machine.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import apsw
@@ -48,23 +48,28 @@ _ACCOUNT_CHECKS = (
 
 
 def run_checks(
-    load: Callable[[dict[str, object] | None], LoadedConfig], with_seed: bool = False, account_id: int | None = None
+    load: Callable[[dict[str, object] | None], LoadedConfig],
+    with_seed: bool = False,
+    account_id: int | None = None,
+    is_tenant: bool = False,
 ) -> Iterator[Finding]:
     """Run all checks and yield their findings. Stop at a finding that makes further checks impossible.
 
     `load` loads the configuration; its argument is the settings saved on pages, or None before the database is open.
-    `with_seed` adds the test message. `account_id` limits the checks of accounts to one account.
+    `with_seed` adds the test message. `account_id` limits the checks of accounts to one account. `is_tenant` leaves out
+    what concerns the installation, for users of an account that does not manage it.
     """
+    of_installation = _hide_details if is_tenant else iter
     try:
         loaded = load(None)
     except ConfigError as error:
-        yield Finding("fail", "configuration", str(error))
+        yield from of_installation([Finding("fail", "configuration", str(error))])
         return
-    yield from checks.check_configuration(loaded)
+    yield from of_installation(checks.check_configuration(loaded))
     directory = Path(loaded.config.data_dir)
     try:
-        yield from checks.check_data_directory(directory)
-        yield from checks.check_database(directory)
+        yield from of_installation(checks.check_data_directory(directory))
+        yield from of_installation(checks.check_database(directory))
         if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
             yield Finding("fail", "account", gettext("account %(account_id)s does not exist", account_id=account_id))
         loaded = load(settings.load())
@@ -72,7 +77,7 @@ def run_checks(
         listen = data_dir.read_listen_address(directory) or loaded.config.listen
         config.set_current(msgspec.structs.replace(loaded.config, listen=listen))
         for check in _INSTALLATION_CHECKS:
-            yield from check(directory)
+            yield from of_installation(check(directory))
         for check_account in (*_ACCOUNT_CHECKS, *((seed.check_test_message,) if with_seed else ())):
             yield from check_account(directory, account_id)
     except CheckAborted:
@@ -80,3 +85,11 @@ def run_checks(
     except apsw.CorruptError as error:
         # `check_database` has already reported the damage, but a later check could not read the damaged part.
         yield Finding("fail", "database", gettext("cannot be read further: %(error)s", error=error))
+
+
+def _hide_details(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield only which checks have failed, without paths, addresses and settings of the installation."""
+    for finding in findings:
+        if finding.level == "fail":
+            words = gettext("has a problem, which the health check of the first account describes")
+            yield Finding("fail", finding.check, words)
