@@ -186,14 +186,14 @@ class TokenBuckets:
 
 
 def rate_per_minute(rate: RequestClass, limits: Limits) -> int:
-    """Return how many requests of a class are allowed per minute; 0 means no limit."""
+    """Return how many requests of the class `rate` are allowed per minute; 0 means no limit."""
     number: int = getattr(limits, f"{rate}_per_minute")
     return number
 
 
 def burst_size(rate: RequestClass, minute: int) -> int:
-    """Return how many requests of a class may be made at once: half of the rate per minute for sends, else a tenth.
+    """Return how many requests of the class `rate` may be made at once, at least 1.
 
-    The result is at least 1.
+    It is half of the requests allowed per minute (`minute`) for sends, else a tenth.
     """
     return max(1, minute // _BURST_DIVISORS.get(rate, _DEFAULT_BURST_DIVISOR))

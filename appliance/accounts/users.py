@@ -297,8 +297,8 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
     """Change a user; disabling a user or setting a password ends all of the user's sessions.
 
     A new password is given as `password_hash`; `changes.password` is only validated. Raises NotFound; NotAllowed if the
-    actor may not manage the user; and Invalid if the account would be left without an owner, or if actors would disable
-    themselves or set their own password.
+    actor may not manage the user; and Invalid with all errors: a password of the wrong length, an account that would be
+    left without an owner, or actors who would disable themselves or set their own password.
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
