@@ -255,7 +255,10 @@ def delete(account_id: int, list_id: int) -> ContactList:
 
 
 def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None = None) -> None:
-    """Raise Invalid with all errors that the types of the fields do not catch; `list_id` is None for a new list."""
+    """Raise Invalid with all errors that the types of the fields do not catch; `list_id` is None for a new list.
+
+    Raises NotFound if `contact_ids` are given for an unknown list.
+    """
     faults = Faults()
     if isinstance(request.name, str):
         key = normalize_name(request.name)

@@ -26,16 +26,19 @@ from appliance.storage.transactions import require_write_transaction
 
 
 def estimate_shares(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int, float]:
-    """Return the estimated share of all contacts (0 to 1) that each filter matches by itself, by `id(node)`.
+    """Return the estimated share (0 to 1) of the account's contacts that each filter alone matches, by `id(node)`.
 
-    The sample has about `size` contacts. The result is empty if the sample contains no contact of the account.
+    The sample has about `size` contacts of the installation. The result is empty if none of them is in the account.
     """
     total, counts = count_matching(nodes, scope, f"c.id IN ({spread_ids(size)})")
     return {id(node): number / total for node, number in zip(nodes, counts, strict=True)} if total else {}
 
 
 def count_matching(nodes: Sequence[Node], scope: Scope, condition: str = "1") -> tuple[int, list[int]]:
-    """Return (number of contacts that fulfil `condition`, for each filter the number of these that match it alone)."""
+    """Return (number of contacts that fulfil `condition`, for each filter the number of these that match it alone).
+
+    `condition` is SQL on contact `c`. Only contacts of the account of `scope` are counted.
+    """
     parameters: dict[str, Any] = {"account": scope.account_id}
     sums = []
     for index, node in enumerate(nodes):
