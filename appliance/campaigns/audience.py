@@ -419,7 +419,10 @@ def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
 
 
 def find_neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
-    """Return the position of a contact among the recipients of a campaign, and the recipients next to it."""
+    """Return the position of a contact among the recipients of a campaign, and the recipients next to it.
+
+    If the contact is not a recipient, `position` is the number of recipients with a lower id.
+    """
     sql, parameters = _filter_by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(

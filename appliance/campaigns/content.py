@@ -217,9 +217,9 @@ def render_preview(
     """Render a campaign for a contact, by default the first recipient, or a sample person if there is none.
 
     The text is in the contact's language, or in `language` if that is given. Unsubscribe, preferences and view links
-    are `#`. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None for the sample person), `sms` (parts and
-    alphabet) and `lengths` (of an email's fields). `from_name` and `from_email` are missing if the template does not
-    render; then `error` says why. Raises NotFound.
+    are `#`. Raises NotFound. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None for the sample person),
+    `sms` (`compose.describe_sms`, None for an email), `lengths` (of an email's fields), and `error` (why the template
+    does not render, or None). Without an error also `from_name` (None for SMS) and `from_email` (for SMS its sender).
     """
     campaign = store.get(account_id, campaign_id)
     account = Account.get_by_id(account_id)

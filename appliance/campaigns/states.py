@@ -167,7 +167,8 @@ def count_by_status(campaign: Campaign) -> dict[str, int]:
 def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Cancel an active or paused campaign for good; only messages that are already being sent still leave.
 
-    `batches` cancels its open messages. Raises NotFound, or Invalid (`invalid_transition`) for another status.
+    `batches` cancels its open messages. Records the event `campaign_completed`. Raises NotFound, or Invalid
+    (`invalid_transition`) for another status.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
