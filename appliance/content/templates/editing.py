@@ -436,7 +436,7 @@ def edit_details(
     account_id: int, template_id: int, changes: list[Change], user_id: int | None,
     prepared: PreparedContent | None = None,
 ) -> EditResult:  # fmt: skip
-    """Change fields of a template besides its design; nothing is written if no value differs.
+    """Change fields of a template other than its design; nothing is written if no value differs.
 
     Raises NotFound for an unknown template; also raises the errors of `build_detail_edit` and `store.write`.
     """
@@ -449,7 +449,7 @@ def edit_details(
 
 
 def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
-    """Return the edit that changes fields besides the design, or None if no value differs.
+    """Return the edit that changes fields other than the design, or None if no value differs.
 
     Raises NotFound for an unknown field, Conflict if a field has changed since the editor showed it, and Invalid at
     `email.<field>` for a value that is not allowed.

@@ -46,7 +46,10 @@ compile_step_template: Provider[[Template, dict[str, Any]], StepMessages] = Prov
 
 
 def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
-    """Return a page of the matching templates, sorted by a key of `ORDERS`, by default newest first."""
+    """Return a page of the matching templates, by default newest first.
+
+    `order` is a name of `ORDERS`, with a minus for descending.
+    """
     column = ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), Template.id.desc()] if order.startswith("-") else [column.asc(), Template.id.asc()]
     return paginate(build_query(account_id, query).order_by(*ordering), query.page, query.size())
@@ -253,8 +256,8 @@ def write(
     `label` is the text in the history, by default the changed fields. `edited_field` names the changed value if only
     one changed: quick further changes of it by the same user share the revision. `restored_number` is the revision that
     the values come from. `moved` marks a step of undo or redo, which adds a revision even if nothing changed. If
-    `begins` is set and the write fills an empty template, undo cannot go back to the empty state. `starts_over` marks
-    content that replaces all of what was there, such as a chosen template: undo cannot go back behind it.
+    `begins` is set and the write fills an empty template, undo cannot go back to the empty state. `starts_over` means
+    that the fields replace the whole content, as with a chosen template: undo cannot go back behind this revision.
 
     A change of a campaign's template resets the approval of the campaign. Raises Invalid (`campaign_locked`) if the
     campaign can no longer be edited, and NotAllowed if the campaign is scheduled and the user may not send.
