@@ -249,7 +249,11 @@ _lock_descriptors: list[int] = []  # open descriptors, which keep the directory 
 
 
 def prepare(arguments: list[str]) -> None:
-    """Prepare a PyInstaller executable before other modules are imported; from the sources, do nothing."""
+    """Set up a PyInstaller executable; call it before other modules are imported. From the sources, do nothing.
+
+    Adds the included time zones and trusts certificates. If a loader started this process, also ends it with the
+    loader, locks the unpacked directory, and removes the unpacked directories that killed processes left.
+    """
     unpacked = getattr(sys, "_MEIPASS", None)
     if unpacked is None:
         return

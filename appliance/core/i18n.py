@@ -367,7 +367,7 @@ def gettext_stored(message: str, scope: str = "") -> str:
 
 
 def translate_stored(text: str, scope: str = "") -> str:
-    """Return the translation of a text that was stored in English into the current language.
+    """Return a text that was stored in English in the current language.
 
     The text must be one of `gettext_noop`, or one of `gettext_stored` with this scope, filled with values. Any other
     text, such as the reply of a server, is returned unchanged.
@@ -437,18 +437,18 @@ def _stored_pattern(message: str) -> "re.Pattern[str]":
 
 
 def translate(message: str) -> str:
-    """Return a text in the current language, without values."""
+    """Return a text in the current language; its placeholders for values stay."""
     catalogue = load_catalogue(_language.get())
     return catalogue.gettext(message) if message else message
 
 
 def translate_plural(singular: str, plural: str, count: int) -> str:
-    """Return the form of a text for a number, without values."""
+    """Return the form of a text for a number in the current language; its placeholders for values stay."""
     return load_catalogue(_language.get()).ngettext(singular, plural, count)
 
 
 def translate_in_context(context: str, message: str) -> str:
-    """Return the translation of a text with a context into the current language, with its placeholders for values."""
+    """Return a text with a context in the current language; its placeholders for values stay."""
     return load_catalogue(_language.get()).pgettext(context, message)
 
 

@@ -141,7 +141,7 @@ class _Reader:
         self._buffer += piece
 
     async def drain(self) -> None:
-        """Read and discard the rest of the body."""
+        """Read and discard the rest of the body. Raises TooLarge."""
         async for piece in self._pieces:
             self._bytes_left -= len(piece)
             if self._bytes_left < 0:
