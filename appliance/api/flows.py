@@ -488,7 +488,7 @@ _validate_bulk_simulation = validator(
     response_type=Simulation, rate="renders", validate=_validate_simulation,
 )  # fmt: skip
 async def simulate_flow(request: ApiRequest) -> ApiResponse:
-    """Simulate a flow for one real or invented contact; nothing is sent or stored.
+    """Simulate a flow for one real contact or a sample contact; nothing is sent or stored.
 
     A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events `events:read`.
     """

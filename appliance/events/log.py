@@ -121,7 +121,7 @@ def record(event: NewEvent) -> None:
 
 
 def record_many(events: list[NewEvent]) -> None:
-    """Record events of the service in the current write transaction, and wake the flow engine after its commit."""
+    """Record events of the service in the current write transaction, and wake the flow engine after the commit."""
     require_write_transaction()
     if not events:
         return

@@ -465,7 +465,7 @@ def run_simulation(
 ) -> Simulation:  # fmt: skip
     """Simulate a flow, with `steps` or `trigger` instead of its own if given; raises Invalid with all errors.
 
-    `faults` are errors that were found before. Without `sees_people`, suppressions and opt-outs of a made-up contact's
+    `faults` are errors that were found before. Without `sees_people`, suppressions and opt-outs of a sample contact's
     addresses are ignored, because a user who may not see contacts must not learn of them.
     """
     times = _parse_times(request, faults)
@@ -548,14 +548,14 @@ def _simulate_in_sandbox(
 
 
 def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
-    """Return (kind, key) of each address of a made-up contact; one may be opted out or suppressed in reality."""
+    """Return (kind, key) of each address of a sample contact; one may be opted out or suppressed in reality."""
     contact = request.contact if isinstance(request.contact, ContactWrite) else ContactWrite()
     values = {"email": contact.email, "phone": contact.phone}
     return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]
 
 
 def build_sample_contact() -> dict[str, str]:
-    """Return the fields of the made-up contact of a simulation, with a name in the current language."""
+    """Return the fields of the sample contact of a simulation, with a name in the current language."""
     return {
         "first_name": pgettext("first name of a made-up contact", "Alex"),
         "last_name": pgettext("last name of a made-up contact", "Sample"),
@@ -564,7 +564,7 @@ def build_sample_contact() -> dict[str, str]:
 
 
 def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
-    """Create the made-up contact of a request, by default that of `build_sample_contact`, and return its id."""
+    """Create the sample contact of a request, by default that of `build_sample_contact`, and return its id."""
     contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
     return int(write.upsert(account_id, contact or read(ContactWrite, build_sample_contact()), _EVIDENCE).contact.id)
 

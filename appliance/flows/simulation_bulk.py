@@ -214,7 +214,7 @@ class _Audience(NamedTuple):
 
 
 def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -> BulkSimulation:
-    """Simulate a flow with the contacts that matched its trigger recently, or with a sample of them.
+    """Simulate a flow with the contacts that matched its trigger in the last `request.days` days, or a sample of them.
 
     Raises NotFound, Invalid with all errors, or RateLimitExceeded while another bulk simulation runs.
     """

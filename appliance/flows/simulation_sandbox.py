@@ -48,7 +48,7 @@ _ADDRESS_HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashe
 class SimulationSandbox:
     """The sandbox for simulating a flow with contacts, from a start time in Unix milliseconds.
 
-    `steps` are the steps to try instead of the flow's, if any. `addresses` are (kind, key) of made-up contacts, whose
+    `steps` are the steps to try instead of the flow's, if any. `addresses` are (kind, key) of sample contacts, whose
     suppressions and opt-outs are needed too.
     """
 

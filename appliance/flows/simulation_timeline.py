@@ -189,7 +189,7 @@ class Entry(Struct):
 
 
 class SimulatedContact(Struct):
-    """The contact of a simulation, real or made up."""
+    """The contact of a simulation, real or a sample contact."""
 
     id: Annotated[int, Meta(description="id of the contact; null for a sample contact")] | None
     name: Annotated[str, Meta(description="name of the contact")]

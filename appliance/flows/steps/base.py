@@ -336,7 +336,7 @@ def get_content(props: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_sections(content: dict[str, Any]) -> bool:
-    """Return whether the content has a design with sections or a theme."""
+    """Return whether the content has a design that contains sections or sets a theme."""
     design = content.get("design")
     return isinstance(design, dict) and bool(design.get("sections") or design.get("theme"))
 
