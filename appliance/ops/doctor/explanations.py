@@ -1,4 +1,4 @@
-"""Explains the findings of `doctor` to people who do not administer the server: a title, what it means, what to do.
+"""Explain the findings of `doctor` to people who do not administer the server: a title, what it means, what to do.
 
 The `words` of a finding are for the administrator. A finding that means something else than the others of its check and
 level has a `meaning` of its own, given where it is made.
