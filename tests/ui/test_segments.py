@@ -412,3 +412,47 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     expect(condition).to_have_count(0)
     rule.get_by_label("Comparison").select_option("no campaign")
     expect(page.locator(".said")).to_have_text("Opened no campaign.")
+
+
+def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> None:
+    """The empty page and the page of a new segment offer segments that open in the builder, named in its language."""
+    server = fresh_server()
+    api = server.client()
+    api.post("/contacts", {"email": "new@example.com", "opt_in": True}).expect(201)
+    problems = Problems()
+    page = sign_in(new_page(browser, server.url, problems))
+    page.goto("/segments")
+    tiles = page.locator(".tile")
+    expect(tiles).to_have_count(4)
+    assert find_violations_in_light_and_dark(page) == []
+    save_screenshot(page, "segments-ready-made")
+    tiles.filter(has_text="New in the last 30 days").get_by_role("button").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("New in the last 30 days")
+    expect(page.locator(".said")).to_have_text("Date added is within the last 30 days.")
+    expect(total(page)).to_have_text("1 of 1 contact")
+    for name, sentence in (
+        ("Engaged in the last 30 days", "(date of the last email open is within the last 30 days or "
+         "date of the last email click is within the last 30 days)."),
+        ("Not engaged for 90 days", "Is subscribed to email: yes, date added is not within the last 90 days, date of "
+         "the last email open is not within the last 90 days and date of the last email click is not within the last "
+         "90 days."),
+        ("Never opened", "Number of emails sent is at least 1, number of emails opened is at most 0 and number of "
+         "emails clicked is at most 0."),
+    ):  # fmt: skip
+        page.goto("/segments/new")
+        page.get_by_role("button", name=name).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        expect(page.locator(".said")).to_have_text(sentence)
+    page.goto("/segments/new")
+    assert find_violations_in_light_and_dark(page) == []
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    save_screenshot(page, "segments-ready-made-phone")
+    assert len(api.get("/segments").expect(200)) == 4
+    page.context.close()
+    german = sign_in(new_page(browser, server.url, problems, locale="de"))
+    german.goto("/segments/new")
+    expect(german.locator(".ready button")).to_have_count(4)
+    save_screenshot(german, "segments-ready-made-german")
+    german.context.close()
+    assert problems.found == []
