@@ -75,9 +75,7 @@ def find_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator
     """Yield the warnings about translations; `counts` are from `count_languages`."""
     document, channel = to_document(case.campaign.template), case.campaign.channel
     known = (
-        {placeholder.message for placeholder in placeholders.find_placeholders(document)}
-        if case.translated
-        else set()
+        {placeholder.message for placeholder in placeholders.find_placeholders(document)} if case.translated else set()
     )
     for message in case.translated:
         summary = translations.summarize(document, message.language, channel)

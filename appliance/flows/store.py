@@ -119,6 +119,7 @@ class FlowQuery(PageQuery):
 
 
 _DAY_SECONDS = 86_400
+_CART_WAIT_SECONDS = 4 * 3_600
 
 Steps = list[dict[str, Any]]
 Emails = dict[str, dict[str, Any]]
@@ -150,7 +151,7 @@ def _walk(steps: Steps) -> Iterator[dict[str, Any]]:
 
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
-    """Return the four starters with the look of a brand; their buttons lead to the brand's first web address.
+    """Return the starters with the look of a brand; their buttons lead to the brand's first web address.
 
     Names and emails are in the language of the account, labels and descriptions in the current language.
     """
@@ -183,11 +184,24 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
             {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY_SECONDS}}},
             _build_after_event(emails),
         ),
+        Starter(
+            "cart", gettext("Abandoned cart"),
+            gettext("Reminds contacts of a cart that they left, until they order. Your shop sends the event."),
+            name("Abandoned cart"),
+            {"event": "cart_abandoned", "data": {"frequency": {"min_gap_seconds": 7 * _DAY_SECONDS}}},
+            _build_cart(emails),
+        ),
+        Starter(
+            "sunset", gettext("Sunset"),
+            gettext("Asks contacts who have not engaged for long twice, and marks those who do not click with the "
+                    "custom field “sunset”, so that you can exclude them. Select a segment of them as the trigger."),
+            name("Sunset"), {"event": "segment_enter"}, _build_sunset(emails),
+        ),
     )  # fmt: skip
 
 
 def list_starters(account_id: int) -> tuple[Starter, ...]:
-    """Return the four starters with the look of an account's brand."""
+    """Return the starters with the look of an account's brand."""
     return build_starters(Look(*brands.build_look(brands.get(account_id))))
 
 
@@ -202,26 +216,20 @@ def _build_welcome(look: Look, emails: Emails) -> Steps:
     return [
         {"subject": email.subject, "preheader": email.preheader, "design": email.design},
         {"duration": 3 * _DAY_SECONDS},
-        {
-            "filters": [{"name": "event", "predicate": "performed",
-                         "value": {"event": "email_clicked", "since": "flow_start"}}],
-            "yes": [emails["welcome_clicked"]],
-            "no": [emails["welcome_not_clicked"]],
-        },
-    ]  # fmt: skip
+        _split_on_event("email_clicked", [emails["welcome_clicked"]], [emails["welcome_not_clicked"]]),
+    ]
 
 
 def _build_win_back(emails: Emails) -> Steps:
     return [
         emails["win_back"],
         {"duration": 7 * _DAY_SECONDS},
-        {
-            "filters": [{"name": "event", "predicate": "performed",
-                         "value": {"event": "email_clicked", "since": "flow_start"}}],
-            "yes": [{"type": "contact_update", "data_merge": {"quiet": None}}],
-            "no": [{"type": "contact_update", "data_merge": {"quiet": True}}],
-        },
-    ]  # fmt: skip
+        _split_on_event(
+            "email_clicked",
+            [{"type": "contact_update", "data_merge": {"quiet": None}}],
+            [{"type": "contact_update", "data_merge": {"quiet": True}}],
+        ),
+    ]
 
 
 def _build_birthday(emails: Emails) -> Steps:
@@ -230,6 +238,24 @@ def _build_birthday(emails: Emails) -> Steps:
 
 def _build_after_event(emails: Emails) -> Steps:
     return [{"duration": 7 * _DAY_SECONDS}, emails["after_event"]]
+
+
+def _split_on_event(event: str, yes: Steps, no: Steps) -> dict[str, Any]:
+    """Return a step that takes `yes` if the event happened since the contact entered the flow, else `no`."""
+    happened = {"name": "event", "predicate": "performed", "value": {"event": event, "since": "flow_start"}}
+    return {"filters": [happened], "yes": yes, "no": no}
+
+
+def _build_cart(emails: Emails) -> Steps:
+    last = [{"duration": 2 * _DAY_SECONDS}, _split_on_event("order_paid", [], [emails["cart_last"]])]
+    return [{"duration": _CART_WAIT_SECONDS}, _split_on_event("order_paid", [], [emails["cart"], *last])]
+
+
+def _build_sunset(emails: Emails) -> Steps:
+    keep: Steps = [{"type": "contact_update", "data_merge": {"sunset": None}}]
+    mark: Steps = [{"type": "contact_update", "data_merge": {"sunset": True}}]
+    last = [emails["sunset"], {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, mark)]
+    return [emails["win_back"], {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, last)]
 
 
 DEFAULT_NAME = gettext_noop("Untitled flow")

@@ -235,7 +235,7 @@ def test_archive_a_flow_with_runs(api: Client) -> None:
     assert (shut["stats"]["active"], shut["stats"]["exited"]) == (0, 2)
 
 
-@pytest.mark.parametrize("key", ["welcome", "win_back", "birthday", "after_event"])
+@pytest.mark.parametrize("key", ["welcome", "win_back", "birthday", "after_event", "cart", "sunset"])
 def test_flow_starters(api: Client, key: str) -> None:
     """Each starter creates a complete draft, which at most lacks a segment."""
     starter = next(starter for starter in api.get("/flows/starters").expect(200)["starters"] if starter["key"] == key)
@@ -244,8 +244,8 @@ def test_flow_starters(api: Client, key: str) -> None:
     assert flow["trigger"]["event"] == starter["trigger"]["event"]
     own = api.post("/flows", {"starter": key, "name": "Mine", "steps": []}).expect(201)
     assert (own["name"], own["steps"], own["trigger"]) == ("Mine", [], flow["trigger"])
-    if key == "win_back":
-        segment = api.post("/segments", {"name": "Quiet"}).expect(201)["id"]
+    if key in ("win_back", "sunset"):
+        segment = api.post("/segments", {"name": f"Quiet {key}"}).expect(201)["id"]
         api.patch(flow_path(flow), {"trigger": {"segment_id": segment}}).expect(200)
     assert api.post(flow_path(flow, "activate")).expect(200)["status"] == "active"
 

@@ -330,7 +330,7 @@ def test_a_message_that_cannot_be_rendered_is_skipped(home: Home) -> None:
 
 def test_each_flow_starter_can_be_simulated(home: Home) -> None:
     """Each starter runs to completion and sends at least one message."""
-    for name in ("welcome", "win_back", "birthday", "after_event"):
+    for name in ("welcome", "win_back", "birthday", "after_event", "cart", "sunset"):
         request = validation.read(FlowCreate, {"starter": name})
         starter_request = store.apply_starter(home.account_id, request)
         flow = transactions.write(

@@ -122,9 +122,7 @@ async def render_editor(
     if path and key is None:
         key = next((entry.key for entry in document.list_entries(row.design) if entry.section.path == path), None)
     values = await render_for(visit.account_id, build_context, visit, row.id, key)
-    fix_field = (
-        editor_panels.find_fix_field(values["entry"], values["groups"], code) if code else None
-    )
+    fix_field = editor_panels.find_fix_field(values["entry"], values["groups"], code) if code else None
     focus = "" if fix_field is None else fix_field.id
     return view.render_whole(request, PAGE_TEMPLATE, status, **(values | {"file": file, "focus": focus}))
 

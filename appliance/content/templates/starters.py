@@ -465,6 +465,36 @@ def _build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
             gettext("Write a review"),
             home,
         ),
+        "cart": _build_flow_email(
+            gettext("You left something in your cart"),
+            gettext("It is still there."),
+            gettext("Your cart is waiting"),
+            gettext("You chose something and did not finish your order. We have kept your cart for you."),
+            gettext("Back to your cart"),
+            home,
+        ),
+        "cart_last": _build_flow_email(
+            gettext("Can we help with your order?"),
+            gettext("Reply with your question, and we will answer it."),
+            gettext("Is there anything we can help with?"),
+            gettext(
+                "Your cart is still there. If you have a question about delivery, size or payment, just reply to this "
+                "email."
+            ),
+            gettext("Finish your order"),
+            home,
+        ),
+        "sunset": _build_flow_email(
+            gettext("This is our last email to you"),
+            gettext("Unless you would like to stay."),
+            gettext("We will stop emailing you"),
+            gettext(
+                "You have not opened our emails for some time, so we will not send you any more. If you would like to "
+                "keep getting them, click the button within a week."
+            ),
+            gettext("Keep sending me emails"),
+            home,
+        ),
     }
 
 
