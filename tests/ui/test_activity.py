@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import new_scriptless_context, sign_in
+from tests.kit.browser import new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.readers import Reader
 from tests.kit.server import Server
@@ -208,6 +208,7 @@ def test_skipped_contacts_of_a_campaign_are_one_line(browser_page: Page, api: Cl
     page.goto("/activity?event=email_skipped")
     expect(rows).to_have_count(4)
     page.goto("/activity")
+    save_screenshot(page, "activity-skipped")
     line.get_by_role("link", name="Show skipped contacts").click()
     expect(page).to_have_url(re.compile(rf"/campaigns/{campaign}/people\?status=skipped$"))
     expect(page.locator("tbody tr")).to_have_count(4)

@@ -230,7 +230,7 @@ def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
     rule.get_by_label("Comparison").select_option("gt")
     field = rule.get_by_label("Value", exact=True)
     field.fill("12500.50")
-    expect(page.locator(".said")).to_have_text("Paid is over 12500.5.")
+    expect(page.locator(".said")).to_have_text("Paid is over 12,500.5.")
     save_screenshot(page, "segments-phone")
     assert field.evaluate("field => field.clientWidth") >= 200
     page.set_viewport_size({"width": 1360, "height": 900})
@@ -431,8 +431,8 @@ def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> Non
     expect(page.locator(".said")).to_have_text("Date added is within the last 30 days.")
     expect(total(page)).to_have_text("1 of 1 contact")
     for name, sentence in (
-        ("Engaged in the last 30 days", "(date of the last email open is within the last 30 days or "
-         "date of the last email click is within the last 30 days)."),
+        ("Engaged in the last 30 days", "Date of the last email open is within the last 30 days or "
+         "date of the last email click is within the last 30 days."),
         ("Not engaged for 90 days", "Is subscribed to email: yes, date added is not within the last 90 days, date of "
          "the last email open is not within the last 90 days and date of the last email click is not within the last "
          "90 days."),

@@ -71,8 +71,12 @@ def describe(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
     """
     if not nodes:
         return gettext("All contacts")
-    first, *others = nodes
-    return _join([describe_node(first, scope, names), *(_describe_inside(node, scope, names) for node in others)])
+    parts, is_any = nodes, False
+    if len(nodes) == 1 and isinstance(nodes[0], ConditionGroup) and nodes[0].mode != "none":
+        parts, is_any = nodes[0].parts, nodes[0].mode == "any"  # A group alone needs no brackets.
+    first, *others = parts
+    phrases = [describe_node(first, scope, names), *(_describe_inside(node, scope, names) for node in others)]
+    return _join(phrases, "or" if is_any else "standard")
 
 
 def _describe_inside(node: Node, scope: Scope, names: Names) -> str:
