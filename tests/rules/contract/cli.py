@@ -25,6 +25,7 @@ O status --watch -- drawn again while one waits for a send
 O status --json -- for scripts
 O doctor --json -- for scripts that watch
 O doctor --seed -- one message through all of it
+O doctor --tenant -- without what concerns the installation, for the health page of another account
 O version --licences -- whoever passes the file on passes them on
 O doctor --account -- an operator looks at one of many
 """
