@@ -16,7 +16,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, preflight, store
 from appliance.campaigns.states import check_template_change
 from appliance.content import brand as brands
-from appliance.content.designs import markup
+from appliance.content.designs import links, markup
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, starters, translation_edits, translations, validation
 from appliance.content.templates import store as templates
@@ -291,3 +291,10 @@ def find_sample_contact(campaign: Campaign) -> Contact | None:
         return None
     first_id = audience.find_first_recipient(campaign)
     return next(iter(contacts.fetch_by_ids([first_id])), None) if first_id is not None else None
+
+
+def list_bare_links(campaign: Campaign) -> list[str]:
+    """Return the addresses without `https://` in the text of an SMS, each once; their clicks are not tracked."""
+    if campaign.channel != "sms" or not campaign.tracking:
+        return []
+    return list(dict.fromkeys(place.address for place in links.find_bare_links(campaign.template.body or "")))

@@ -88,6 +88,21 @@ def test_comments_and_styles_are_not_rewritten(home: Home) -> None:
     assert rewritten.startswith(html[: html.index("<a href", html.index("<p "))])
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("See acme.example/menu.", ["acme.example/menu"]), ("www.acme.co.uk, now", ["www.acme.co.uk"]),
+        ("Visit acme.com!", ["acme.com"]), ("https://acme.com/a.com", []), ("ana@acme.com and St.Pauli", []),
+        ("At 7.30 p.m. e.g. here.So", []), ("{{ data.it }} {{ view_url }}", []),
+        ("acme.com or https://acme.com", ["acme.com"]),
+    ],
+)  # fmt: skip
+def test_links_without_a_scheme(text: str, found: list[str]) -> None:
+    """Addresses without https:// are found in plain text; what only looks like one is not."""
+    assert [place.address for place in numbering.find_bare_links(text)] == found
+    assert numbering.add_schemes(text).count("https://") == text.count("https://") + len(found)
+
+
 def test_the_name_of_a_linked_picture(home: Home) -> None:
     """A link on a picture is named by the alternative text of the picture, without brackets."""
     html = '<a href="https://a.example"><img src="https://p.example/i.png" alt="Instagram"></a>'

@@ -79,7 +79,9 @@ def test_the_number_of_links_is_that_of_tracked_links(
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
     assert get_report(api, {"id": campaign_id})["links"]
     page.goto(f"/campaigns/{campaign_id}")
-    expect(page.get_by_text("This message has no trackable links.")).to_be_visible()
+    expect(
+        page.get_by_text("This message has no trackable links: links to unsubscribe and the like are not counted.")
+    ).to_be_visible()
     expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links")
 
 

@@ -2,6 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
+from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
 from tests.kit.server import Server
 from ui import formats
@@ -52,6 +53,29 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     page.get_by_label("To", exact=True).fill("+1 500 555 0001")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator("body")).to_contain_text("Sending a test to +15005550001")
+
+
+def test_a_link_without_its_scheme(browser_page: Page, server: Server, api: Client) -> None:
+    """A link without https:// is named as not tracked, in the composer and the report; a button adds https://."""
+    api.patch("/account", {"sms_opt_out_hint": "STOP to leave", "sms_from": "+15005550006"}).expect(200)
+    list_id = api.post("/lists", {"name": "Menu"}).expect(201)["id"]
+    api.post("/contacts", {"phone": "+14155550900", "list_ids": [list_id]}).expect(201)
+    request = {"name": "Menu", "channel": "sms", "trigger_attributes": {"contact_list_id": list_id},
+               "template_attributes": {"body": "Salt: see junipersalt.co.uk/menu. Tonight at 7.30!"}}  # fmt: skip
+    first, second = (api.post("/campaigns", request).expect(201)["id"] for _ in range(2))
+    api.post(f"/campaigns/{first}/send", {}).expect(200)
+    api.wait(f"/campaigns/{first}", lambda row: row["status"] == "completed")
+    page = browser_page
+    page.goto(f"{server.url}/campaigns/{first}")
+    why = "Clicks on junipersalt.co.uk/menu were not tracked, because https:// is missing."
+    expect(page.locator("section[aria-labelledby=most-title]")).to_contain_text(why)
+
+    page.goto(f"{server.url}/campaigns/{second}?open=content")
+    expect(page.locator("#bare-links")).to_contain_text("Clicks on junipersalt.co.uk/menu are not tracked")
+    save_screenshot(page, "sms-bare-link")
+    page.get_by_role("button", name="Add https://").click()
+    expect(page.get_by_label("SMS text")).to_have_text("Salt: see https://junipersalt.co.uk/menu. Tonight at 7.30!")
+    expect(page.locator("#bare-links")).to_have_count(0)
 
 
 def test_writing_an_sms_campaign(browser_page: Page, server: Server, api: Client) -> None:

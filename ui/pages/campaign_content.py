@@ -8,9 +8,10 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import users
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, content, store
+from appliance.campaigns import audience, content, send, store
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
+from appliance.content.designs import links
 from appliance.content.templates import starters, undo
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
@@ -30,6 +31,24 @@ pages = Pages("ui_campaign_content", url_prefix="/campaigns")
 _MAX_TEMPLATES = 60
 # The user preference that has the addresses of the last test, by channel.
 _PREFERENCE_KEYS = {"email": "test_emails", "sms": "test_phones"}
+
+
+@pages.post("/<campaign_id:int>/links/https")
+@signed_in("campaigns:write")
+async def add_https(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Write `https://` before each address of an SMS that has no scheme, so that its clicks are tracked."""
+
+    def write() -> None:
+        campaign = store.get(visit.account_id, campaign_id)
+        body = links.add_schemes(campaign.template.body or "")
+        patch = validation.read(store.CampaignPatch, {"template_attributes": {"body": body}})
+        send.update(visit.account_id, campaign_id, patch, visit.actor)
+
+    try:
+        await commit(write)
+    except errors.Invalid as error:
+        view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
+    return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
 
 
 @pages.get("/<campaign_id:int>/template")

@@ -7,7 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.campaigns import ledger_check, preflight, recipients, report, results, send, states, store
+from appliance.campaigns import content, ledger_check, preflight, recipients, report, results, send, states, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.report import Bucket, EngagementFigures, Report
 from appliance.campaigns.results import Conversion, UsualResults
@@ -461,7 +461,8 @@ def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
         "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
         "columns": charts.build_columns(figures.over_time, by), "is_long": charts.has_daily_buckets(figures.over_time),
         "summary": summarize_timeline(campaign, figures.over_time),
-        "top_links": list_top_links(campaign.id, figures), "places": list_top_providers(campaign.id, figures),
+        "top_links": list_top_links(campaign.id, figures), "bare_links": content.list_bare_links(campaign),
+        "places": list_top_providers(campaign.id, figures),
     }  # fmt: skip
 
 

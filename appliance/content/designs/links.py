@@ -20,6 +20,13 @@ _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
 # An address in plain text whose merge tags are masked.
 _IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+# An address without its scheme: a host that begins with www, has a path or a usual ending. An abbreviation is none.
+_BARE_IN_TEXT = re.compile(
+    r"(?<![\w@/:.{-])(?:www\.[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,4}(?:/[^\s<>\"]{0,500})?"
+    r"|[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,3}\.(?:[a-z]{2,24}/[^\s<>\"]{0,500}"
+    r"|(?:com|net|org|info|shop|store|app|io|eu|uk|de|at|ch|fr|it|es|nl|be|pl|pt|br|ie|us|ca|au|jp)(?![\w@.-]?\w)))",
+    re.IGNORECASE,
+)
 # Characters that no address contains, but that may follow one without a space: quotes, dots, East Asian punctuation.
 _PUNCTUATION = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
 # Characters that at the end of an address belong to the sentence around it.
@@ -73,6 +80,24 @@ def find_links(html: str, text: str = "") -> tuple[Link, ...]:
 def find_positions_in_html(html: str) -> list[LinkPosition]:
     """Return the positions of link addresses in HTML with merge tags, in the order of `find_links`."""
     return [place for _, place, _ in _iterate_anchors(html, markup.mask_comments(markup.mask_tags(html)))]
+
+
+def find_bare_links(text: str) -> Iterator[LinkPosition]:
+    """Yield the positions of addresses without `https://` in plain text, which are not tracked: `acme.example/menu`."""
+    masked = markup.mask_tags(text)
+    with_scheme = [match.span() for match in _IN_TEXT.finditer(masked)]
+    for match in _BARE_IN_TEXT.finditer(masked):
+        start, longest = match.span()
+        if not any(first <= start < last for first, last in with_scheme):
+            (end,) = deque(_iterate_ends(masked, start, longest), 1)
+            yield LinkPosition(start, end, text[start:end])
+
+
+def add_schemes(text: str) -> str:
+    """Return a plain text with `https://` before each address that has no scheme."""
+    for place in reversed(list(find_bare_links(text))):
+        text = f"{text[: place.start]}https://{text[place.start :]}"
+    return text
 
 
 def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[LinkPosition]:
