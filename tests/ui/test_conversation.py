@@ -71,8 +71,8 @@ def test_conversations_without_javascript_and_for_viewers(browser: Browser, serv
     context.clear_cookies()
     sign_in(page, "viewer@example.org", "correct horse battery")
     page.goto(f"/contacts/{contact_id}/conversation")
-    assert "Without a script" in page.locator("#conversation").inner_text()
-    assert page.locator("#conversation form").count() == 0
+    expect(page.locator("#conversation")).to_contain_text("Without a script")
+    expect(page.locator("#conversation form")).to_have_count(0)
     context.close()
 
 

@@ -55,7 +55,7 @@ def test_verifying_a_domain_without_javascript(no_js_page: Page, server_and_dns:
     expect(no_js_page.get_by_text("which DNS cannot point to: set it to a public host name")).to_be_visible()
     zone = no_js_page.get_by_label("All records, for DNS providers that import a zone file").input_value().splitlines()
     assert len(zone) == 5 and zone[2] == "bounce.xn--bckerei-5wa.example. 3600 IN MX 10 mail.us.example."
-    assert no_js_page.locator(".pill", has_text="Not checked yet").count() == 5
+    expect(no_js_page.locator(".pill", has_text="Not checked yet")).to_have_count(5)
     expect(no_js_page.locator(".pill", has_text="Needs a public address")).to_have_count(1)
 
     dns.publish(domain)

@@ -78,7 +78,7 @@ def test_building_a_form(server: Server, browser_page: Page) -> None:
     expect(page.locator(".err")).to_have_text(
         ["Enter at least one option."] * 2 + ["Enter a value of at most 255 characters, or a URL parameter."]
     )
-    assert page.locator("#field-3").get_by_label("Label").input_value() == "DROPDOWN"
+    expect(page.locator("#field-3").get_by_label("Label")).to_have_value("DROPDOWN")
     page.locator("#field-3").get_by_label("Options").fill("Tea\nCoffee")
     page.locator("#field-4").get_by_label("Options").fill("Mon\nTue")
     page.locator("#field-6").get_by_label("URL parameter").fill("utm_source")
@@ -119,7 +119,8 @@ def test_every_field_on_the_hosted_page(server: Server, browser: Browser, browse
     )  # fmt: skip
     page = new_page(browser, server.url, browser_problems, width=320)
     page.goto(f"/f/{form['public_key']}?utm_source=spring%00sale")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320 and page.locator("main img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    expect(page.locator("main img")).to_have_count(0)
     assert find_violations_in_light_and_dark(page) == []
     page.get_by_label("Email address").fill("all@example.org")
     page.get_by_label("Children").evaluate("one => { one.type = 'text'; one.value = 'two' }")

@@ -127,7 +127,7 @@ def test_importing_suppressions_without_javascript(
         f"/imports/{import_id}", lambda import_row: import_row["status"] == "complete" and not import_row["dry_run"]
     )
     page.goto("/contacts/imports")
-    assert "Imported" in page.get_by_role("row").filter(has_text="blocked.csv").inner_text()
+    expect(page.get_by_role("row").filter(has_text="blocked.csv")).to_contain_text("Imported")
     assert api.get("/suppressions", address="no@example.org").json[0]["note"] == "they asked"
     context.close()
 

@@ -33,7 +33,7 @@ def test_choices_with_long_names(phone: Page, api: Client) -> None:
     for number in range(6):
         api.post("/templates", {"name": f"{LONG_NAME} {number}", "subject": "News", "body": "<p>x</p>"}).expect(201)
     phone.goto("/campaigns/new")
-    assert phone.locator(".picks .pick").count() == 7
+    expect(phone.locator(".picks .pick")).to_have_count(7)
     assert phone.evaluate(OVERLAPS, ".picks .pick") == []
 
 

@@ -267,35 +267,35 @@ def test_pages_without_javascript(no_js_page: Page) -> None:
     no_js_page.goto("/contacts")
     no_js_page.get_by_label("Search contacts").fill("p59@")
     no_js_page.get_by_label("Search contacts").press("Enter")
-    assert no_js_page.locator("tbody tr").count() == 1
+    expect(no_js_page.locator("tbody tr")).to_have_count(1)
     no_js_page.goto("/lists")
     no_js_page.get_by_role("link", name="New list").click()
     no_js_page.get_by_role("button", name="Create list").click()
-    assert no_js_page.locator("#f-name-err").inner_text() == "Enter a name for the list, for example Newsletter."
+    expect(no_js_page.locator("#f-name-err")).to_have_text("Enter a name for the list, for example Newsletter.")
     no_js_page.get_by_label("Name").fill("Waiting list")
     no_js_page.get_by_role("button", name="Create list").click()
     no_js_page.get_by_role("link", name="Add contacts").first.click()
     no_js_page.get_by_label("Person 59").check()
     no_js_page.get_by_label("Person 58").check()
     no_js_page.get_by_role("button", name="Add selected contacts").click()
-    assert no_js_page.locator("tbody tr").count() == 2
+    expect(no_js_page.locator("tbody tr")).to_have_count(2)
     no_js_page.get_by_label("Select Person 59").check()
     no_js_page.get_by_role("button", name="Remove from list", exact=True).click()
-    assert no_js_page.locator("tbody tr").count() == 1
+    expect(no_js_page.locator("tbody tr")).to_have_count(1)
     no_js_page.get_by_role("button", name="Undo").click()
-    assert no_js_page.locator("tbody tr").count() == 2
+    expect(no_js_page.locator("tbody tr")).to_have_count(2)
     no_js_page.goto("/campaigns/2")
-    assert "Sent to 30 contacts" in no_js_page.locator("main").inner_text()
+    expect(no_js_page.locator("main")).to_contain_text("Sent to 30 contacts")
     no_js_page.goto("/inbox/1")
-    assert "News" in no_js_page.locator("#mail .titled h2").inner_text()
+    expect(no_js_page.locator("#mail .titled h2")).to_contain_text("News")
     no_js_page.goto("/campaigns/3?open=from")
     no_js_page.get_by_label("Subject").fill("Without a script")
     no_js_page.locator("#card-from").get_by_role("button", name="Save", exact=True).click()
-    assert "Without a script" in no_js_page.locator("#side").inner_text()
+    expect(no_js_page.locator("#side")).to_contain_text("Without a script")
     no_js_page.goto("/settings")
     no_js_page.get_by_label("Name", exact=True).fill("")
     no_js_page.get_by_role("button", name="Save").click()
-    assert no_js_page.locator("#f-name-err").inner_text() == "Enter an account name."
+    expect(no_js_page.locator("#f-name-err")).to_have_text("Enter an account name.")
 
 
 def test_the_theme_is_rendered_by_the_server(page: Page) -> None:

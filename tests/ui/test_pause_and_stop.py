@@ -34,10 +34,12 @@ def test_pausing_continuing_and_stopping(
     page.get_by_role("navigation", name="Report").get_by_role("link", name="Problems").click()
     expect(page.locator("#problems")).to_contain_text("No such user here")
     page.get_by_role("link", name="Overview").click()
-    page.wait_for_timeout(1500)
-    message_count = len(smtp_server.messages)
-    page.wait_for_timeout(1000)
-    assert len(smtp_server.messages) == message_count < PEOPLE
+    # Messages that were handed over before the pause may arrive after it, on a busy machine seconds later
+    message_count = -1
+    while message_count != len(smtp_server.messages):
+        message_count = len(smtp_server.messages)
+        page.wait_for_timeout(2000)
+    assert message_count < PEOPLE
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     smtp_server.wait_for(message_count + 2)

@@ -210,18 +210,18 @@ def test_pictures_without_javascript(browser: Browser, server: Server, api: Clie
     page = sign_in(context.new_page())
     page.goto("/templates/pictures")
     upload_by_form(page, "x.png", b"no picture")
-    assert "not a PNG" in page.locator("#f-file-err").inner_text()
+    expect(page.locator("#f-file-err")).to_contain_text("not a PNG")
     upload_by_form(page, "Bare.png", PNG)
-    assert page.locator("h1").inner_text() == "Bare.png"
+    expect(page.locator("h1")).to_have_text("Bare.png")
     for number in range(25):
         add(api, f"{number}.png")
     page.goto("/templates/pictures")
-    assert page.locator(".tile").count() == 24
+    expect(page.locator(".tile")).to_have_count(24)
     page.get_by_role("link", name="Next").click()
-    assert "Bare.png" in page.locator("#rows").inner_text()
+    expect(page.locator("#rows")).to_contain_text("Bare.png")
     page.get_by_label("Search images").fill("bare")
     page.get_by_label("Search images").press("Enter")
-    assert page.locator(".tile").count() == 1
+    expect(page.locator(".tile")).to_have_count(1)
     context.close()
 
 
@@ -242,7 +242,7 @@ def test_pictures_pages_fit_a_phone(width: int, dark: bool, browser: Browser, se
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.evaluate("document.querySelectorAll('[style], style, script:not([src]), main i').length") == 0
-        assert page.locator("h1").count() == 1
+        expect(page.locator("h1")).to_have_count(1)
         save_screenshot(page, f"pictures-{name}-{width}{'-dark' if dark else ''}")
     expect(page.get_by_role("heading", level=1)).to_have_text(MARKUP_NAME)
     box = page.locator("main img").bounding_box()

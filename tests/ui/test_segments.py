@@ -262,7 +262,7 @@ def test_page_api_and_split_agree(page: Page, api: Client) -> None:
         page.locator(".hits button").filter(has_text=re.compile(f"{contact['first_name']}$")).click()
         sentence = "is in this segment." if expected else "is not in this segment."
         expect(page.locator("#check [role=status]")).to_have_text(f"{contact['first_name']} {sentence}")
-        assert page.locator("#check > div > .answers > li").count() == 2
+        expect(page.locator("#check > div > .answers > li")).to_have_count(2)
         simulation: Any = api.post(f"/flows/{flow['id']}/simulate", {"contact_id": contact_id}).expect(200)
         assert ("“Said yes”" in str(simulation)) is expected, simulation
 
@@ -322,8 +322,8 @@ def test_segments_without_javascript(browser: Browser, server: Server, api: Clie
     page.locator("#f-n0-value").select_option(label="Newsletter")
     page.get_by_role("button", name="Remove condition").last.click()
     page.get_by_role("button", name="Create segment").click()
-    assert page.locator(".said").inner_text() == "On the list Newsletter."
-    assert page.locator("#f-total").inner_text() == "20 of 40 contacts (50%)"
+    expect(page.locator(".said")).to_have_text("On the list Newsletter.")
+    expect(page.locator("#f-total")).to_have_text("20 of 40 contacts (50%)")
     context.close()
     assert api.get("/segments").expect(200)[0]["contacts_count"] == 20
 
@@ -394,7 +394,7 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
                           ("bought", "Order placed")):  # fmt: skip
         choose_field(page, rule, typed)
         expect(rule.locator(".find").first).to_have_text(chosen)
-    assert page.locator("#f-n0-name option[value^='event:import_']").count() == 0
+    expect(page.locator("#f-n0-name option[value^='event:import_']")).to_have_count(0)
     # The row is drawn for the new event, whose comparison would else be chosen anew
     expect(rule.locator("[name='f.n0.was']")).to_have_value("event:order_placed")
     expect(rule.get_by_label("How often")).to_be_visible()

@@ -162,9 +162,9 @@ def test_the_table_without_javascript(browser: Browser, server: Server, api: Cli
     page.get_by_role("link", name="Contact", exact=True).click()
     page.get_by_label("Select Person 01").check()
     page.get_by_role("button", name="Delete", exact=True).click()
-    assert page.locator("form.asks h2").inner_text() == "Delete 1 contact?"
+    expect(page.locator("form.asks h2")).to_have_text("Delete 1 contact?")
     page.get_by_role("button", name="Delete 1 contact").click()
-    assert "1 contact deleted." in page.locator(".toast").inner_text()
+    expect(page.locator(".toast")).to_contain_text("1 contact deleted.")
     assert api.all("/contacts", search="Person 01") == []
     context.close()
 

@@ -172,4 +172,4 @@ def test_deleting_a_selected_row(no_js_page: Page, list_page: ListPage) -> None:
     no_js_page.goto(list_page.path)
     assert total(no_js_page) == before - 1
     no_js_page.goto(f"{list_page.path}?search={DELETED_NAME}")
-    assert no_js_page.locator(list_page.rows).count() == 0
+    expect(no_js_page.locator(list_page.rows)).to_have_count(0)

@@ -207,13 +207,13 @@ def test_templates_without_javascript(browser: Browser, server: Server, api: Cli
     page.get_by_role("button", name="Start with Plain email").click()
     page.locator("[name='email.subject']").fill("Without a script")
     page.locator("#inspector").get_by_role("button", name="Save").click()
-    assert page.locator("[name='email.subject']").input_value() == "Without a script"
+    expect(page.locator("[name='email.subject']")).to_have_value("Without a script")
     page.locator("#o-").locator("xpath=..").get_by_role("link", name="Text").first.click()
     page.locator("#inspector").get_by_role("button", name="Duplicate").click()
-    assert page.locator("#list li").count() == 4
+    expect(page.locator("#list li")).to_have_count(4)
     page.goto(page.url.replace("/edit", "/history").partition("?")[0])
     page.get_by_role("button", name="Undo").first.click()
-    assert page.locator("tbody tr").count() == 4
+    expect(page.locator("tbody tr")).to_have_count(4)
     context.close()
 
 
@@ -229,7 +229,7 @@ def test_template_pages_fit_a_phone(width: int, dark: bool, browser: Browser, se
         page.goto(path)
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-        assert page.locator("h1").count() == 1
+        expect(page.locator("h1")).to_have_count(1)
         assert page.evaluate("document.querySelectorAll('[style], style, script:not([src])').length") == 0
         save_screenshot(page, f"templates-{name}-{width}{'-dark' if dark else ''}")
     page.context.close()
