@@ -18,3 +18,4 @@ def connect_signals() -> None:
     templates.step_template_changed.connect(store.publish_changed_template)
     templates.compile_step_template.connect(versions.prepare_changed_step)
     outcomes.sms_accepted.connect(delivery_reports.apply_early_receipts)
+    outcomes.sms_uncertain.connect(delivery_reports.apply_receipts_of_uncertain)

@@ -20,7 +20,7 @@ from appliance.sending.delivery import dkim
 from appliance.sending.domains import keys
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer
-from appliance.sending.workers.ready_queue import Renderer
+from appliance.sending.workers.renderer import Renderer
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import DomainKey

@@ -340,13 +340,8 @@ def send_due_messages(
 def send_due_unrendered(runs: str) -> int:
     """Mark the due messages of runs (ids as a JSON list) as sent without rendering them; return how many were sent."""
     claims = [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]
-    marked_ids = transactions.write(queue.record_and_claim, [], claims, _WORKER_ID) if claims else set()
-    transactions.write(
-        queue.record_and_claim,
-        [Outcome(claim, sender="") for claim in claims if claim.id in marked_ids],
-        [],
-        _WORKER_ID,
-    )
+    marked_ids = transactions.write(queue.claim, claims, _WORKER_ID) if claims else set()
+    transactions.write(queue.record, [Outcome(claim, sender="") for claim in claims if claim.id in marked_ids])
     return len(marked_ids)
 
 
@@ -370,11 +365,11 @@ def show_message(message: Message, note: str | None = None, renderer: MessagePre
 
 
 def _send_message(claim: Claim, renderer: MessagePreparer) -> SimulatedSend:
-    marked_ids = transactions.write(queue.record_and_claim, [], [claim], _WORKER_ID)
+    marked_ids = transactions.write(queue.claim, [claim], _WORKER_ID)
     if claim.id not in marked_ids:
         return show_message(Message.get_by_id(claim.id), _explain_waiting(claim))
     outcome, note = _render(claim, renderer)
-    transactions.write(queue.record_and_claim, [outcome], [], _WORKER_ID)
+    transactions.write(queue.record, [outcome])
     return show_message(Message.get_by_id(claim.id), note, renderer if outcome.skip_reason is None else None)
 
 

@@ -39,7 +39,7 @@ from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
 from appliance.jobs.tasks import BackgroundWork
 from appliance.ops import metrics
-from appliance.sending.messages import retries, send_log
+from appliance.sending.messages import queue, retries
 from appliance.settings import config as settings_config
 from appliance.settings.schema import Config
 from appliance.storage import disk_guard, transactions
@@ -233,9 +233,9 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     metrics.set_start_time()
     disk_guard.watch(app.ctx.config.data_dir)
     app.ctx.damage = DamageWatch()
-    transactions.start(before_write=send_log.settle)
-    if not await transactions.fetch(send_log.is_empty):
-        await asyncio.wrap_future(transactions.submit_essential(send_log.settle))
+    transactions.start(before_write=queue.settle_log)
+    if not await transactions.fetch(queue.is_log_empty):
+        await asyncio.wrap_future(transactions.submit_essential(queue.settle_log))
     if await transactions.fetch(retries.has_interrupted):
         interrupted = await transactions.fetch(retries.find_interrupted)
         uncertain_count = await asyncio.wrap_future(

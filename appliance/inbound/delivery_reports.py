@@ -17,10 +17,10 @@ from appliance.audience.consent import Evidence
 from appliance.audience.suppressions import SuppressionCause
 from appliance.core import addresses, clock
 from appliance.core.addresses import Address
-from appliance.core.errors import Unavailable, Uncertain
+from appliance.core.errors import Unavailable
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
-from appliance.sending.messages import ledger, outcomes, retries, send_log, senders
+from appliance.sending.messages import ledger, outcomes, retries, senders
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.error_codes import STATUSES, Receipt
@@ -316,20 +316,9 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
     return record_report(_to_report(provider, receipt, row.id)) or is_settled
 
 
-def record_and_claim_with_receipts(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
-    """Record outcomes and claim messages as `send_log.record_and_claim` does, and return the claimed ids.
-
-    Then apply the stored receipts of SMS that may have been accepted although their attempt failed.
-    """
-    claimed = send_log.record_and_claim(new_outcomes, claims, process)
-    # After an uncertain attempt, a message stays uncertain even if a second attempt fails.
-    doubtful = (
-        outcome
-        for outcome in new_outcomes
-        if outcome.error is not None and (outcome.claim.uncertain_count or isinstance(outcome.error, Uncertain))
-    )
-    _apply_stored_receipts([outcome.claim.id for outcome in doubtful if outcome.claim.channel == "sms"], [])
-    return claimed
+def apply_receipts_of_uncertain(message_ids: list[int]) -> None:
+    """Apply the stored receipts of SMS whose attempt failed, if this or an earlier attempt was uncertain."""
+    _apply_stored_receipts(message_ids, [])
 
 
 def apply_early_receipts(outcomes: list[Outcome]) -> None:

@@ -36,7 +36,7 @@ from appliance.jobs import housekeeping
 from appliance.ops.backups import create
 from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
-from appliance.sending.messages import capture_inbox, queue, queue_reader
+from appliance.sending.messages import capture_inbox, sms_rules
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.sms_sender import SmsSender
 from appliance.settings import config
@@ -263,7 +263,7 @@ class Jobs:
 
     def recheck_quiet_hours(self) -> None:
         """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
-        queue.recheck_held_sms()
+        sms_rules.recheck_held_sms()
         signals.wake("outbox")
 
     def run_bulk_actions(self) -> None:
@@ -351,9 +351,7 @@ class Jobs:
             transactions.write(suppressions.expire)
         if last_uses := access.collect_last_uses():
             transactions.write(access.write_last_uses, last_uses)
-        if not self.email_sender.is_halted() and queue_reader.has_due(
-            (*self.email_sender.breaker.get_closed_providers(), *self.email_sender.limits.get_closed_providers())
-        ):
+        if self.email_sender.is_due():
             signals.wake("outbox")
         elif self.sms_sender.is_due():
             self.sms_sender.wake()

@@ -165,12 +165,12 @@ def recover_after_crash() -> int:
 def record_and_claim(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
     """Record an outcome if given, then claim and return the next message if `want`, or None if none is due."""
     if outcome is not None:
-        transactions.write(queue.record_and_claim, [outcome], [], "process")
+        transactions.write(queue.record, [outcome])
     while want and (candidates := QueueReader(channel).fetch_candidates(1)):
         row = candidates[0]._replace(first_attempt_at=candidates[0].first_attempt_at or clock.now_ms())
         if row.recipient is not None:
             payload = retries.load_payload(row.id) if row.uncertain_count else None
             row = row._replace(body_hash=retries.hash_body(payload or MessagePreparer().prepare(row)))
-        if row.id in transactions.write(queue.record_and_claim, [], [row], "process"):
+        if row.id in transactions.write(queue.claim, [row], "process"):
             return row
     return None

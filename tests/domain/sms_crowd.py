@@ -49,7 +49,7 @@ def claim_all(reader: QueueReader | None = None) -> list[Claim]:
     """Claim all SMS that are due, as a sender does."""
     reader, claims = reader or QueueReader("sms"), []
     while candidates := reader.fetch_candidates(100):
-        claimed_ids = transactions.write(queue.record_and_claim, [], candidates, "process")
+        claimed_ids = transactions.write(queue.claim, candidates, "process")
         claims += [row for row in candidates if row.id in claimed_ids]
     return claims
 
@@ -58,7 +58,7 @@ def record_accepted(claims: list[Claim], parts: int = 1) -> None:
     """Record these claims as accepted by the provider."""
     prepared = OutgoingMessage(Envelope("", "", b""), "", "+15550001111", "", parts)
     outcomes = [Outcome(row, sender="+15550001111", prepared=prepared, provider_id=f"SM{row.id}") for row in claims]
-    transactions.write(queue.record_and_claim, outcomes, [], "process")
+    transactions.write(queue.record, outcomes)
 
 
 def message_states() -> list[tuple[str, str, str | None]]:

@@ -9,7 +9,7 @@ import pytest
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.campaigns import states
-from appliance.sending.workers import worker_tasks
+from appliance.sending.workers import sender
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home, recover_after_crash
@@ -202,7 +202,7 @@ def test_a_stop_during_the_next_envelope_keeps_the_outcome_before_it(
 
     Otherwise it would be in doubt, and the next start would send it once more.
     """
-    monkeypatch.setattr(worker_tasks, "_STOP_SECONDS", 0.2)  # as long as the worker may finish before it is cancelled
+    monkeypatch.setattr(sender, "_STOP_SECONDS", 0.2)  # as long as the worker may finish before it is cancelled
     with SmtpServer() as smtp:
         send_campaign(home, *ADDRESSES[:2])
         use_relay(home, smtp.port, email__connections="1")

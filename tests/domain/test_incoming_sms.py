@@ -42,13 +42,13 @@ def test_a_confirmation_is_sent_despite_the_opt_out(home: Home, ann: int) -> Non
     assert (row.sender, row.recipient, row.source_type, row.transactional) == (OURS, ANN, "system", True)
     assert row.segments == 1
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
-    assert transactions.write(queue.record_and_claim, [], [claim], "process") == {row.id}
+    assert transactions.write(queue.claim, [claim], "process") == {row.id}
 
     home.advance(3700)
     receive_sms("HELP")
     transactions.write(suppressions.create, home.account_id, SuppressionWrite(ANN), BY_API)
     help_claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message ORDER BY id DESC LIMIT 1")[0])
-    assert transactions.write(queue.record_and_claim, [], [help_claim], "process") == set()
+    assert transactions.write(queue.claim, [help_claim], "process") == set()
     assert Message.get_by_id(help_claim.id).skip_reason == "suppressed_manual"
 
 
@@ -59,7 +59,7 @@ def test_a_reply_comes_from_the_number_that_was_addressed(home: Home, ann: int) 
     receive_sms("STOP")
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
     assert MessagePreparer().prepare(claim).envelope[:2] == (OURS, ANN)
-    assert transactions.write(queue.record_and_claim, [], [claim], "process") == {claim.id}
+    assert transactions.write(queue.claim, [claim], "process") == {claim.id}
 
 
 def test_a_stop_without_a_recipient_number(home: Home, ann: int) -> None:
@@ -80,7 +80,7 @@ def test_a_late_reply_is_skipped(home: Home, ann: int) -> None:
     receive_sms("STOP")
     home.advance(301)
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert transactions.write(queue.record_and_claim, [], [claim], "process") == set()
+    assert transactions.write(queue.claim, [claim], "process") == set()
     assert (Message.get().status, Message.get().skip_reason) == ("skipped", "too_late")
 
 

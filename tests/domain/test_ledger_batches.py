@@ -24,7 +24,7 @@ from appliance.core.errors import (
     SenderRejected,
     Uncertain,
 )
-from appliance.sending.messages import queue, send_log
+from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run
@@ -132,7 +132,7 @@ def prepare_messages(home: Home, cases: list[MessageCase]) -> tuple[list[Outcome
 def apply_one_by_one(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
     """Record each outcome and make each claim separately."""
     for outcome in outcomes:
-        queue.record_and_claim([outcome], [], "p")
+        queue.record([outcome])
     now = clock.now_ms()
     # The claims may be out of date, so each row is read again
     current_rows = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in claims]
@@ -140,15 +140,16 @@ def apply_one_by_one(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
 
 
 def apply_in_one_batch(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
-    """Record all outcomes and make all claims at once, as the sender does."""
-    return queue.record_and_claim(outcomes, claims, "p")
+    """Record all outcomes and make all claims at once."""
+    queue.record(outcomes)
+    return queue.claim(claims, "p")
 
 
 def apply_by_log(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
-    """Log what can be logged and settle the log, as the sender of email does."""
-    claimed = send_log.record_and_claim(outcomes, claims, "p")
-    send_log.settle()
-    assert send_log.is_empty()
+    """Log what can be logged and settle the log, as the senders do."""
+    claimed = queue.record_and_claim(outcomes, claims, "p")
+    queue.settle_log()
+    assert queue.is_log_empty()
     return claimed
 
 

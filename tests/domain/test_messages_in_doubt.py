@@ -11,7 +11,7 @@ from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
-from appliance.sending.workers import ready_queue
+from appliance.sending.workers.renderer import Renderer
 from appliance.storage import transactions
 from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
@@ -92,12 +92,10 @@ def test_a_crash_after_a_failed_rendering_causes_no_doubt(is_cancelled: bool, ho
     home.advance(1000)
     pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
     transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
-    renderer = ready_queue.Renderer()
+    renderer = Renderer()
     [ready] = render_all(renderer, QueueReader().fetch_candidates(1))
     renderer.close()
-    assert ready.failure is not None and transactions.write(queue.record_and_claim, [], [ready.claim], "process") == {
-        claim.id
-    }
+    assert ready.failure is not None and transactions.write(queue.claim, [ready.claim], "process") == {claim.id}
     transactions.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
     if is_cancelled:
         transactions.write(states.cancel, home.account_id, claim.campaign_id, Actor("key:1"))

@@ -202,10 +202,10 @@ def test_a_retry_is_found_past_a_blocked_group(home: Home) -> None:
     send_campaign(home, "ana@example.org", "a@gmail.com", "bob@example.org")
     reader = QueueReader()
     first, second = reader.fetch_candidates(10, room={"google": 0})
-    transactions.write(queue.record_and_claim, [], [first], "process")
+    transactions.write(queue.claim, [first], "process")
     mark_sent(second)
     assert reader.fetch_candidates(10, frozenset({first.id}), room={"google": 0}) == []
-    transactions.write(queue.record_and_claim, [Outcome(first, Uncertain("the connection broke"))], [], "process")
+    transactions.write(queue.record, [Outcome(first, Uncertain("the connection broke"))])
     assert [row.id for row in reader.fetch_candidates(10, room={"google": 0})] == [first.id]
 
 

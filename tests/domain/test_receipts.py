@@ -8,6 +8,7 @@ import pytest
 from appliance.core import clock
 from appliance.core.errors import Uncertain
 from appliance.inbound import delivery_reports
+from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
 from appliance.sending.sms.error_codes import Receipt
 from appliance.storage import transactions
@@ -40,7 +41,7 @@ def record_outcome(number: int, error: Any = None, sid: str | None = None) -> No
     """Record the outcome of a message that is being sent."""
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
     transactions.write(
-        delivery_reports.record_and_claim_with_receipts,
+        queue.record_and_claim,
         [Outcome(claim, error, sender="Acme", provider_id=sid)],
         [],
         "process",

@@ -12,7 +12,7 @@ import pytest
 from appliance.core import validation
 from appliance.core.errors import Deferred
 from appliance.sending.delivery.bounce_classes import is_rate_limited
-from appliance.sending.messages import queue, send_log, transactional
+from appliance.sending.messages import queue, transactional
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
@@ -60,7 +60,7 @@ def run_sender(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         counts["messages"] += before - len(claims)
 
     monkeypatch.setattr(ready_queue.ReadyQueue, "_render", render_and_count)
-    transactions.start(before_write=send_log.settle)
+    transactions.start(before_write=queue.settle_log)
     sender = EmailSender("p")
 
     def drain() -> None:
@@ -135,7 +135,7 @@ def test_messages_of_a_stopped_account_stay_queued(home: Home) -> None:
     reader = QueueReader()
     (row,) = reader.fetch_candidates(16, frozenset(), room={"google": 0})
     transactions.write(run, "UPDATE account SET sending_stopped = 1")
-    assert transactions.write(queue.record_and_claim, [], [row], "p") == set()
+    assert transactions.write(queue.claim, [row], "p") == set()
     reader.give_back(row)
     assert reader.fetch_candidates(16, frozenset(), room={"google": 0}) == []
 

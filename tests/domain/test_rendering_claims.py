@@ -12,7 +12,7 @@ from appliance.sending.messages import transactional
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
-from appliance.sending.workers.ready_queue import FairShares, RenderedMessage, Renderer
+from appliance.sending.workers.renderer import FairShares, RenderedMessage, Renderer
 from appliance.storage import transactions
 from appliance.storage.database import connection
 from tests.domain.home import Home

@@ -14,7 +14,7 @@ from appliance.sending.messages import links, transactional
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
-from appliance.sending.workers.ready_queue import Renderer
+from appliance.sending.workers.renderer import Renderer
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import DomainKey, SendingDomain

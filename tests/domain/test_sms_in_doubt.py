@@ -33,10 +33,7 @@ def create_uncertain_sms(home: Home, provider: str = "twilio", **fields: Any) ->
     }  # fmt: skip
     number = int(transactions.write(Message.create, **values).id)
     transactions.write(
-        queue.record_and_claim,
-        [Outcome(load_claim(number), Uncertain("no answer"), sender=BODY.sender, prepared=BODY)],
-        [],
-        "p",
+        queue.record, [Outcome(load_claim(number), Uncertain("no answer"), sender=BODY.sender, prepared=BODY)]
     )
     return number
 
@@ -106,9 +103,7 @@ def test_a_message_not_found_is_held_or_sent_again(in_doubt: str, home: Home) ->
     if in_doubt == "resend":
         assert fetch_state(number) == ("queued", 1, 1, None, 0), "the message is sent once more, with the same body"
         transactions.write(run, "UPDATE message SET status = 'sending' WHERE id = ?", (number,))
-        transactions.write(
-            queue.record_and_claim, [Outcome(load_claim(number), Uncertain("again"), prepared=BODY)], [], "p"
-        )
+        transactions.write(queue.record, [Outcome(load_claim(number), Uncertain("again"), prepared=BODY)])
         for lookup_count in range(3):
             assert fetch_state(number)[:4] == ("queued", 2, 2, lookup_count)
             settle_lookup(number)

@@ -21,7 +21,7 @@ from appliance.core.errors import NotFound
 from appliance.flows import lifecycle
 from appliance.ops.backups import archive, create
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
-from appliance.sending.messages import send_log
+from appliance.sending.messages import queue
 from appliance.storage import database as sql
 from appliance.storage import disk_guard, journal, migrations, models, sandbox, transactions
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
@@ -387,7 +387,7 @@ def _prepare_database(
     if journal_path.exists():
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
     lines = _read_journal(journal_path, manifest, report)
-    transactions.write(send_log.settle)
+    transactions.write(queue.settle_log)
     current = _read_current_data(directory / DATABASE)
     transactions.write(_skip_used_ids, current.last_ids)
     transactions.write(_end_access, current.revoked_keys)

@@ -72,6 +72,8 @@ _COUNT_CONTACT = (
 _STORE_HINT_TIME = "UPDATE channel SET opt_out_hint_sent_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
 # Sent with the outcomes of accepted SMS, in the transaction that records them.
 sms_accepted = Signal[[list[Outcome]]]()
+# Sent with the ids of SMS whose attempt failed, if this or an earlier attempt was uncertain.
+sms_uncertain = Signal[[list[int]]]()
 # Items: (account, kind of address, key, number of messages).
 _COUNT_CHANNEL = (
     "UPDATE channel SET sent_count = sent_count + (item.value ->> 3) FROM json_each(:items) AS item "

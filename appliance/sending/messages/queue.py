@@ -1,23 +1,28 @@
 """The queue of messages, which is the ledger itself: claim messages before they are sent, and record their outcomes.
 
-Before a message is sent, its claim is committed: its row is set to `sending`, or, for most emails, a row of `send_log`
-is written. A message is therefore sent once, unless the connection or this process dies between the final dot of SMTP
-and the commit of the reply. Such a message is uncertain: it is sent once more with the same Message-ID, or held for a
-user's decision (P3).
+`record_and_claim` is what the senders call. A row is set to `sending`, and this is committed, before its message is
+sent; for most emails a row of the send log says so first. A message is therefore sent once, unless the connection or
+this process dies between the final dot of SMTP and the commit of the reply. Such a message is uncertain: it is sent
+once more with the same Message-ID, or held for a person's decision (P3).
 """
 
+import itertools
+import logging
 from typing import Any
 
 import msgspec
 
 from appliance.audience import consent
 from appliance.core import clock, crypto
+from appliance.core.errors import Uncertain
 from appliance.sending.messages import ledger, outcomes, sms_rules
-from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome
-from appliance.storage import disk_guard, transactions
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.storage import disk_guard
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
+from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.transactions import require_write_transaction
 
+log = logging.getLogger("campanero.sender")
 # Automatic replies to SMS need no consent. They are sent within `MAX_AUTO_REPLY_AGE_MS` or not at all.
 
 MAX_AUTO_REPLY_AGE_MS = 5 * 60 * 1000
@@ -244,44 +249,6 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
     )
 
 
-# When an account changes its quiet hours or its time zone, SMS held for quiet hours become due at once, and are held
-# again if the quiet hours are not over. Single messages keep their due time, because an API request may have set it.
-
-_MAX_BATCH_ROWS = 1_000
-_LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
-_OPEN = "status IN ('queued', 'held')"  # the same condition as in the partial indexes of due messages
-
-_HELD_SMS = (
-    "FROM message WHERE {whose} AND channel = 'sms' AND due_at > ?1 AND status = 'held' AND attempts = 0 "
-    "AND updated_at <= ?1"
-)
-
-
-def recheck_held_sms() -> None:
-    """Make all SMS of campaigns and flows that are held for quiet hours due at once, in batches.
-
-    Each batch is a transaction. A row that is held again after the start of this call is left as it is.
-    """
-    now = clock.now_ms()
-    sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
-    sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in rows(_LIVE_CAMPAIGNS)]
-    for whose, values in sources:
-        waiting = _HELD_SMS.format(whose=whose)
-        count = int(scalar(f"SELECT count(*) {waiting}", (now, *values)))
-        # The number of batches is fixed, so that a clock that steps back cannot cause an endless loop.
-        for _ in range(-(-count // _MAX_BATCH_ROWS)):
-            transactions.write(_release_batch, waiting, (now, *values))
-
-
-def _release_batch(waiting: str, values: tuple[int, ...]) -> None:
-    require_write_transaction()
-    run(f"UPDATE message SET due_at = {RETRY_NOW} WHERE id IN (SELECT id {waiting} LIMIT {_MAX_BATCH_ROWS})", values)
-
-
-# The hot path: outcomes of many messages and the claims of the next ones, in one transaction. Accepted messages are
-# recorded together, all other outcomes one by one (`outcomes`). A batch has the same result as recording and claiming
-# its messages one after the other (a test compares them).
-
 # A message may be sent if its campaign or flow is live and consent allows it (P4, P5). Rows for which this condition
 # does not hold are checked by `claim_one`, so it may be false for messages that may be sent, but must not be true for a
 # message that `claim_one` would not claim.
@@ -325,10 +292,9 @@ def is_still_allowed(message_id: int) -> bool:
     return _is_source_live(row) and _find_flow_refusal(row, due_at) is None and get_refusal(row) is None
 
 
-def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
-    """Record outcomes, claim the next messages for `process`, and return the ids of the claimed messages.
+def record(new_outcomes: list[Outcome]) -> None:
+    """Record outcomes in the ledger: accepted messages together, all others one by one (`outcomes`).
 
-    The caller must not send a message whose id is not returned. Nothing is claimed while the disk guard stops sending.
     An outcome that was recorded before is ignored.
     """
     require_write_transaction()
@@ -340,10 +306,17 @@ def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: 
     for outcome in new_outcomes:
         if outcome.error is not None or outcome.skip_reason is not None:
             outcomes.record_failure(outcome)
-    return _claim_batch(claims, process) if claims and disk_guard.send_blocker() is None else set()
 
 
-def _claim_batch(claims: list[Claim], process: str) -> set[int]:
+def claim(claims: list[Claim], process: str) -> set[int]:
+    """Claim messages for `process` in the ledger, and return the ids of those that were claimed.
+
+    The others must not be sent now. Nothing is claimed while the disk guard stops sending. The result is that of
+    `claim_one` for each message (a test compares them).
+    """
+    require_write_transaction()
+    if not claims or disk_guard.send_blocker() is not None:
+        return set()
     now = clock.now_ms()
     claims_by_id = {row.id: row for row in claims}
     suspects = sms_rules.find_suspects(claims, now)
@@ -358,3 +331,165 @@ def _claim_batch(claims: list[Claim], process: str) -> set[int]:
         if current and claim_one(Claim._make(current[0]), process, claims_by_id[message_id], now):
             claimed.add(message_id)
     return claimed
+
+
+# The send log: claims and acceptances of emails, written at once, and brought into the ledger many at a time. Updating
+# the rows of the ledger, its indexes, counters and events in every commit of the email sender would change ten times as
+# many pages; `settle_log` does it for hundreds of messages in one transaction. Every other write that reads or changes
+# messages settles first (`storage/writer.py`), so only the functions below know of the log. Those that only read see a
+# message as queued for some tenths of a second after it was sent.
+
+# A row is a claim, on disk before the body of its message leaves (docs/promises.md#p3). Its `sent_at` is set when the
+# server accepted the message. After a crash, the first `settle_log` finds both.
+
+# The log has claims that `IS_ALLOWED` certainly allows, and plain acceptances. All else is rare and changes the ledger
+# at once: other claims and outcomes, every SMS, and acceptances in direct delivery, whose server and encryption have no
+# column here.
+
+# A plus sign keeps SQLite from using an index, so that it reads the log first, and then the messages by id.
+_OPEN = "('queued', 'held', 'sending')"
+# Items: (id, time of the first attempt, hash of the body).
+_LOG_CLAIM = (
+    "INSERT INTO send_log (message_id, batch, process, first_attempt_at, body_hash) "
+    "SELECT message.id, :batch, :process, item.value ->> 1, item.value ->> 2 "
+    "FROM json_each(:items) AS item JOIN message ON message.id = item.value ->> 0 "
+    "WHERE +status IN ('queued', 'held') AND due_at <= :now "
+    f"AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id) AND {IS_ALLOWED}"
+)
+# Items: (id, subject, sender, Message-ID). The claim may have been settled since; then the acceptance gets a row alone.
+_LOG_ACCEPTED = (
+    "INSERT INTO send_log (message_id, sent_at, subject, sender, internet_message_id) "
+    "SELECT item.value ->> 0, :now, item.value ->> 1, item.value ->> 2, item.value ->> 3 "
+    "FROM json_each(:items) AS item JOIN message m ON m.id = item.value ->> 0 "
+    "WHERE m.status = 'sending' OR EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = m.id) "
+    "ON CONFLICT (message_id) DO UPDATE SET sent_at = excluded.sent_at, subject = excluded.subject, "
+    "sender = excluded.sender, internet_message_id = excluded.internet_message_id WHERE sent_at IS NULL"
+)
+_SHOW_CLAIMS = (
+    "UPDATE message SET status = 'sending', claimed_by = l.process, "
+    "first_attempt_at = coalesce(message.first_attempt_at, l.first_attempt_at), body_hash = l.body_hash, "
+    "updated_at = :now FROM send_log l WHERE message.id = +l.message_id AND l.sent_at IS NULL "
+    "AND +message.status IN ('queued', 'held')"
+)
+_ACCEPTED = f"l.sent_at IS NOT NULL AND +m.status IN {_OPEN} AND (:id IS NULL OR m.id = :id)"
+_LIST_ACCEPTED = (
+    f"SELECT json_group_array(json_array({', '.join(f'm.{name}' for name in Claim._fields)}, l.sender)) "
+    f"FROM send_log l JOIN message m ON m.id = +l.message_id WHERE {_ACCEPTED}"
+)
+_MARK_SENT = (
+    "UPDATE message AS m SET status = 'sent', sent_at = l.sent_at, attempts = attempts + 1, due_at = NULL, "
+    "claimed_by = NULL, first_attempt_at = coalesce(m.first_attempt_at, l.first_attempt_at), "
+    "body_hash = coalesce(l.body_hash, m.body_hash), "
+    "subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE l.subject END, sender = l.sender, "
+    "internet_message_id = l.internet_message_id, error_code = NULL, error_smtp = NULL, error_enhanced = NULL, "
+    f"error_text = NULL, updated_at = :now FROM send_log l WHERE m.id = +l.message_id AND {_ACCEPTED}"
+)
+# The numbers of the batches of claims. They start again with each process, whose start empties the log before.
+_numbers = itertools.count(1)
+
+
+def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
+    """Record the outcomes of the sender and claim its next messages; return the ids of the claimed ones.
+
+    Messages that were not claimed must not be sent now. Accepted emails and claims that are certainly allowed are
+    logged; all else is recorded and claimed in the ledger.
+    """
+    require_write_transaction()
+    accepted = [outcome for outcome in new_outcomes if _can_be_logged(outcome)]
+    others = [outcome for outcome in new_outcomes if not _can_be_logged(outcome)]
+    if others:
+        settle_log()
+        record(others)
+    if accepted:
+        items = [(row.claim.id, row.subject, row.sender, row.internet_message_id) for row in accepted]
+        run_set(_LOG_ACCEPTED, items, now=clock.now_ms())
+    claimed = _claim_in_log(claims, process) if claims and disk_guard.send_blocker() is None else set()
+    # After an uncertain attempt, an SMS stays uncertain even if a second attempt fails.
+    uncertain_ids = [
+        outcome.claim.id
+        for outcome in others
+        if outcome.claim.channel == "sms"
+        and outcome.error is not None
+        and (outcome.claim.uncertain_count or isinstance(outcome.error, Uncertain))
+    ]
+    if uncertain_ids:
+        outcomes.sms_uncertain.send(uncertain_ids)
+    return claimed
+
+
+def _can_be_logged(outcome: Outcome) -> bool:
+    """Return whether an outcome is the plain acceptance of an email."""
+    return (
+        outcome.error is None
+        and outcome.skip_reason is None
+        and outcome.claim.channel == "email"
+        and not outcome.claim.uncertain_count
+        and not outcome.delivered_via
+    )
+
+
+def _claim_in_log(claims: list[Claim], process: str) -> set[int]:
+    # If not all are claimed, the number tells which are: the log has rows of other batches too.
+    number = next(_numbers)
+    items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.channel == "email"]
+    claimed = {row[0] for row in items}
+    if run_set(_LOG_CLAIM, items, batch=number, process=process, now=clock.now_ms()) < len(items):
+        claimed = {row[0] for row in rows("SELECT message_id FROM send_log WHERE batch = ?", (number,))}
+    others = [row for row in claims if row.id not in claimed]
+    if others:
+        settle_log()
+        claimed |= claim(others, process)
+    return claimed
+
+
+def is_log_empty() -> bool:
+    """Return whether the log has no rows."""
+    return fetch_one("SELECT 1 FROM send_log LIMIT 1") is None
+
+
+def settle_log() -> None:
+    """Bring the ledger up to date: mark the messages of the log as sent or being sent, and empty the log.
+
+    A message that cannot be recorded as sent is logged as an error and stays `sending`, so that the next start decides
+    about it; it must not keep the others from being recorded.
+    """
+    require_write_transaction()
+    if is_log_empty():
+        return
+    handle = connection()
+    handle.execute("SAVEPOINT settle")
+    try:
+        _record_sent(None)
+    except Exception as error:
+        handle.execute("ROLLBACK TO settle")
+        if to_storage_error(error) is not None:
+            raise
+        _record_one_by_one(handle)
+    run(_SHOW_CLAIMS, {"now": clock.now_ms()})
+    run("DELETE FROM send_log")
+    handle.execute("RELEASE settle")
+
+
+def _record_one_by_one(handle: Any) -> None:
+    for (message_id,) in rows("SELECT message_id FROM send_log WHERE sent_at IS NOT NULL"):
+        handle.execute("SAVEPOINT settle_one")
+        try:
+            _record_sent(message_id)
+        except Exception as error:
+            handle.execute("ROLLBACK TO settle_one")
+            if to_storage_error(error) is not None:
+                raise
+            log.exception("sender: recording message %s as sent failed", message_id)
+            run("UPDATE send_log SET sent_at = NULL WHERE message_id = ?", (message_id,))
+        handle.execute("RELEASE settle_one")
+
+
+def _record_sent(message_id: int | None) -> None:
+    """Record the accepted messages of the log as sent, or only the one with this id."""
+    now = clock.now_ms()
+    values = {"id": message_id, "now": now}
+    accepted = msgspec.json.decode(scalar(_LIST_ACCEPTED, values))
+    if not accepted:
+        return
+    run(_MARK_SENT, values)
+    outcomes.record_sent([Outcome(Claim._make(row[:-1]), sender=row[-1]) for row in accepted], now)

@@ -243,14 +243,14 @@ def _get_lookup_count(row: Claim) -> int | None:
 
 
 def _record_found(row: Claim, prepared: OutgoingMessage, accepted: AcceptedSms) -> None:
-    # `record_and_claim` expects a row that is being sent, and counts an attempt. The uncertain attempt was counted
+    # `queue.record` expects a row that is being sent, and counts an attempt. The uncertain attempt was counted
     # before.
     connection().execute(
         "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?", (row.id,)
     )
     outcome = Outcome(row, sender=prepared.sender, prepared=prepared, provider_id=accepted.provider_id)
     outcome.first_status = accepted.status
-    queue.record_and_claim([outcome], [], "")
+    queue.record([outcome])
 
 
 def _set_due_at(row: Claim, due_at: int) -> None:
@@ -474,21 +474,19 @@ def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> N
         f"WHERE id IN ({','.join('?' * len(message_ids))})",
         message_ids,
     )
-    # `record_and_claim` expects rows that are being sent, and counts an attempt. The uncertain attempt was counted
+    # `queue.record` expects rows that are being sent, and counts an attempt. The uncertain attempt was counted
     # before.
     connection().executemany(
         "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
         [(message_id,) for message_id in message_ids],
     )
     claims = [(Claim._make(row[:-3]), row[-3:]) for row in message_rows]
-    queue.record_and_claim(
+    queue.record(
         [
             Outcome(
                 claim, subject=subject, sender=sender, internet_message_id=internet_message_id, provider_id=provider_id,
                 prepared=load_payload(claim.id) if claim.channel == "sms" else None,
             )
             for claim, (subject, sender, internet_message_id) in claims
-        ],
-        [],
-        "",
+        ]
     )  # fmt: skip

@@ -20,11 +20,12 @@ from appliance.core import clock
 from appliance.core.errors import RateLimitExceeded
 from appliance.core.i18n import gettext
 from appliance.sending.messages import ledger, senders
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import RETRY_NOW, Claim, Outcome
 from appliance.sending.sms import numbers
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
-from appliance.storage.database import connection, fetch_one, rows, scalar
+from appliance.storage import transactions
+from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
 _CAPTURE = "capture"
@@ -124,8 +125,8 @@ def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> boo
 def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
     """Return the ids of the SMS that the rules of this module may not allow now; check each of them alone.
 
-    The time zone in a contact's data is not considered here: the statement of `queue.record_and_claim` claims no SMS
-    to contacts with a time zone.
+    The time zone in a contact's data is not considered here: the statement of `queue.claim` claims no SMS to
+    contacts who have one.
     """
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}
@@ -422,3 +423,36 @@ def _parse_quiet_hours(hours: Any) -> tuple[time, time] | None:
     matches = [_TIME.fullmatch(str(hours.get(name))) for name in ("from", "to")]
     times = [time(int(match[1]), int(match[2])) for match in matches if match is not None]
     return (times[0], times[1]) if len(times) == 2 and times[0] != times[1] else None
+
+
+# When an account changes its quiet hours or its time zone, SMS held for quiet hours become due at once, and are held
+# again if the quiet hours are not over. Single messages keep their due time, because an API request may have set it.
+_MAX_BATCH_ROWS = 1_000
+_LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
+_OPEN = "status IN ('queued', 'held')"  # the same condition as in the partial indexes of due messages
+
+_HELD_SMS = (
+    "FROM message WHERE {whose} AND channel = 'sms' AND due_at > ?1 AND status = 'held' AND attempts = 0 "
+    "AND updated_at <= ?1"
+)
+
+
+def recheck_held_sms() -> None:
+    """Make all SMS of campaigns and flows that are held for quiet hours due at once, in batches.
+
+    Each batch is a transaction. A row that is held again after the start of this call is left as it is.
+    """
+    now = clock.now_ms()
+    sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
+    sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in rows(_LIVE_CAMPAIGNS)]
+    for whose, values in sources:
+        waiting = _HELD_SMS.format(whose=whose)
+        count = int(scalar(f"SELECT count(*) {waiting}", (now, *values)))
+        # The number of batches is fixed, so that a clock that steps back cannot cause an endless loop.
+        for _ in range(-(-count // _MAX_BATCH_ROWS)):
+            transactions.write(_release_batch, waiting, (now, *values))
+
+
+def _release_batch(waiting: str, values: tuple[int, ...]) -> None:
+    require_write_transaction()
+    run(f"UPDATE message SET due_at = {RETRY_NOW} WHERE id IN (SELECT id {waiting} LIMIT {_MAX_BATCH_ROWS})", values)

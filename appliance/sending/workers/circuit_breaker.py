@@ -1,5 +1,6 @@
-"""Close transports that fail for some seconds, and report which providers and campaigns to pause after rejections."""
+"""What must not be tried now: transports and mail servers that fail, campaigns that are rejected, and all sending."""
 
+import asyncio
 import threading
 import time
 from typing import NamedTuple
@@ -14,8 +15,9 @@ from appliance.core.errors import (
     SenderRejected,
 )
 from appliance.core.send_status import ClosedTransport
-from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
 from appliance.sending.delivery.mx_routes import get_address_group
+from appliance.sending.delivery.smtp_connect import MxTarget
 from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage import disk_guard
@@ -38,23 +40,6 @@ class OpenCircuit(NamedTuple):
     providers: frozenset[str]
     campaigns: frozenset[int]
     reason: str
-
-
-class _StopFile:
-    """The STOP file in the data directory, whose existence is checked every `_STOP_FILE_SECONDS`.
-
-    Checking it before each message would take a twentieth of the sender's time.
-    """
-
-    def __init__(self) -> None:
-        self._checked_at, self._exists = 0.0, False
-
-    def exists(self) -> bool:
-        """Return whether there is a STOP file."""
-        now = time.monotonic()
-        if now > self._checked_at + _STOP_FILE_SECONDS:
-            self._checked_at, self._exists = now, data_dir.has_stop_file(config.current().data_dir)
-        return self._exists
 
 
 class CircuitBreaker:
@@ -80,11 +65,6 @@ class CircuitBreaker:
         self._open_providers: set[str] = set()
         self._open_campaigns: set[int] = set()
         self._reason = ""
-        self._stop_file = _StopFile()
-
-    def is_stopped(self) -> bool:
-        """Return whether a STOP file in the data directory stops all sending of this installation."""
-        return self._stop_file.exists()
 
     def get_closed_providers(self) -> tuple[str, ...]:
         """Return the names of the providers that are closed now."""
@@ -197,17 +177,129 @@ class CircuitBreaker:
             }
 
 
-class StopSwitch:
-    """A callable that returns whether this process may not send.
+# In direct delivery, mail servers fail one by one. If others can be reached, the fault is theirs; if none can, it is
+# ours.
 
-    It may not while it is ending (`stopping`), while there is a STOP file, and while the disk guard reports a problem.
+# After this many failures in a row, servers are not tried for `DEAD_SECONDS` (D21).
+MAX_FAILURES = 3
+DEAD_SECONDS = 900.0
+# Recipient groups that must reject a sender before the sender is at fault.
+_MAX_REFUSING_GROUPS = 3
+# A reply within this time shows that the internet can be reached.
+_RECENT_SECONDS = 60.0
+# The result of a probe is used for this time, so that messages waiting for it do not probe again.
+_OUTAGE_CACHE_SECONDS = 5.0
+_MAX_CACHED_HOSTS = 5_000
+
+
+class UnreachableHosts:
+    """The mail servers that this process could not reach, and those that rejected a sender; used on one event loop."""
+
+    def __init__(self) -> None:
+        self._last_reply_at = float("-inf")  # monotonic time of the last reply of any server
+        # Until when the result of the last probe counts, and the result; for mail servers and for name servers.
+        self._outage: tuple[float, str | None] = (float("-inf"), None)
+        self._dns_outage: tuple[float, str | None] = (float("-inf"), None)
+        # By sender domain: the recipient groups that rejected it since a message of it was last accepted.
+        self._refusing_groups: dict[str, set[str]] = {}
+        # By `MxTarget.key`: failures in a row, the time until which the servers are not tried, and the last reason.
+        self._failures: dict[str, tuple[int, float, str]] = {}
+
+    def get_downtime(self, target: MxTarget) -> tuple[float, str] | None:
+        """Return (seconds for which the servers are not tried, reason), or None if they may be tried now."""
+        _, until, reason = self._failures.get(target.key, (0, 0.0, ""))
+        seconds_left = until - clock.monotonic()
+        return (seconds_left, reason) if seconds_left > 0 else None
+
+    def record_failure(self, target: MxTarget, reason: str) -> None:
+        """Count a failure to reach servers; after `MAX_FAILURES` in a row they are not tried for `DEAD_SECONDS`."""
+        if len(self._failures) >= _MAX_CACHED_HOSTS:
+            self._failures.clear()
+        count = self._failures.get(target.key, (0, 0.0, ""))[0] + 1
+        until = clock.monotonic() + DEAD_SECONDS if count >= MAX_FAILURES else 0.0
+        self._failures[target.key] = (count, until, reason)
+
+    def record_connection(self, target: MxTarget) -> None:
+        """Record that servers accepted a connection, and reset their failures."""
+        self._last_reply_at = clock.monotonic()
+        self._failures.pop(target.key, None)
+
+    def record_reply(self) -> None:
+        """Record that a server replied, whatever the reply was."""
+        self._last_reply_at = clock.monotonic()
+
+    def record_sender_refusal(self, sender: str, group: str) -> bool:
+        """Record that a recipient group rejects a sender; return whether `_MAX_REFUSING_GROUPS` groups reject it.
+
+        Only rejections since the last accepted message count. `sender` is the domain of the sender.
+        """
+        groups = self._refusing_groups.setdefault(sender, set())
+        groups.add(group)
+        return len(groups) >= _MAX_REFUSING_GROUPS
+
+    def record_accepted(self, sender: str) -> None:
+        """Record that a message of a sender domain was accepted, and forget its rejections."""
+        self._refusing_groups.pop(sender, None)
+
+    async def find_outage(self) -> str | None:
+        """Return why no mail server at all can be reached; None if one can be reached or the cause is unknown.
+
+        The servers of well-known domains are probed only if no server replied within `_RECENT_SECONDS`.
+        """
+        if clock.monotonic() < self._last_reply_at + _RECENT_SECONDS:
+            return None
+        until, reason = self._outage
+        if until < clock.monotonic():
+            reason = await smtp_connect.find_port_block()
+            self._outage = (clock.monotonic() + _OUTAGE_CACHE_SECONDS, reason)
+            if reason is None:
+                # None counts as a reply, so that the next failure does not probe again at once.
+                self.record_reply()
+        return reason
+
+    async def find_dns_outage(self) -> str | None:
+        """Return why no name server answers; None if one answers or the cause is unknown.
+
+        Names are looked up only if no name server answered within `_RECENT_SECONDS`.
+        """
+        if clock.monotonic() < mx_routes.get_last_dns_answer_at() + _RECENT_SECONDS:
+            return None
+        until, reason = self._dns_outage
+        if until < clock.monotonic():
+            reason = await self._probe_dns()
+            self._dns_outage = (clock.monotonic() + _OUTAGE_CACHE_SECONDS, reason)
+        return reason
+
+    @staticmethod
+    async def _probe_dns() -> str | None:
+        names = config.current().email.direct.probes
+        errors = await asyncio.gather(*map(mx_routes.fetch_mx_error, names))
+        if not errors or clock.monotonic() < mx_routes.get_last_dns_answer_at() + _RECENT_SECONDS:
+            return None
+        return f"no name server answers, so no mail server can be found: {errors[0]}"
+
+
+class StopSwitch:
+    """What stops all sending of this process: its end (`stopping`), a STOP file, and a problem of the storage.
+
     The stop switch of an account is not checked here.
     """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        self._stop_file = _StopFile()
+        self._checked_at, self._has_stop_file = 0.0, False
 
-    def __call__(self) -> bool:
-        """Return whether sending is stopped."""
-        return self._stop_file.exists() or self.stopping.is_set() or disk_guard.send_blocker() is not None
+    def is_halted(self) -> bool:
+        """Return whether no further message may be claimed."""
+        return self.stopping.is_set() or self.is_blocked()
+
+    def is_blocked(self) -> bool:
+        """Return whether not even a claimed message may be sent. While the process ends, claimed messages are sent.
+
+        The STOP file in the data directory is looked for every `_STOP_FILE_SECONDS`: looking for it before each message
+        would take a twentieth of the sender's time.
+        """
+        now = time.monotonic()
+        if now > self._checked_at + _STOP_FILE_SECONDS:
+            self._checked_at, self._has_stop_file = now, data_dir.has_stop_file(config.current().data_dir)
+        return self._has_stop_file or disk_guard.send_blocker() is not None

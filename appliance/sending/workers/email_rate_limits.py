@@ -1,23 +1,31 @@
-"""Limit the rate of email in messages a second, messages an hour and connections.
+"""Rate limits of email: messages a second, messages an hour, connections, and transactions with slow servers.
 
 The limits come from the settings and apply to all email, to each sending domain and to each recipient group. In
 addition, a recipient group whose servers ask for a lower rate is throttled (`AdaptiveThrottle`), while sending to
 other groups continues. Only messages that are not claimed yet wait for a limit.
 """
 
+import asyncio
+import logging
 import random
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from appliance.core import clock
 from appliance.core.errors import DeliveryError, RateLimited
 from appliance.core.send_status import ClosedTransport, SendStatus, WarmingDomain
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
+from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
+from appliance.settings import config
 from appliance.settings.config import RateLimit, parse_limit, parse_seconds
 from appliance.settings.schema import Email
+
+log = logging.getLogger("campanero.sender")
 
 
 class WarmUpQuota:
@@ -283,3 +291,104 @@ class EmailRateLimits(RateLimits):
                 if quota.day.cap and not quota.is_over()
             ),
         )
+
+
+# A server may let a transaction wait for minutes (RFC 5321, 4.5.3.2) and still be a good one, so the timeouts are long.
+# Without a limit, a few servers that never reply would therefore hold all transactions and stop the mail to all others.
+
+# A transaction is slow after this part of `email.command_timeout`.
+_SLOW_PART = 0.1
+_MAX_SLOW_OPERATORS = 5_000
+# Each waiting message occupies a worker, so more messages to slow servers are put off by this time.
+_SLOW_WAIT_SECONDS = 60.0
+
+
+class Transaction:
+    """A running transaction; `is_claimed` is set once its message is claimed and the server is ready for it."""
+
+    def __init__(self, client: SmtpClient | None) -> None:
+        self.client = client
+        self.is_claimed = self.is_slow = False
+
+
+class TransactionLimit:
+    """A limit of concurrent transactions, of which slow servers hold at most half; used on one event loop.
+
+    Servers are slow by their operator (`mx_routes.get_organisation`), until a transaction with one of them is not.
+    """
+
+    def __init__(self, max_transactions: int) -> None:
+        self._slots = asyncio.Semaphore(max_transactions)
+        self._max_slow, self._max_waiting = max_transactions // 2, 2 * max_transactions
+        self._slow_count = self._waiting_count = 0
+        self._slow_ended = asyncio.Event()
+        self._slow_operators: set[str] = set()
+        self._slow_seconds = _SLOW_PART * parse_seconds(config.current().email.command_timeout)
+
+    @asynccontextmanager
+    async def hold(self, client: SmtpClient | None) -> AsyncIterator[Transaction]:
+        """Wait for a place among the transactions, and hold it for a transaction while the block runs.
+
+        `client` is None for a message that only gets an outcome.
+        """
+        transaction = Transaction(client)
+        operator = _get_operator(client) if client is not None else ""
+        if operator in self._slow_operators:
+            await self._wait_for_slow_slot()
+            self._count_as_slow(transaction)
+        try:
+            async with self._slots:
+                loop = asyncio.get_running_loop()
+                started_at = loop.time()
+                timer = loop.call_later(self._slow_seconds, self._handle_slow, transaction, operator)
+                try:
+                    yield transaction
+                finally:
+                    timer.cancel()
+                    if loop.time() < started_at + self._slow_seconds:
+                        self._slow_operators.discard(operator)
+        finally:
+            if transaction.is_slow:
+                self._slow_count -= 1
+                self._slow_ended.set()
+
+    def find_delay(self, client: SmtpClient) -> RateLimited | None:
+        """Return the error for a message to a slow server if too many others wait for slow servers, else None."""
+        if self._waiting_count < self._max_waiting or _get_operator(client) not in self._slow_operators:
+            return None
+        return RateLimited(f"{client.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS)
+
+    async def _wait_for_slow_slot(self) -> None:
+        self._waiting_count += 1
+        try:
+            while self._slow_count >= max(1, self._max_slow):
+                self._slow_ended.clear()
+                await self._slow_ended.wait()
+        finally:
+            self._waiting_count -= 1
+
+    def _count_as_slow(self, transaction: Transaction) -> None:
+        transaction.is_slow = True
+        self._slow_count += 1
+
+    def _handle_slow(self, transaction: Transaction, operator: str) -> None:
+        """Remember a slow operator. Abort its transaction if too many are slow, others wait and nothing was sent yet.
+
+        After the message was sent, an abort would leave its outcome unknown.
+        """
+        if transaction.client is None:
+            return
+        if len(self._slow_operators) >= _MAX_SLOW_OPERATORS:
+            self._slow_operators.clear()
+        self._slow_operators.add(operator)
+        if not transaction.is_slow:
+            self._count_as_slow(transaction)
+        if self._slow_count > self._max_slow and self._slots.locked() and not transaction.is_claimed:
+            log.info("direct: slow server given up host=%s", transaction.client.server.host)
+            transaction.client.fail(
+                ReplyTimeout(f"no reply within {self._slow_seconds:g} s, while other messages waited")
+            )
+
+
+def _get_operator(client: SmtpClient) -> str:
+    return mx_routes.get_organisation(client.server.host)

@@ -4,38 +4,26 @@
 
 `EmailSender.drain` runs on the thread of the job `outbox` (`jobs.tasks.send_due_email`). It starts an event loop, on
 which the workers run, and on which messages are read and rendered; only signatures, DNS look-ups and writes have other
-threads. The loop ends when no message is due, and the next wake-up starts another. The rate limits, the circuit
-breaker and the record of unreachable hosts outlive the loop; workers, connections and the ready queue do not.
+threads. The loop ends when no message is due, and the next wake-up starts another.
 """
 
 import asyncio
-import logging
-import threading
-from collections.abc import Callable
 
 import uvloop
 
-from appliance.core import send_status
-from appliance.core.errors import DeliveryError, SenderRejected, Unavailable
-from appliance.core.send_status import SendStatus
+from appliance.core.errors import DeliveryError, SenderRejected
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
 from appliance.sending.messages.ledger import Outcome
-from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
-from appliance.sending.workers.email_rate_limits import EmailRateLimits
-from appliance.sending.workers.mx_connections import (
-    MxConnection,
-    MxConnections,
-    Transaction,
-    TransactionLimit,
-    UnreachableHosts,
-)
+from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch, UnreachableHosts
+from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit
+from appliance.sending.workers.mx_connections import MxConnection, MxConnections
 from appliance.sending.workers.outcome_writer import OutcomeWriter
-from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
+from appliance.sending.workers.ready_queue import ReadyQueue
+from appliance.sending.workers.renderer import RenderedMessage
+from appliance.sending.workers.sender import Run, Sender
 from appliance.sending.workers.smtp_worker import SmtpWorker
-from appliance.sending.workers.worker_tasks import CANCEL_SECONDS, WorkerTasks
 from appliance.settings import config
-from appliance.settings.config import parse_seconds
 from appliance.storage.database import close_database
 
 
@@ -50,9 +38,9 @@ class EmailWorker(SmtpWorker):
 
     def __init__(
         self, breaker: CircuitBreaker, limits: EmailRateLimits, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter,
-        is_halted: Callable[[], bool], mx_connections: MxConnections,
+        stop_switch: StopSwitch, mx_connections: MxConnections,
     ) -> None:  # fmt: skip
-        super().__init__(breaker, limits, ready_queue, outcome_writer, is_halted)
+        super().__init__(breaker, limits, ready_queue, outcome_writer, stop_switch)
         self._mx_connections = mx_connections
         self._connecting: asyncio.Task[MxConnection] | None = None
         self._transaction: Transaction | None = None
@@ -69,7 +57,7 @@ class EmailWorker(SmtpWorker):
             connection = await self._connecting
         except BaseException:
             self._ready_queue.finish_claim(ready.claim, is_claimed=False)
-            if self._connecting.cancelled() and self._is_halted():
+            if self._connecting.cancelled() and self._stop_switch.is_halted():
                 return
             self._connecting.cancel()
             raise
@@ -97,7 +85,7 @@ class EmailWorker(SmtpWorker):
         try:
             if (
                 connection.is_other_group
-                or self._is_halted()
+                or self._stop_switch.is_halted()
                 or (connection.error is None and not self._is_admitted(ready))
             ):
                 self._ready_queue.put_back(ready)
@@ -134,7 +122,6 @@ class EmailWorker(SmtpWorker):
             await super()._connect_ahead(provider)
 
 
-log = logging.getLogger("campanero.sender")
 # Messages rendered ahead for each worker; more would only wait longer.
 _READY_PER_CONNECTION = 8
 # Workers for each allowed connection in direct delivery.
@@ -142,115 +129,73 @@ _WORKERS_PER_CONNECTION = 8
 _MAX_WORKERS = 100
 
 
-class EmailSender:
+class EmailSender(Sender):
     """The email sender of one process; `drain` must run in one thread at a time."""
 
+    limits: EmailRateLimits
+
     def __init__(self, process: str) -> None:
-        self.process = process
-        self.is_halted = StopSwitch()
-        self.stopping = self.is_halted.stopping
-        self.breaker = CircuitBreaker(parse_seconds(config.current().email.probe_after))
-        self._woken = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake_event: asyncio.Event | None = None
-        self.limits = EmailRateLimits(config.current().email)
-        self.hosts = UnreachableHosts()
+        email = config.current().email
+        self._hosts = UnreachableHosts()
         self._workers: set[EmailWorker] = set()
         self._mx_connections: MxConnections | None = None
-        send_status.set_reporter("email", self.get_status)
-
-    def wake(self) -> None:
-        """Make a running sender look for due messages again; may be called from any thread."""
-        self._woken.set()
-        loop, event = self._loop, self._wake_event
-        if loop is not None and event is not None:
-            try:
-                loop.call_soon_threadsafe(event.set)
-            except RuntimeError:
-                log.debug("smtp: wake ignored, sender has ended")
+        super().__init__("email", "smtp", process, email.probe_after, EmailRateLimits(email))
 
     def drain(self) -> None:
         """Send messages until none is due or sending is stopped.
 
         A wake-up that comes too late for the workers of this loop starts another loop.
         """
-        while not self.is_halted():
+        while not self.stop_switch.is_halted():
             try:
                 with asyncio.Runner(loop_factory=_create_loop) as runner:
-                    runner.run(self._drain())
+                    runner.run(self._run())
             finally:
                 close_database()
             if not self._woken.is_set():
                 return
 
-    def stop(self) -> None:
-        """Start no new transactions, and let a running `drain` return once the open ones have finished."""
-        self.stopping.set()
-        self.wake()
-
-    def get_status(self) -> SendStatus:
-        """Return the state of the transports, limits and connections of email; may be called from any thread."""
-        status = self.limits.get_status()
-        open_connections = sum(worker.connections for worker in [*self._workers])
-        open_connections += self._mx_connections.pool.connections if self._mx_connections is not None else 0
-        closed = (*self.breaker.get_closed_transports(), *status.closed_transports)
-        return status._replace(closed_transports=closed, connections=open_connections)
-
-    async def _drain(self) -> None:
-        """Run workers on this event loop until no message is due or `stop` is called, then close all connections."""
+    def _open(self) -> Run:
         email = config.current().email
-        worker_count = (
-            min(email.connections * _WORKERS_PER_CONNECTION, _MAX_WORKERS)
-            if email.transport == DIRECT
-            else email.connections
-        )
+        worker_count = email.connections
+        if email.transport == DIRECT:
+            worker_count = min(email.connections * _WORKERS_PER_CONNECTION, _MAX_WORKERS)
         self._mx_connections = mx_connections = MxConnections(
-            self.breaker, self.limits, self.hosts, TransactionLimit(email.connections)
+            self.breaker, self.limits, self._hosts, TransactionLimit(email.connections)
         )
-        self._loop, self._wake_event = asyncio.get_running_loop(), asyncio.Event()
-        ready_queue = ReadyQueue(self.breaker, self.limits, worker_count * _READY_PER_CONNECTION, self.is_halted)
-        outcome_writer = OutcomeWriter(self.process, email.connections)
-        tasks = WorkerTasks(lambda: self._run_worker(ready_queue, outcome_writer, mx_connections), self._wake_event)
-        try:
-            await self.limits.count_past_hour("email")
-            while not self.stopping.is_set():
-                self._wake_event.clear()
-                self._woken.clear()
-                ready_queue.refill()
-                tasks.start(worker_count)
-                # Workers that find no message end, and are started again at the next wake-up.
-                await self._wake_event.wait()
-                if not tasks and not self._woken.is_set():
-                    return
-            ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
-            for worker in [*self._workers]:
-                worker.cancel_connecting()
-            await tasks.stop()
-        finally:
-            self._loop = self._wake_event = None
-            await mx_connections.pool.close()
-            # The shutdown does not wait for a database that cannot be written.
-            await outcome_writer.flush(CANCEL_SECONDS if self.stopping.is_set() else None)
-            await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
+        ready_queue = ReadyQueue(self.breaker, self.limits, worker_count * _READY_PER_CONNECTION, self.stop_switch)
+        outcome_writer = OutcomeWriter(self._process, email.connections)
 
-    async def _run_worker(
-        self, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter, mx_connections: MxConnections
-    ) -> None:
-        """Run one worker until it finds no message; its errors are logged, so that the other workers continue."""
-        worker = EmailWorker(self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, mx_connections)
-        self._workers.add(worker)
-        try:
-            await worker.run()
-        except Unavailable as error:
-            log.error("smtp: sending stopped: %s", error)
-        except Exception:
-            log.exception("smtp: worker failed")
-        except asyncio.CancelledError:
-            worker.abort()
-            raise
-        finally:
-            await worker.close()
-            self._workers.discard(worker)
+        async def run_worker() -> None:
+            worker = EmailWorker(
+                self.breaker, self.limits, ready_queue, outcome_writer, self.stop_switch, mx_connections
+            )
+            self._workers.add(worker)
+            try:
+                await worker.run()
+            except asyncio.CancelledError:
+                worker.abort()
+                raise
+            finally:
+                await worker.close()
+                self._workers.discard(worker)
+
+        return Run(ready_queue, outcome_writer, worker_count, run_worker)
+
+    async def _rest(self) -> bool:
+        return False
+
+    def _cancel_waiting(self) -> None:
+        for worker in [*self._workers]:
+            worker.cancel_connecting()
+
+    async def _close_connections(self) -> None:
+        if self._mx_connections is not None:
+            await self._mx_connections.pool.close()
+
+    def _count_connections(self) -> int:
+        idle_count = self._mx_connections.pool.connections if self._mx_connections is not None else 0
+        return idle_count + sum(worker.connections for worker in [*self._workers])
 
 
 def _create_loop() -> asyncio.AbstractEventLoop:

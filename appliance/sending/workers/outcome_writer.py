@@ -1,20 +1,19 @@
 """Write outcomes and claims of many workers in one transaction (group commit).
 
-Only one transaction is in progress at a time. Entries that arrive meanwhile share the next transaction, which begins
-as soon as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
-entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/send_log.py`)
-and settled some tenths of a second later, or by the next other write.
+At most one transaction is in progress at a time. Entries that arrive meanwhile share the next one, which begins as soon
+as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
+entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/queue.py`) and
+settled some tenths of a second later, or with the next write of anybody else.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
 from appliance.core.errors import Postponed, Unavailable
-from appliance.sending.messages import send_log
+from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.storage import transactions
 
@@ -24,8 +23,6 @@ _MAX_DELAY_SECONDS = 0.001
 # Logged claims and acceptances are shown in the ledger after this time, or when there are this many.
 _SETTLE_SECONDS = 0.1
 _MAX_LOGGED = 500
-
-_Record = Callable[[list[Outcome], list[Claim], str], set[int]]
 
 
 class _Pending(NamedTuple):
@@ -43,12 +40,11 @@ class OutcomeWriter:
     """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop.
 
     A batch of `workers` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
-    `process` is the name of this process, which each claim stores. `record` is the write that stores a batch and
-    returns the ids of the claimed messages.
+    `process` is the name of this process, which each claim stores.
     """
 
-    def __init__(self, process: str, workers: int, record: _Record = send_log.record_and_claim) -> None:
-        self._process, self._workers, self._record = process, workers, record
+    def __init__(self, process: str, workers: int) -> None:
+        self._process, self._workers = process, workers
         self._waiting: list[_Pending] = []
         self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
@@ -106,7 +102,7 @@ class OutcomeWriter:
                     loop.call_soon_threadsafe(self._settle_later, _RETRY_SECONDS)
 
         try:
-            settling = transactions.submit_record(send_log.settle, is_essential=True)
+            settling = transactions.submit_record(queue.settle_log, is_essential=True)
         except Unavailable:
             return None  # the service ends; the next start settles the log
         self._logged = 0
@@ -148,10 +144,10 @@ class OutcomeWriter:
         try:
             if any(_may_suppress(outcome) for outcome in outcomes):
                 # This forbids messages to the same address that are claimed already.
-                future = transactions.submit_essential(self._record, outcomes, claims, self._process)
+                future = transactions.submit_essential(queue.record_and_claim, outcomes, claims, self._process)
             else:
                 future = transactions.submit_record(
-                    self._record, outcomes, claims, self._process, is_essential=bool(outcomes)
+                    queue.record_and_claim, outcomes, claims, self._process, is_essential=bool(outcomes)
                 )
         except Unavailable as error:
             self._handle_unavailable(batch, error)

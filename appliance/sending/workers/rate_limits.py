@@ -236,6 +236,10 @@ class RateLimits(ABC):
     def get_closed_providers(self) -> tuple[str, ...]:
         """Return the names of the providers that are paused as a whole."""
 
+    @abstractmethod
+    def get_status(self) -> SendStatus:
+        """Return what of the channel is paused, throttled or has used up a limit; may be called from any thread."""
+
     def get_sender_limit_name(self, sender: str) -> str | None:
         """Return the name of the sender limit that holds back campaigns, or None if the channel holds back none.
 

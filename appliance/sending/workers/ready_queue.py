@@ -1,212 +1,22 @@
 """Keep a queue of rendered messages, which is filled ahead of the workers.
 
-Messages in the queue are not claimed yet: if the process dies, they are rendered again. They are rendered on the event
-loop of the workers, a few at a time: a separate thread would compete with it for the interpreter lock. An RSA
-signature takes longer than all other work on a message and releases that lock, so messages are signed in other threads
-while the next ones are rendered.
+Messages in the queue are not claimed yet: if the process dies, they are rendered again (`renderer.py`).
 """
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from concurrent.futures import Future
 
-import apsw
-import peewee
-
-from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
-from appliance.core.errors import Postponed, RecipientRejected, SenderRejected
-from appliance.sending.messages import retries, senders
-from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
-from appliance.sending.messages.prepare import MessagePreparer, UnsignedMessage
+from appliance.sending.messages import senders
+from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
-from appliance.sending.workers.circuit_breaker import CircuitBreaker
+from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, RateLimits
+from appliance.sending.workers.renderer import RenderedMessage, Renderer
 from appliance.storage import transactions
-
-
-class FairShares:
-    """The processor time in seconds that each account used for rendering; used by one thread.
-
-    Accounts share the thread that renders: the account that used the least time gets the next turn. An account that
-    returns after a pause starts with the least time among the active accounts. A pause therefore gives no advantage,
-    and earlier use no lasting disadvantage.
-    """
-
-    def __init__(self) -> None:
-        self._used: dict[int, float] = {}
-        self._floor = 0.0
-
-    def enter(self, accounts: Collection[int]) -> None:
-        """Set the accounts that have messages to render now.
-
-        The time of any other account is deleted, unless it is more than the time of the account that had the last
-        turn.
-        """
-        self._used = {
-            account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
-        }
-        for account in accounts:
-            self._used[account] = self.get_used(account)
-
-    def get_used(self, account: int) -> float:
-        """Return the seconds that count for an account: at least those of the account that had the last turn."""
-        return max(self._used.get(account, 0.0), self._floor)
-
-    def next(self, accounts: Collection[int]) -> int:
-        """Return which of the accounts gets the next turn: the one with the least time."""
-        account = min(accounts, key=self.get_used)
-        self._floor = self.get_used(account)
-        return account
-
-    def charge(self, account: int, seconds: float) -> None:
-        """Add the seconds of a turn to an account."""
-        self._used[account] = self.get_used(account) + seconds
-
-
-log = logging.getLogger("campanero.sender")
-_SIGNER_THREADS = 3
-# Messages that are rendered in one turn, and then signed together in one thread.
-_SIGN_BATCH = 8
-# A turn of one account ends after this time, even if few messages were rendered.
-_TURN_SECONDS = 0.02
-# Delay before a message that could not be read from the database is tried again.
-_READ_RETRY_SECONDS = 30.0
-
-
-class RenderedMessage(NamedTuple):
-    """A message that can be sent, or a message that could not be rendered.
-
-    If it could not be rendered, `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of
-    `time.monotonic`.
-    """
-
-    claim: Claim
-    prepared: OutgoingMessage | None
-    failure: Outcome | None
-    rendered_at: float
-
-    @property
-    def sender(self) -> str:
-        """Return the sender address or number, or an empty string if the message could not be rendered."""
-        return self.prepared.sender if self.prepared is not None else ""
-
-
-_Rendered = tuple[Claim, UnsignedMessage | Outcome]
-
-
-class Renderer:
-    """A renderer and signer of messages; used by one thread at a time."""
-
-    def __init__(self) -> None:
-        self._preparer = MessagePreparer()
-        self._signers = ThreadPoolExecutor(_SIGNER_THREADS, thread_name_prefix="signer")
-        self.shares = FairShares()
-
-    def reset(self) -> None:
-        """Drop all cached content, so that the next messages are rendered from the current state of the database."""
-        self._preparer = MessagePreparer()
-
-    def render_turns(
-        self, claims: Sequence[Claim], seconds: float
-    ) -> Iterator["Future[list[RenderedMessage]] | list[RenderedMessage]"]:
-        """Render messages in turns of at most `_SIGN_BATCH` and yield the messages of each turn.
-
-        A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
-        may be missing. Accounts take turns by the processor time that they used, so that a slow template of one
-        account does not delay the others. A future is yielded if the messages of the turn are being signed in another
-        thread.
-        """
-        preparer, shares = self._preparer, self.shares
-        until = time.monotonic() + seconds
-        waiting: dict[int, deque[Claim]] = {}
-        sources: dict[tuple[int | None, ...], list[Claim]] = {}
-        for claim in claims:
-            waiting.setdefault(claim.account_id, deque()).append(claim)
-            sources.setdefault(_get_source_key(claim), []).append(claim)
-        preparer.clear_cache()
-        shares.enter(waiting)
-        is_first = True
-        while waiting and (is_first or time.monotonic() < until):
-            is_first = False
-            account_id = shares.next(waiting)
-            queue, started_at = waiting[account_id], time.thread_time()
-            batch: list[_Rendered] = []
-            turn_end = time.monotonic() + _TURN_SECONDS
-            while queue and len(batch) < _SIGN_BATCH and (not batch or time.monotonic() < turn_end):
-                claim = queue.popleft()
-                preparer.prefetch(sources.pop(_get_source_key(claim), ()))
-                batch.append((claim, _build(preparer, claim)))
-            shares.charge(account_id, time.thread_time() - started_at)
-            if not queue:
-                del waiting[account_id]
-            use_thread = sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in batch) > 1
-            yield self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch)
-
-    def close(self) -> None:
-        """Wait until the signing threads have ended; no messages may be rendered afterwards."""
-        self._signers.shutdown()
-
-
-def _get_source_key(claim: Claim) -> tuple[int | None, ...]:
-    """Return the key of the messages that share content: account, campaign, flow and step.
-
-    Shared content is compiled when the first message with its key is rendered.
-    """
-    return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
-
-
-def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome:
-    try:
-        stored = retries.load_payload(claim.id) if claim.uncertain_count else None
-        return UnsignedMessage(stored) if stored is not None else preparer.build(claim)
-    except SenderRejected as error:
-        # The recipient is not at fault: the message is tried again, and after repeated errors its campaign is paused.
-        return Outcome(claim, SenderRejected(error.text))
-    except (apsw.Error, peewee.DatabaseError) as error:
-        # The recipient is not at fault, and the error may be temporary.
-        log.error("renderer: reading message %s failed: %s", claim.id, error)
-        return Outcome(claim, Postponed("the database could not be read", _READ_RETRY_SECONDS))
-    except (MergeError, ValueError) as error:
-        return _build_render_error(claim, error.describe() if isinstance(error, MergeError) else str(error))
-    except Exception as error:
-        return _handle_exception(claim, error)
-
-
-def _sign_batch(batch: list[_Rendered]) -> list[RenderedMessage]:
-    """Sign the messages of a batch that could be rendered; return all, in the same order."""
-    return [
-        _build_failed(claim, draft) if isinstance(draft, Outcome) else _sign(claim, draft) for claim, draft in batch
-    ]
-
-
-def _build_failed(claim: Claim, outcome: Outcome) -> RenderedMessage:
-    # Without a body hash in its claim, the message does not become uncertain if the process dies.
-    return RenderedMessage(claim._replace(body_hash=None), None, outcome, time.monotonic())
-
-
-def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
-    try:
-        prepared = draft.sign()
-    except Exception as error:
-        return _build_failed(claim, _handle_exception(claim, error))
-    return RenderedMessage(claim._replace(body_hash=retries.hash_body(prepared)), prepared, None, time.monotonic())
-
-
-def _handle_exception(claim: Claim, error: Exception) -> Outcome:
-    """Log an internal error of rendering, and return it as the outcome of the message."""
-    log.error("renderer: rendering message %s failed", claim.id, exc_info=error)
-    return _build_render_error(claim, f"{type(error).__name__}: {error}")
-
-
-def _build_render_error(claim: Claim, text: str) -> Outcome:
-    return Outcome(claim, RecipientRejected(text), skip_reason="render_error")
-
 
 # Messages that waited longer in the queue are rendered again from the current state of the database.
 _MAX_AGE_SECONDS = 5.0
@@ -232,11 +42,11 @@ class ReadyQueue:
         breaker: CircuitBreaker,
         limits: RateLimits,
         max_ready: int,
-        is_halted: Callable[[], bool],
+        stop_switch: StopSwitch,
         channel: str = "email",
         names: LimitNames | None = None,
     ) -> None:
-        self._breaker, self._limits, self._is_halted = breaker, limits, is_halted
+        self._breaker, self._limits, self._stop_switch = breaker, limits, stop_switch
         self._max_ready = limits.get_max_ready(max_ready)
         self._single: deque[RenderedMessage] = deque()
         self._ready: deque[RenderedMessage] = deque()
@@ -260,8 +70,8 @@ class ReadyQueue:
 
         None means that no message is due or sending is stopped.
         """
-        ready = None if self._is_halted() else self.poll()
-        while ready is None and not self._is_halted():
+        ready = None if self._stop_switch.is_halted() else self.poll()
+        while ready is None and not self._stop_switch.is_halted():
             if not self._waits_for_limits():
                 # Workers that wait for the same refill continue in the same iteration of the loop and share a commit.
                 if not await self._wait_for_refill():
@@ -269,7 +79,7 @@ class ReadyQueue:
                 ready = self.poll()
                 continue
             async with self._turn:  # one worker waits at a time, so that a limit that opens wakes only one
-                if self._is_halted():
+                if self._stop_switch.is_halted():
                     return None
                 self._changed.clear()
                 ready = self.poll()
@@ -282,7 +92,7 @@ class ReadyQueue:
 
         None means that no message is due or sending is stopped.
         """
-        while not self._is_halted():
+        while not self._stop_switch.is_halted():
             for queue in self._get_queues():
                 ready = self._pop_fresh(queue)
                 if ready is not None:

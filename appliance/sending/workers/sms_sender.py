@@ -11,9 +11,8 @@ import contextlib
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
 
-from appliance.core import clock, logs, send_status, signals
+from appliance.core import clock, logs, signals
 from appliance.core.errors import (
     ClientRejected,
     ConnectionFailed,
@@ -22,13 +21,10 @@ from appliance.core.errors import (
     MailUnauthenticated,
     Postponed,
     SenderRejected,
-    Unavailable,
     Uncertain,
 )
-from appliance.core.send_status import SendStatus
-from appliance.inbound import delivery_reports
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.messages import queue_reader, retries
+from appliance.sending.messages import retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
@@ -40,10 +36,10 @@ from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.rate_limits import SmsRateLimits
-from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
-from appliance.sending.workers.worker_tasks import CANCEL_SECONDS, WorkerTasks
+from appliance.sending.workers.ready_queue import ReadyQueue
+from appliance.sending.workers.renderer import RenderedMessage
+from appliance.sending.workers.sender import Run, Sender
 from appliance.settings import config
-from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
 
@@ -61,10 +57,10 @@ class SmsWorkerContext:
         limits: SmsRateLimits,
         ready_queue: ReadyQueue,
         outcome_writer: OutcomeWriter,
-        is_halted: Callable[[], bool],
+        stop_switch: StopSwitch,
         connections: int,
     ) -> None:
-        self.breaker, self.limits, self.is_halted = breaker, limits, is_halted
+        self.breaker, self.limits, self.stop_switch = breaker, limits, stop_switch
         self.ready_queue, self.outcome_writer = ready_queue, outcome_writer
         # By number: messages in progress, including those whose outcome is not stored yet.
         self.in_progress: Counter[str] = Counter()
@@ -101,7 +97,7 @@ class SmsWorker:
             await self._store_outcome()
 
     async def _take_next(self) -> RenderedMessage | None:
-        ready = None if self._shared.is_halted() else self._shared.ready_queue.poll()
+        ready = None if self._shared.stop_switch.is_halted() else self._shared.ready_queue.poll()
         if ready is None:
             # The wait may be long, so the known outcome is stored before.
             await self._store_outcome()
@@ -138,7 +134,7 @@ class SmsWorker:
         if prepared is not None:
             outcome.sender, outcome.prepared = prepared.sender, prepared
             self._shared.in_progress[ready.claim.recipient_key] += 1
-            if self._shared.is_halted() or self._shared.breaker.is_stopped():
+            if self._shared.stop_switch.is_halted():
                 outcome.error = Postponed("all sending is stopped", 0)
             else:
                 outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
@@ -191,7 +187,7 @@ class SmsWorker:
         shared.lookup_workers += 1
         try:
             await self._store_outcome()
-            while shared.lookup_queue and not shared.is_halted():
+            while shared.lookup_queue and not shared.stop_switch.is_halted():
                 await self._look_up(shared.lookup_queue.popleft())
         finally:
             shared.lookup_workers -= 1
@@ -267,116 +263,76 @@ _SENDER_CACHE_SECONDS = 1.0
 _IDLE_SECONDS = 10.0
 
 
-class SmsSender:
+class SmsSender(Sender):
     """The SMS sender of one process; its thread starts with the first call of `wake`."""
 
+    limits: SmsRateLimits
+
     def __init__(self, process: str) -> None:
-        self.process = process
-        self.is_halted = StopSwitch()
         sms = config.current().sms
-        self.breaker = CircuitBreaker(parse_seconds(sms.probe_after))
-        self.limits = SmsRateLimits(sms)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake_event: asyncio.Event | None = None
-        self._woken = threading.Event()
-        self._tasks: WorkerTasks | None = None
-        send_status.set_reporter(CHANNEL, self.get_status)
-
-    def is_due(self) -> bool:
-        """Return whether an SMS is due whose provider is open, and sending is not stopped."""
-        return not self.is_halted() and queue_reader.has_due(
-            (*self.breaker.get_closed_providers(), *self.limits.get_closed_providers()), CHANNEL
-        )
+        super().__init__(CHANNEL, "sms", process, sms.probe_after, SmsRateLimits(sms))
 
     def wake(self) -> None:
-        """Make the sender look for due SMS; may be called from any thread.
-
-        The thread of the sender is started if it does not run, unless the sender is stopping.
-        """
+        """Make the sender look for due SMS, in a new thread if none is running; may be called from any thread."""
+        super().wake()
         with self._lock:
-            self._woken.set()
-            if self._thread is None and not self.is_halted.stopping.is_set():
+            if self._thread is None and not self.stopping.is_set():
                 self._thread = threading.Thread(target=self._run_thread, name="texter")
                 self._thread.start()
-            if self._loop is not None and self._wake_event is not None:
-                self._loop.call_soon_threadsafe(self._wake_event.set)
-
-    def stop(self) -> None:
-        """Start no new requests, and let the thread end once the open ones have finished."""
-        self.is_halted.stopping.set()
-        self.wake()
 
     def join(self, timeout: float) -> None:
         """Wait for the thread to end, at most `timeout` seconds."""
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def get_status(self) -> SendStatus:
-        """Return the state of the providers, limits and requests of SMS; may be called from any thread."""
-        return self.limits.get_status()._replace(
-            closed_transports=self.breaker.get_closed_transports(), connections=len(self._tasks or ())
-        )
-
     def _run_thread(self) -> None:
         errors = logs.RepeatedErrors(log, "sms: sender failed; restarting")
-        while not self.is_halted.stopping.is_set():
+        while not self.stopping.is_set():
             try:
                 with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-                    runner.run(self._run_loop())
+                    runner.run(self._run())
             except Exception as error:
                 errors.log(error)
-                self.is_halted.stopping.wait(_RETRY_SECONDS)
+                self.stopping.wait(_RETRY_SECONDS)
         close_database()
 
-    async def _run_loop(self) -> None:
-        max_workers = config.current().sms.connections
-        loop, wake_event = asyncio.get_running_loop(), asyncio.Event()
-        with self._lock:
-            self._loop, self._wake_event = loop, wake_event
+    def _open(self) -> Run:
+        connections = config.current().sms.connections
         ready_queue = ReadyQueue(
-            self.breaker, self.limits, max_workers * _READY_PER_CONNECTION, self.is_halted, CHANNEL, SenderLimitNames()
-        )
+            self.breaker, self.limits, connections * _READY_PER_CONNECTION, self.stop_switch, CHANNEL,
+            SenderLimitNames(),
+        )  # fmt: skip
         # A batch begins with its first entry: a request takes much longer than a commit, and nothing is claimed ahead.
-        outcome_writer = OutcomeWriter(self.process, 1, delivery_reports.record_and_claim_with_receipts)
-        context = SmsWorkerContext(self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, max_workers)
-        self._tasks = tasks = WorkerTasks(lambda: _run_worker(context), wake_event)
-        try:
-            await self.limits.count_past_hour(CHANNEL)
-            while not self.is_halted.stopping.is_set():
-                wake_event.clear()
-                self._woken.clear()
-                ready_queue.refill()
-                tasks.start(max_workers)
-                # Workers that find no message end, and are started again at the next wake-up.
-                await wake_event.wait()
-                if not tasks and not self._woken.is_set():
-                    signals.wake("campaigns")  # a campaign may be complete
-                    await self._sleep_until_woken(wake_event)
-        finally:
-            ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
-            with self._lock:
-                self._loop = self._wake_event = None
-            await tasks.stop()
-            # The shutdown does not wait for a database that cannot be written.
-            await outcome_writer.flush(CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
-            await provider_base.close_connections()
-            await loop.run_in_executor(None, ready_queue.close)
+        outcome_writer = OutcomeWriter(self._process, 1)
+        context = SmsWorkerContext(
+            self.breaker, self.limits, ready_queue, outcome_writer, self.stop_switch, connections
+        )
+        return Run(ready_queue, outcome_writer, connections, lambda: SmsWorker(context).run())
 
-    async def _sleep_until_woken(self, wake_event: asyncio.Event) -> None:
+    async def _close_connections(self) -> None:
+        await provider_base.close_connections()
+
+    def _count_connections(self) -> int:
+        return len(self._tasks)
+
+    async def _rest(self) -> bool:
         """Sleep until `wake` is called; after `_IDLE_SECONDS`, close the connections to the provider."""
-        wake_event.clear()
+        signals.wake("campaigns")  # a campaign may be complete
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_IDLE_SECONDS):
-                while not self._woken.is_set():
-                    await wake_event.wait()
-                    wake_event.clear()
+                await self._wait_for_wake()
         if not self._woken.is_set():
             await provider_base.close_connections()
+            await self._wait_for_wake()
+        return True
+
+    async def _wait_for_wake(self) -> None:
+        assert self._wake_event is not None
         while not self._woken.is_set():
-            await wake_event.wait()
-            wake_event.clear()
+            self._wake_event.clear()
+            await self._wake_event.wait()
 
 
 class SenderLimitNames:
@@ -397,12 +353,3 @@ class SenderLimitNames:
         return (
             get_limit_name(pick_sms_sender(account_sender, numbers.inspect_number(row.recipient_key or "").country)),
         )
-
-
-async def _run_worker(context: SmsWorkerContext) -> None:
-    try:
-        await SmsWorker(context).run()
-    except Unavailable as error:
-        log.error("sms: sending stopped: %s", error)
-    except Exception:
-        log.exception("sms: worker failed")

@@ -18,7 +18,6 @@ The steps of message 2 in a row of messages on one connection:
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from appliance.core.errors import (
@@ -35,11 +34,12 @@ from appliance.sending.delivery.smtp_client import Envelope, MessageRejected, Op
 from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
-from appliance.sending.workers.circuit_breaker import CircuitBreaker
+from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.outcome_writer import OutcomeWriter
-from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
-from appliance.storage import disk_guard, transactions
+from appliance.sending.workers.ready_queue import ReadyQueue
+from appliance.sending.workers.renderer import RenderedMessage
+from appliance.storage import transactions
 
 log = logging.getLogger("campanero.sender")
 # A message that waits this long for a connection, or for the message before it, is put back into the queue.
@@ -72,9 +72,9 @@ class SmtpWorker:
         limits: EmailRateLimits,
         ready_queue: ReadyQueue,
         outcome_writer: OutcomeWriter,
-        is_halted: Callable[[], bool],
+        stop_switch: StopSwitch,
     ) -> None:
-        self._breaker, self._limits, self._is_halted = breaker, limits, is_halted
+        self._breaker, self._limits, self._stop_switch = breaker, limits, stop_switch
         self._ready_queue, self._outcome_writer = ready_queue, outcome_writer
         self._connections: dict[str, SmtpClient] = {}
         self._next: RenderedMessage | None = None  # the next message, taken from the queue
@@ -120,7 +120,7 @@ class SmtpWorker:
 
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
-        if self._next is None and not self._limits.is_timed and not self._is_halted():
+        if self._next is None and not self._limits.is_timed and not self._stop_switch.is_halted():
             self._next = self._ready_queue.poll()
         if self._next is None:
             # The wait may be long, so the known outcome is stored before.
@@ -284,15 +284,15 @@ class SmtpWorker:
     async def _check_again(self, claim: Claim, revision: int) -> bool:
         """Return whether a message that was claimed at a permission revision may still be sent.
 
-        If it may not, the message is postponed and claimed again, which records why. While the disk guard stops
-        sending, it is only postponed.
+        If it may not, the message is postponed and claimed again, which records why. While all sending is stopped, it
+        is only postponed.
         """
         while (current := transactions.get_permission_revision()) != revision:
             revision = current
             is_allowed = transactions.fetch_inline(queue.is_still_allowed, claim.id)
             if not is_allowed and not await self._outcome_writer.write(_postpone(claim), claim):
                 return False
-        if disk_guard.send_blocker() is not None:
+        if self._stop_switch.is_blocked():
             self._outcome_writer.write(_postpone(claim), None)
             return False
         return True
@@ -309,12 +309,7 @@ class SmtpWorker:
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
-            if client is not None and outcome.error is None and self._breaker.is_stopped():
-                # There is a STOP file since the claim. After DATA, only an abort withdraws the message. While the
-                # service ends, claimed messages are still sent, so `is_halted` does not decide here.
-                outcome.error = Postponed("all sending is stopped", 0)
-                self._abort_connection(ready.claim.provider)
-            elif client is not None and outcome.error is None:
+            if client is not None and outcome.error is None:
                 outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
                 await self._deliver(client, prepared.envelope, outcome)
         if isinstance(outcome.error, RecipientRejected) and outcome.error.enhanced == "5.6.7":
@@ -352,7 +347,7 @@ class SmtpWorker:
         provider.
         """
         provider, next_envelope = outcome.claim.provider, None
-        if not self._limits.is_timed and not self._is_halted():
+        if not self._limits.is_timed and not self._stop_switch.is_halted():
             self._next = self._ready_queue.poll(behind=True)
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             next_envelope = self._next.prepared.envelope

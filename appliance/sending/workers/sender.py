@@ -1,0 +1,164 @@
+"""The sender of a channel: run workers on an event loop while messages are due, and let them finish at the end.
+
+`email_sender.py` and `sms_sender.py` say what a worker does, and on which thread the loop runs.
+"""
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+from appliance.core import send_status
+from appliance.core.errors import Unavailable
+from appliance.core.send_status import SendStatus
+from appliance.sending.messages import queue_reader
+from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
+from appliance.sending.workers.outcome_writer import OutcomeWriter
+from appliance.sending.workers.rate_limits import RateLimits
+from appliance.sending.workers.ready_queue import ReadyQueue
+from appliance.settings.config import parse_seconds
+
+log = logging.getLogger("campanero.sender")
+# Time that open transactions and requests get to finish, so that a hanging one cannot delay the end of the service, and
+# then the time in which cancelled workers store outcomes. Both fit into the 27 s for which `jobs.tasks` waits.
+_STOP_SECONDS = 22.0
+_CANCEL_SECONDS = 2.0
+
+
+class Run(NamedTuple):
+    """What the workers of one event loop share; `run_worker` runs one worker until it finds no message."""
+
+    ready_queue: ReadyQueue
+    outcome_writer: OutcomeWriter
+    worker_count: int
+    run_worker: Callable[[], Coroutine[Any, Any, None]]
+
+
+class Sender(ABC):
+    """The sender of one channel in one process.
+
+    Its limits and circuit breaker outlive the event loop; workers, connections and the ready queue do not. `name` is
+    the component in log lines.
+    """
+
+    def __init__(self, channel: str, name: str, process: str, probe_after: str, limits: RateLimits) -> None:
+        self._channel, self._name, self._process = channel, name, process
+        self.stop_switch = StopSwitch()
+        self.stopping = self.stop_switch.stopping
+        self.breaker = CircuitBreaker(parse_seconds(probe_after))
+        self.limits = limits
+        self._woken = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake_event: asyncio.Event | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        send_status.set_reporter(channel, self.get_status)
+
+    @abstractmethod
+    def _open(self) -> Run:
+        """Return the ready queue, outcome writer and workers for the running event loop."""
+
+    @abstractmethod
+    async def _rest(self) -> bool:
+        """Return whether to look for messages again, after waiting for a wake-up; called when no message is due."""
+
+    @abstractmethod
+    async def _close_connections(self) -> None:
+        """Close the connections that the workers share."""
+
+    @abstractmethod
+    def _count_connections(self) -> int:
+        """Return the number of open connections; may be called from any thread."""
+
+    def _cancel_waiting(self) -> None:
+        """Cancel what workers wait for before they claim a message, because the service is stopping."""
+        return
+
+    def is_due(self) -> bool:
+        """Return whether a message is due whose provider is open, and sending is not stopped."""
+        closed = (*self.breaker.get_closed_providers(), *self.limits.get_closed_providers())
+        return not self.stop_switch.is_halted() and queue_reader.has_due(closed, self._channel)
+
+    def wake(self) -> None:
+        """Make a running sender look for due messages again; may be called from any thread."""
+        self._woken.set()
+        loop, event = self._loop, self._wake_event
+        if loop is not None and event is not None:
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                log.debug("%s: wake ignored, sender has ended", self._name)
+
+    def stop(self) -> None:
+        """Start no new transactions or requests, and let the loop end once the open ones have finished."""
+        self.stopping.set()
+        self.wake()
+
+    def get_status(self) -> SendStatus:
+        """Return the state of the transports, limits and connections; may be called from any thread."""
+        status = self.limits.get_status()
+        closed = (*self.breaker.get_closed_transports(), *status.closed_transports)
+        return status._replace(closed_transports=closed, connections=self._count_connections())
+
+    async def _run(self) -> None:
+        """Run workers on this event loop until `_rest` returns False or `stop` is called; then close all connections.
+
+        A wake-up starts workers in place of those that ended because they found no message.
+        """
+        self._loop, self._wake_event = asyncio.get_running_loop(), (wake_event := asyncio.Event())
+        run = self._open()
+        try:
+            await self.limits.count_past_hour(self._channel)
+            while not self.stopping.is_set():
+                wake_event.clear()
+                self._woken.clear()
+                run.ready_queue.refill()
+                for _ in range(run.worker_count - len(self._tasks)):
+                    self._start_worker(run, wake_event)
+                await wake_event.wait()
+                if not self._tasks and not self._woken.is_set() and not await self._rest():
+                    return
+        finally:
+            run.ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
+            self._cancel_waiting()
+            await self._finish_workers()
+            self._loop = self._wake_event = None
+            # The shutdown does not wait for a database that cannot be written.
+            await run.outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
+            await self._close_connections()
+            await asyncio.get_running_loop().run_in_executor(None, run.ready_queue.close)
+
+    def _start_worker(self, run: Run, wake_event: asyncio.Event) -> None:
+        """Start one worker; when the last one ends, `wake_event` is set."""
+
+        def end(task: "asyncio.Task[None]") -> None:
+            self._tasks.discard(task)
+            if not self._tasks:
+                wake_event.set()
+
+        self._tasks.add(task := asyncio.create_task(self._run_worker(run)))
+        task.add_done_callback(end)
+
+    async def _run_worker(self, run: Run) -> None:
+        """Run one worker; its errors are logged, so that the other workers continue."""
+        try:
+            await run.run_worker()
+        except Unavailable as error:
+            log.error("%s: sending stopped: %s", self._name, error)
+        except Exception:
+            log.exception("%s: worker failed", self._name)
+
+    async def _finish_workers(self) -> None:
+        """Wait until all workers have ended, and cancel those that take longer than `_STOP_SECONDS`.
+
+        A message without a stored outcome is decided by the next process.
+        """
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait({*self._tasks}, timeout=_STOP_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            # The cancelled workers store the outcomes that they know.
+            await asyncio.wait(late, timeout=_CANCEL_SECONDS)
