@@ -7,7 +7,6 @@ other groups continues. Only messages that are not claimed yet wait for a limit.
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,12 +17,14 @@ from appliance.core.send_status import ClosedTransport, SendStatus, WarmingDomai
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
+from appliance.sending.messages import senders
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
 from appliance.settings import config
 from appliance.settings.config import RateLimit, parse_limit, parse_seconds
 from appliance.settings.schema import Email
+from appliance.storage import transactions
 
 log = logging.getLogger("campanero.sender")
 
@@ -94,10 +95,10 @@ _FIRST_CONNECTIONS = 4
 
 
 class EmailRateLimits(RateLimits):
-    """The limits of email in one process; used on one event loop. Other threads may only read them and set quotas."""
+    """The limits of email in one process; used on one event loop. Other threads may only read them."""
 
     def __init__(self, email: Email) -> None:
-        super().__init__(RateLimit(email.rate_per_second, email.rate_per_hour), is_free=False)
+        super().__init__(RateLimit(email.rate_per_second, email.rate_per_hour))
         self._provider = email.transport
         self._pause_seconds, self._max_connections = parse_seconds(email.slow_down), email.connections
         self._senders = {
@@ -119,17 +120,14 @@ class EmailRateLimits(RateLimits):
         self._quotas: dict[str, WarmUpQuota] = {}  # by sending domain
         self.is_free = not self._has_limits and not self._is_direct
 
-    def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the sender's domain if `set_quota` must be called for it before the message is admitted, else None."""
+    async def load_quota(self, claim: Claim, sender: str) -> None:
+        """Load the warm-up quota of a sending domain for today, unless it is loaded."""
         if not self._has_warm_up or claim.provider != DIRECT:
-            return None
+            return
         domain = domain_of(sender)
         quota = self._quotas.get(domain)
-        return domain if quota is None or quota.is_over() else None
-
-    def set_quota(self, day: WarmUpDay) -> None:
-        """Set the warm-up quota of a sending domain for today; may be called from any thread."""
-        self._quotas[day.domain] = WarmUpQuota(day)
+        if quota is None or quota.is_over():
+            self._quotas[domain] = WarmUpQuota(await transactions.commit(senders.get_or_create_today, domain))
 
     def get_sender_limit_name(self, sender: str) -> str:
         """Return the name of the limit of a sender address: `from ` and its domain."""
@@ -181,8 +179,7 @@ class EmailRateLimits(RateLimits):
         ):
             self._slow_down(claim.provider, ALL, now, error)
             self._slow_groups.clear()
-        wait = max(throttle.paused_until - now, 1.0) * random.uniform(1.0, 1.1)
-        return RateLimited(error.text, wait, error.smtp, error.enhanced)
+        return throttle.put_off(error, now)
 
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:
         throttle = self._get_throttle(provider, group)

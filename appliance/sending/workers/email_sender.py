@@ -15,13 +15,11 @@ from appliance.core.errors import DeliveryError, SenderRejected
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
 from appliance.sending.messages.ledger import Outcome
-from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch, UnreachableHosts
+from appliance.sending.workers.circuit_breaker import UnreachableHosts
 from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit
 from appliance.sending.workers.mx_connections import MxConnection, MxConnections
-from appliance.sending.workers.outcome_writer import OutcomeWriter
-from appliance.sending.workers.ready_queue import ReadyQueue
 from appliance.sending.workers.renderer import RenderedMessage
-from appliance.sending.workers.sender import Run, Sender
+from appliance.sending.workers.sender import Run, Sender, WorkerContext
 from appliance.sending.workers.smtp_worker import SmtpWorker
 from appliance.settings import config
 from appliance.storage.database import close_database
@@ -36,11 +34,8 @@ class EmailWorker(SmtpWorker):
     (docs/promises.md#p3).
     """
 
-    def __init__(
-        self, breaker: CircuitBreaker, limits: EmailRateLimits, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter,
-        stop_switch: StopSwitch, mx_connections: MxConnections,
-    ) -> None:  # fmt: skip
-        super().__init__(breaker, limits, ready_queue, outcome_writer, stop_switch)
+    def __init__(self, context: WorkerContext[EmailRateLimits], mx_connections: MxConnections) -> None:
+        super().__init__(context)
         self._mx_connections = mx_connections
         self._connecting: asyncio.Task[MxConnection] | None = None
         self._transaction: Transaction | None = None
@@ -129,10 +124,8 @@ _WORKERS_PER_CONNECTION = 8
 _MAX_WORKERS = 100
 
 
-class EmailSender(Sender):
+class EmailSender(Sender[EmailRateLimits]):
     """The email sender of one process; `drain` must run in one thread at a time."""
-
-    limits: EmailRateLimits
 
     def __init__(self, process: str) -> None:
         email = config.current().email
@@ -155,7 +148,7 @@ class EmailSender(Sender):
             if not self._woken.is_set():
                 return
 
-    def _open(self) -> Run:
+    def _open(self) -> Run[EmailRateLimits]:
         email = config.current().email
         worker_count = email.connections
         if email.transport == DIRECT:
@@ -163,13 +156,10 @@ class EmailSender(Sender):
         self._mx_connections = mx_connections = MxConnections(
             self.breaker, self.limits, self._hosts, TransactionLimit(email.connections)
         )
-        ready_queue = ReadyQueue(self.breaker, self.limits, worker_count * _READY_PER_CONNECTION, self.stop_switch)
-        outcome_writer = OutcomeWriter(self._process, email.connections)
+        context = self._create_context(worker_count * _READY_PER_CONNECTION, email.connections)
 
         async def run_worker() -> None:
-            worker = EmailWorker(
-                self.breaker, self.limits, ready_queue, outcome_writer, self.stop_switch, mx_connections
-            )
+            worker = EmailWorker(context, mx_connections)
             self._workers.add(worker)
             try:
                 await worker.run()
@@ -180,7 +170,7 @@ class EmailSender(Sender):
                 await worker.close()
                 self._workers.discard(worker)
 
-        return Run(ready_queue, outcome_writer, worker_count, run_worker)
+        return Run(context, worker_count, run_worker)
 
     async def _rest(self) -> bool:
         return False

@@ -206,22 +206,13 @@ class MxConnections:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 client = await smtp_connect.connect_to_mx(target)
-        except DeliveryError as error:
+        except BaseException as error:
             self.pool.release(target)
-            return MxConnection(error=await self._handle_connect_error(target, claim, error))
-        except TimeoutError:
-            self.pool.release(target)
-            timed_out = ConnectionFailed(
-                f"no mail server of {target.domain} accepted a connection within {_CONNECT_SECONDS:.0f} s"
-            )
-            return MxConnection(error=await self._handle_connect_error(target, claim, timed_out))
-        except Exception as error:
-            # After an internal error this message is tried again later; mail to other servers is not affected.
-            log.exception("direct: connecting to the mail servers of %s failed", target.domain)
-            self.pool.release(target)
-            return MxConnection(error=Deferred(f"{type(error).__name__}: {error}"))
-        except BaseException:
-            self.pool.release(target)
+            if isinstance(error, TimeoutError):
+                text = f"no mail server of {target.domain} accepted a connection within {_CONNECT_SECONDS:.0f} s"
+                return MxConnection(error=await self._handle_connect_error(target, claim, ConnectionFailed(text)))
+            if isinstance(error, DeliveryError):
+                return MxConnection(error=await self._handle_connect_error(target, claim, error))
             raise
         self.hosts.record_connection(target)
         return MxConnection(target, client)

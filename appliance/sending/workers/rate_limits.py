@@ -15,7 +15,7 @@ from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, 
 from appliance.core.send_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.senders import WarmUpDay, get_limit_name
+from appliance.sending.messages.senders import get_limit_name
 from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
 from appliance.storage.database import close_database
@@ -170,6 +170,11 @@ class AdaptiveThrottle:
         if not used:
             self._next = 0.0
 
+    def put_off(self, error: DeliveryError, now: float) -> RateLimited:
+        """Return the error of a message as RateLimited until the pause ends, spread so that not all come at once."""
+        wait = max(self.paused_until - now, 1.0) * random.uniform(1.0, 1.1)
+        return RateLimited(error.text, wait, error.smtp, error.enhanced)
+
     def describe(self, provider: str, now: float, now_ms: int) -> ThrottledGroup:
         """Return the throttle as pages show it.
 
@@ -210,10 +215,10 @@ class RateLimits(ABC):
     message is admitted from `admit` to `release`: in that time it counts towards the limits that apply to it.
     """
 
-    def __init__(self, overall: RateLimit, is_free: bool) -> None:
+    def __init__(self, overall: RateLimit) -> None:
         self.overall = RateLimiter(ALL, overall)
         self.is_timed = any(overall)
-        self.is_free = is_free
+        self.is_free = False
         self._admitted: dict[int, list[SendLimit]] = {}
         self._has_counted_past = False
 
@@ -247,12 +252,8 @@ class RateLimits(ABC):
         """
         return None
 
-    def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the sender's domain if `set_quota` must be called for it before the message is admitted, else None."""
-        return None
-
-    def set_quota(self, day: WarmUpDay) -> None:
-        """Set the warm-up quota of a sending domain for today; do nothing in channels without such quotas."""
+    async def load_quota(self, claim: Claim, sender: str) -> None:
+        """Load the sender's quota of today from the database, if the channel has quotas and this one is missing."""
         return
 
     def admit(self, claim: Claim, sender: str) -> SendLimit | None:
@@ -352,15 +353,10 @@ class RateLimits(ABC):
     def get_full_limits(self) -> tuple[ExhaustedLimit, ...]:
         """Return the hourly limits that are used up now."""
         loop_now, now = clock.monotonic(), clock.now_ms()
-        hours = [
-            (limiter, limiter.hour_allowed_at(loop_now))
-            for limiter in self._get_all_limits()
-            if isinstance(limiter, RateLimiter)
-        ]
         return tuple(
             ExhaustedLimit(limiter.name, limiter.limit.per_hour, now + int((at - loop_now) * 1000))
-            for limiter, at in hours
-            if at > loop_now
+            for limiter in self._get_all_limits()
+            if isinstance(limiter, RateLimiter) and (at := limiter.hour_allowed_at(loop_now)) > loop_now
         )
 
 
@@ -413,7 +409,7 @@ class SmsRateLimits(RateLimits):
     """The limits of SMS in one process; used on one event loop, and only read from other threads."""
 
     def __init__(self, sms: Sms) -> None:
-        super().__init__(RateLimit(sms.rate_per_second), is_free=False)
+        super().__init__(RateLimit(sms.rate_per_second))
         self._provider, self._usual = sms.transport, sms.connections
         self._senders = {
             f"from {name}": RateLimiter(f"from {name}", limit) for name, limit in map(parse_limit, sms.sender_limits)
@@ -458,11 +454,11 @@ class SmsRateLimits(RateLimits):
         """
         if claim.provider != self._provider:
             return error
+        name = get_limit_name(sender)
         if not isinstance(error, Uncertain | ConnectionFailed):
             self._record_reply()
         if isinstance(error, RateLimited):
-            return self._slow_down(get_limit_name(sender), error)
-        name = get_limit_name(sender)
+            return self._slow_down(name, error)
         throttle = self._throttles.get(name) if error is None else None
         if throttle is not None and throttle.record_accepted(clock.monotonic()):
             del self._throttles[name]
@@ -477,8 +473,7 @@ class SmsRateLimits(RateLimits):
             self.is_free = False
         throttle.record_refusal(now, error.text, silence=False)
         throttle.paused_until = max(throttle.paused_until, now + error.seconds)
-        wait = max(throttle.paused_until - now, 1.0) * random.uniform(1.0, 1.1)
-        return RateLimited(error.text, wait, error.smtp, error.enhanced)
+        return throttle.put_off(error, now)
 
     def record_uncertain(self) -> bool:
         """Count an uncertain message, and return whether the caller has to close the provider.

@@ -10,13 +10,11 @@ from collections import deque
 from concurrent.futures import Future
 
 from appliance.core import clock
-from appliance.sending.messages import senders
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
-from appliance.storage import transactions
 
 # Messages that waited longer in the queue are rendered again from the current state of the database.
 _MAX_AGE_SECONDS = 5.0
@@ -344,9 +342,7 @@ class ReadyQueue:
         messages = await asyncio.wrap_future(turn) if isinstance(turn, Future) else turn
         for message in messages:
             if message.prepared is not None:
-                domain = self._limits.find_missing_quota(message.claim, message.prepared.sender)
-                if domain is not None:
-                    self._limits.set_quota(await transactions.commit(senders.get_or_create_today, domain))
+                await self._limits.load_quota(message.claim, message.prepared.sender)
             self._append(message)
             del claims[message.claim.id]
 

@@ -8,12 +8,14 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from appliance.core import send_status
 from appliance.core.errors import Unavailable
 from appliance.core.send_status import SendStatus
 from appliance.sending.messages import queue_reader
+from appliance.sending.messages.queue_reader import LimitNames
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.rate_limits import RateLimits
@@ -27,23 +29,37 @@ _STOP_SECONDS = 22.0
 _CANCEL_SECONDS = 2.0
 
 
-class Run(NamedTuple):
-    """What the workers of one event loop share; `run_worker` runs one worker until it finds no message."""
+Limits = TypeVar("Limits", bound=RateLimits)
 
+
+@dataclass(frozen=True)
+class WorkerContext(Generic[Limits]):
+    """What the workers of one event loop share."""
+
+    breaker: CircuitBreaker
+    limits: Limits
+    stop_switch: StopSwitch
     ready_queue: ReadyQueue
     outcome_writer: OutcomeWriter
+
+
+@dataclass(frozen=True)
+class Run(Generic[Limits]):
+    """The workers of one event loop; `run_worker` runs one worker until it finds no message."""
+
+    context: WorkerContext[Limits]
     worker_count: int
     run_worker: Callable[[], Coroutine[Any, Any, None]]
 
 
-class Sender(ABC):
+class Sender(ABC, Generic[Limits]):
     """The sender of one channel in one process.
 
     Its limits and circuit breaker outlive the event loop; workers, connections and the ready queue do not. `name` is
     the component in log lines.
     """
 
-    def __init__(self, channel: str, name: str, process: str, probe_after: str, limits: RateLimits) -> None:
+    def __init__(self, channel: str, name: str, process: str, probe_after: str, limits: Limits) -> None:
         self._channel, self._name, self._process = channel, name, process
         self.stop_switch = StopSwitch()
         self.stopping = self.stop_switch.stopping
@@ -56,8 +72,16 @@ class Sender(ABC):
         send_status.set_reporter(channel, self.get_status)
 
     @abstractmethod
-    def _open(self) -> Run:
-        """Return the ready queue, outcome writer and workers for the running event loop."""
+    def _open(self) -> Run[Limits]:
+        """Return the workers for the running event loop."""
+
+    def _create_context(
+        self, ready_count: int, batch_size: int, names: LimitNames | None = None
+    ) -> WorkerContext[Limits]:
+        """Return a context in which up to `ready_count` messages are rendered ahead (see also `OutcomeWriter`)."""
+        ready_queue = ReadyQueue(self.breaker, self.limits, ready_count, self.stop_switch, self._channel, names)
+        outcome_writer = OutcomeWriter(self._process, batch_size)
+        return WorkerContext(self.breaker, self.limits, self.stop_switch, ready_queue, outcome_writer)
 
     @abstractmethod
     async def _rest(self) -> bool:
@@ -107,29 +131,31 @@ class Sender(ABC):
         A wake-up starts workers in place of those that ended because they found no message.
         """
         self._loop, self._wake_event = asyncio.get_running_loop(), (wake_event := asyncio.Event())
+        self._tasks = set()
         run = self._open()
+        ready_queue, outcome_writer = run.context.ready_queue, run.context.outcome_writer
         try:
             await self.limits.count_past_hour(self._channel)
             while not self.stopping.is_set():
                 wake_event.clear()
                 self._woken.clear()
-                run.ready_queue.refill()
+                ready_queue.refill()
                 for _ in range(run.worker_count - len(self._tasks)):
                     self._start_worker(run, wake_event)
                 await wake_event.wait()
                 if not self._tasks and not self._woken.is_set() and not await self._rest():
                     return
         finally:
-            run.ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
+            ready_queue.refill()  # wakes the workers that wait for a limit, so that they end
             self._cancel_waiting()
             await self._finish_workers()
             self._loop = self._wake_event = None
             # The shutdown does not wait for a database that cannot be written.
-            await run.outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
+            await outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
             await self._close_connections()
-            await asyncio.get_running_loop().run_in_executor(None, run.ready_queue.close)
+            await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
-    def _start_worker(self, run: Run, wake_event: asyncio.Event) -> None:
+    def _start_worker(self, run: Run[Limits], wake_event: asyncio.Event) -> None:
         """Start one worker; when the last one ends, `wake_event` is set."""
 
         def end(task: "asyncio.Task[None]") -> None:
@@ -140,7 +166,7 @@ class Sender(ABC):
         self._tasks.add(task := asyncio.create_task(self._run_worker(run)))
         task.add_done_callback(end)
 
-    async def _run_worker(self, run: Run) -> None:
+    async def _run_worker(self, run: Run[Limits]) -> None:
         """Run one worker; its errors are logged, so that the other workers continue."""
         try:
             await run.run_worker()

@@ -33,12 +33,9 @@ from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers import base as provider_base
 from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
-from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
-from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.rate_limits import SmsRateLimits
-from appliance.sending.workers.ready_queue import ReadyQueue
 from appliance.sending.workers.renderer import RenderedMessage
-from appliance.sending.workers.sender import Run, Sender
+from appliance.sending.workers.sender import Run, Sender, WorkerContext
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
@@ -48,22 +45,12 @@ _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 _CONCURRENT_SECONDS = 1.0
 
 
-class SmsWorkerContext:
-    """The objects and state that the workers of one sender share; used on one event loop."""
+class _InProgress:
+    """What the workers know of each other's messages; used on one event loop."""
 
-    def __init__(
-        self,
-        breaker: CircuitBreaker,
-        limits: SmsRateLimits,
-        ready_queue: ReadyQueue,
-        outcome_writer: OutcomeWriter,
-        stop_switch: StopSwitch,
-        connections: int,
-    ) -> None:
-        self.breaker, self.limits, self.stop_switch = breaker, limits, stop_switch
-        self.ready_queue, self.outcome_writer = ready_queue, outcome_writer
+    def __init__(self, connections: int) -> None:
         # By number: messages in progress, including those whose outcome is not stored yet.
-        self.in_progress: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         # Messages to look up at the provider. Only some workers do this, so slow lookups do not delay other messages.
         self.lookup_queue: deque[RenderedMessage] = deque()
         self.lookup_workers, self.max_lookup_workers = 0, max(1, connections // 4)
@@ -71,22 +58,22 @@ class SmsWorkerContext:
         self.in_lookup: set[str] = set()
 
     def finish(self, number: str) -> None:
-        """Count a message to a number as no longer in progress; call it when its outcome is stored."""
-        self.in_progress[number] -= 1
-        if not self.in_progress[number]:
-            del self.in_progress[number]
+        """Count a message to a number as no longer in progress, because its outcome was stored."""
+        self.counts[number] -= 1
+        if not self.counts[number]:
+            del self.counts[number]
 
 
 class SmsWorker:
     """A worker that sends SMS one after the other and passes their outcomes to the outcome writer."""
 
-    def __init__(self, shared: SmsWorkerContext) -> None:
-        self._shared = shared
+    def __init__(self, context: WorkerContext[SmsRateLimits], in_progress: _InProgress) -> None:
+        self._context, self._in_progress = context, in_progress
         self._outcome: Outcome | None = None  # the outcome of the last message, not stored yet
 
     async def run(self) -> None:
         """Send messages until none is due or sending is stopped, and store the last outcome."""
-        ready_queue = self._shared.ready_queue
+        ready_queue = self._context.ready_queue
         try:
             while (ready := await self._take_next()) is not None:
                 try:
@@ -97,11 +84,11 @@ class SmsWorker:
             await self._store_outcome()
 
     async def _take_next(self) -> RenderedMessage | None:
-        ready = None if self._shared.stop_switch.is_halted() else self._shared.ready_queue.poll()
+        ready = None if self._context.stop_switch.is_halted() else self._context.ready_queue.poll()
         if ready is None:
             # The wait may be long, so the known outcome is stored before.
             await self._store_outcome()
-            ready = await self._shared.ready_queue.take()
+            ready = await self._context.ready_queue.take()
         return ready
 
     async def _store_outcome(self) -> None:
@@ -112,10 +99,10 @@ class SmsWorker:
         """Store the outcome of the last message, if any, and claim the given one; return whether it was claimed."""
         outcome, self._outcome = self._outcome, None
         try:
-            return await self._shared.outcome_writer.write(outcome, claim)
+            return await self._context.outcome_writer.write(outcome, claim)
         finally:
             if outcome is not None and outcome.prepared is not None:
-                self._shared.finish(outcome.claim.recipient_key)
+                self._in_progress.finish(outcome.claim.recipient_key)
 
     async def _process(self, ready: RenderedMessage) -> None:
         prepared = ready.prepared
@@ -126,22 +113,22 @@ class SmsWorker:
         try:
             is_claimed = await self._write(ready.claim)
         finally:
-            self._shared.ready_queue.finish_claim(ready.claim, is_claimed)
+            self._context.ready_queue.finish_claim(ready.claim, is_claimed)
         if not is_claimed:
             return
         # The message is claimed, so from here on it always gets an outcome.
         self._outcome = outcome = ready.failure or Outcome(ready.claim)
         if prepared is not None:
             outcome.sender, outcome.prepared = prepared.sender, prepared
-            self._shared.in_progress[ready.claim.recipient_key] += 1
-            if self._shared.stop_switch.is_halted():
+            self._in_progress.counts[ready.claim.recipient_key] += 1
+            if self._context.stop_switch.is_halted():
                 outcome.error = Postponed("all sending is stopped", 0)
             else:
                 outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
                 await self._transmit(prepared, outcome)
                 self._record_answer(outcome, prepared.sender)
         if not isinstance(outcome.error, Uncertain):
-            self._shared.breaker.record_answer(ready.claim, outcome.error)
+            self._context.breaker.record_answer(ready.claim, outcome.error)
 
     async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome) -> None:
         """Send a claimed message to its provider, and write the reply or error into the outcome."""
@@ -162,8 +149,8 @@ class SmsWorker:
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")
 
     def _record_answer(self, outcome: Outcome, sender: str) -> None:
-        claim, breaker = outcome.claim, self._shared.breaker
-        error = self._shared.limits.record_answer(claim, sender, outcome.error)
+        claim, breaker = outcome.claim, self._context.breaker
+        error = self._context.limits.record_answer(claim, sender, outcome.error)
         if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
             # Only this sender in this country is rejected, so the provider stays open for all other messages.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
@@ -172,35 +159,35 @@ class SmsWorker:
             isinstance(error, ClientRejected) and not isinstance(error, SenderRejected | MailUnauthenticated)
         ):
             breaker.record_connection_failure(claim.provider, error)
-        elif isinstance(error, Uncertain) and self._shared.limits.record_uncertain():
+        elif isinstance(error, Uncertain) and self._context.limits.record_uncertain():
             breaker.record_connection_failure(
                 claim.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
             )
 
     async def _queue_lookup(self, ready: RenderedMessage) -> None:
         """Queue a message for lookup at the provider, and process the queue unless enough workers do so already."""
-        shared = self._shared
-        shared.limits.release(ready.claim.id, used=False)  # nothing is sent
+        shared, ready_queue = self._in_progress, self._context.ready_queue
+        self._context.limits.release(ready.claim.id, used=False)  # nothing is sent
         shared.lookup_queue.append(ready)
         if shared.lookup_workers >= shared.max_lookup_workers:
             return
         shared.lookup_workers += 1
         try:
             await self._store_outcome()
-            while shared.lookup_queue and not shared.stop_switch.is_halted():
+            while shared.lookup_queue and not self._context.stop_switch.is_halted():
                 await self._look_up(shared.lookup_queue.popleft())
         finally:
             shared.lookup_workers -= 1
             while shared.lookup_queue and not shared.lookup_workers:
-                shared.ready_queue.finish_claim(shared.lookup_queue.popleft().claim, is_claimed=False)
+                ready_queue.finish_claim(shared.lookup_queue.popleft().claim, is_claimed=False)
 
     async def _look_up(self, ready: RenderedMessage) -> None:
         """Look up a message that the provider may have accepted; settle it, or postpone the lookup if it failed."""
-        shared, claim, prepared = self._shared, ready.claim, ready.prepared
+        shared, claim, prepared = self._in_progress, ready.claim, ready.prepared
         assert prepared is not None
         number = claim.recipient_key
         try:
-            if number in shared.in_lookup or shared.in_progress[number]:
+            if number in shared.in_lookup or shared.counts[number]:
                 await transactions.commit(
                     retries.postpone_lookup,
                     claim,
@@ -210,7 +197,7 @@ class SmsWorker:
             shared.in_lookup.add(number)
             try:
                 matches = await self._find_accepted(claim, prepared)
-                if shared.in_progress[number]:
+                if shared.counts[number]:
                     matches = Postponed("another message to this number is being sent", _CONCURRENT_SECONDS)
                 if isinstance(matches, DeliveryError):
                     await transactions.commit(retries.postpone_lookup, claim, matches)
@@ -219,7 +206,7 @@ class SmsWorker:
             finally:
                 shared.in_lookup.discard(number)
         finally:
-            shared.ready_queue.finish_claim(claim, is_claimed=True)
+            self._context.ready_queue.finish_claim(claim, is_claimed=True)
 
     async def _find_accepted(self, claim: Claim, prepared: OutgoingMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
         try:
@@ -229,7 +216,7 @@ class SmsWorker:
             )
         except DeliveryError as error:
             if isinstance(error, ConnectionFailed):
-                self._shared.breaker.record_connection_failure(claim.provider, error)
+                self._context.breaker.record_connection_failure(claim.provider, error)
             return error
         except Exception as error:
             log.exception("sms: lookup of message %s failed", claim.id)
@@ -263,10 +250,8 @@ _SENDER_CACHE_SECONDS = 1.0
 _IDLE_SECONDS = 10.0
 
 
-class SmsSender(Sender):
+class SmsSender(Sender[SmsRateLimits]):
     """The SMS sender of one process; its thread starts with the first call of `wake`."""
-
-    limits: SmsRateLimits
 
     def __init__(self, process: str) -> None:
         sms = config.current().sms
@@ -298,18 +283,12 @@ class SmsSender(Sender):
                 self.stopping.wait(_RETRY_SECONDS)
         close_database()
 
-    def _open(self) -> Run:
+    def _open(self) -> Run[SmsRateLimits]:
         connections = config.current().sms.connections
-        ready_queue = ReadyQueue(
-            self.breaker, self.limits, connections * _READY_PER_CONNECTION, self.stop_switch, CHANNEL,
-            SenderLimitNames(),
-        )  # fmt: skip
         # A batch begins with its first entry: a request takes much longer than a commit, and nothing is claimed ahead.
-        outcome_writer = OutcomeWriter(self._process, 1)
-        context = SmsWorkerContext(
-            self.breaker, self.limits, ready_queue, outcome_writer, self.stop_switch, connections
-        )
-        return Run(ready_queue, outcome_writer, connections, lambda: SmsWorker(context).run())
+        context = self._create_context(connections * _READY_PER_CONNECTION, 1, SenderLimitNames())
+        in_progress = _InProgress(connections)
+        return Run(context, connections, lambda: SmsWorker(context, in_progress).run())
 
     async def _close_connections(self) -> None:
         await provider_base.close_connections()

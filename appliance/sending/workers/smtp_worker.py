@@ -34,11 +34,9 @@ from appliance.sending.delivery.smtp_client import Envelope, MessageRejected, Op
 from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
-from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
-from appliance.sending.workers.outcome_writer import OutcomeWriter
-from appliance.sending.workers.ready_queue import ReadyQueue
 from appliance.sending.workers.renderer import RenderedMessage
+from appliance.sending.workers.sender import WorkerContext
 from appliance.storage import transactions
 
 log = logging.getLogger("campanero.sender")
@@ -66,16 +64,9 @@ class SmtpWorker:
     It has one connection for each provider.
     """
 
-    def __init__(
-        self,
-        breaker: CircuitBreaker,
-        limits: EmailRateLimits,
-        ready_queue: ReadyQueue,
-        outcome_writer: OutcomeWriter,
-        stop_switch: StopSwitch,
-    ) -> None:
-        self._breaker, self._limits, self._stop_switch = breaker, limits, stop_switch
-        self._ready_queue, self._outcome_writer = ready_queue, outcome_writer
+    def __init__(self, context: WorkerContext[EmailRateLimits]) -> None:
+        self._breaker, self._limits, self._stop_switch = context.breaker, context.limits, context.stop_switch
+        self._ready_queue, self._outcome_writer = context.ready_queue, context.outcome_writer
         self._connections: dict[str, SmtpClient] = {}
         self._next: RenderedMessage | None = None  # the next message, taken from the queue
         self._early_claim: _PendingClaim | None = None  # the claim of the next message, if it is claimed ahead
