@@ -317,7 +317,7 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
 
 
 def apply_receipts_of_uncertain(message_ids: list[int]) -> None:
-    """Apply the stored receipts of SMS whose attempt failed, if this or an earlier attempt was uncertain."""
+    """Apply the stored receipts of SMS that may have been accepted although their attempt failed."""
     _apply_stored_receipts(message_ids, [])
 
 

@@ -1,9 +1,9 @@
 """The queue of messages, which is the ledger itself: claim messages before they are sent, and record their outcomes.
 
-`record_and_claim` is what the senders call. A row is set to `sending`, and this is committed, before its message is
-sent; for most emails a row of the send log says so first. A message is therefore sent once, unless the connection or
-this process dies between the final dot of SMTP and the commit of the reply. Such a message is uncertain: it is sent
-once more with the same Message-ID, or held for a person's decision (P3).
+The senders call `record_and_claim`. Before a message is sent, its claim is committed: its row is set to `sending`, or,
+for most emails, a row of the send log is written. A message is therefore sent once, unless the connection or this
+process dies between the final dot of SMTP and the commit of the reply. Such a message is uncertain: it is sent once
+more with the same Message-ID, or held for a user's decision (P3).
 """
 
 import itertools
@@ -311,7 +311,7 @@ def record(new_outcomes: list[Outcome]) -> None:
 def claim(claims: list[Claim], process: str) -> set[int]:
     """Claim messages for `process` in the ledger, and return the ids of those that were claimed.
 
-    The others must not be sent now. Nothing is claimed while the disk guard stops sending. The result is that of
+    The caller must not send the others. Nothing is claimed while the disk guard stops sending. The result is that of
     `claim_one` for each message (a test compares them).
     """
     require_write_transaction()
@@ -333,18 +333,18 @@ def claim(claims: list[Claim], process: str) -> set[int]:
     return claimed
 
 
-# The send log: claims and acceptances of emails, written at once, and brought into the ledger many at a time. Updating
+# The send log: claims and acceptances of emails, written at once and moved into the ledger hundreds at a time. Updating
 # the rows of the ledger, its indexes, counters and events in every commit of the email sender would change ten times as
 # many pages; `settle_log` does it for hundreds of messages in one transaction. Every other write that reads or changes
-# messages settles first (`storage/writer.py`), so only the functions below know of the log. Those that only read see a
-# message as queued for some tenths of a second after it was sent.
-
-# A row is a claim, on disk before the body of its message leaves (docs/promises.md#p3). Its `sent_at` is set when the
-# server accepted the message. After a crash, the first `settle_log` finds both.
-
-# The log has claims that `IS_ALLOWED` certainly allows, and plain acceptances. All else is rare and changes the ledger
-# at once: other claims and outcomes, every SMS, and acceptances in direct delivery, whose server and encryption have no
-# column here.
+# messages calls `settle_log` first (`storage/writer.py`), so only the functions below read the log. Code that only
+# reads sees a message as queued for some tenths of a second after it was sent.
+#
+# A row is a claim, on disk before the body of its message is sent (docs/promises.md#p3). Its `sent_at` is set when the
+# server has accepted the message. After a crash, the first `settle_log` moves both into the ledger.
+#
+# The log contains only claims that `IS_ALLOWED` certainly allows, and plain acceptances. All others are rare and change
+# the ledger at once: other claims and outcomes, every SMS, and acceptances in direct delivery, whose server and
+# encryption have no column here.
 
 # A plus sign keeps SQLite from using an index, so that it reads the log first, and then the messages by id.
 _OPEN = "('queued', 'held', 'sending')"
@@ -391,8 +391,8 @@ _numbers = itertools.count(1)
 def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
     """Record the outcomes of the sender and claim its next messages; return the ids of the claimed ones.
 
-    Messages that were not claimed must not be sent now. Accepted emails and claims that are certainly allowed are
-    logged; all else is recorded and claimed in the ledger.
+    The caller must not send a message whose id is not returned. Accepted emails and claims that are certainly allowed
+    are logged; all else is recorded and claimed in the ledger.
     """
     require_write_transaction()
     accepted = [outcome for outcome in new_outcomes if _can_be_logged(outcome)]
@@ -429,7 +429,7 @@ def _can_be_logged(outcome: Outcome) -> bool:
 
 
 def _claim_in_log(claims: list[Claim], process: str) -> set[int]:
-    # If not all are claimed, the number tells which are: the log has rows of other batches too.
+    # If not all are claimed, the rows with this number are the claimed ones: the log has rows of other batches too.
     number = next(_numbers)
     items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.channel == "email"]
     claimed = {row[0] for row in items}
@@ -448,10 +448,10 @@ def is_log_empty() -> bool:
 
 
 def settle_log() -> None:
-    """Bring the ledger up to date: mark the messages of the log as sent or being sent, and empty the log.
+    """Mark the messages of the log as sent or being sent in the ledger, and empty the log.
 
-    A message that cannot be recorded as sent is logged as an error and stays `sending`, so that the next start decides
-    about it; it must not keep the others from being recorded.
+    A message that cannot be recorded as sent is logged as an error and stays `sending`, so that the others are
+    recorded; the next start decides about it (`retries.recover_interrupted`).
     """
     require_write_transaction()
     if is_log_empty():

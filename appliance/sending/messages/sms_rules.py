@@ -126,7 +126,7 @@ def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
     """Return the ids of the SMS that the rules of this module may not allow now; check each of them alone.
 
     The time zone in a contact's data is not considered here: the statement of `queue.claim` claims no SMS to
-    contacts who have one.
+    contacts with a time zone.
     """
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}

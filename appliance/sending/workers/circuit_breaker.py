@@ -238,7 +238,7 @@ class UnreachableHosts:
         return len(groups) >= _MAX_REFUSING_GROUPS
 
     def record_accepted(self, sender: str) -> None:
-        """Record that a message of a sender domain was accepted, and forget its rejections."""
+        """Record that a message of a sender domain was accepted, and delete its recorded rejections."""
         self._refusing_groups.pop(sender, None)
 
     async def find_outage(self) -> str | None:
@@ -296,8 +296,8 @@ class StopSwitch:
     def is_blocked(self) -> bool:
         """Return whether not even a claimed message may be sent. While the process ends, claimed messages are sent.
 
-        The STOP file in the data directory is looked for every `_STOP_FILE_SECONDS`: looking for it before each message
-        would take a twentieth of the sender's time.
+        The STOP file in the data directory is checked every `_STOP_FILE_SECONDS`: checking it before each message would
+        take a twentieth of the sender's time.
         """
         now = time.monotonic()
         if now > self._checked_at + _STOP_FILE_SECONDS:

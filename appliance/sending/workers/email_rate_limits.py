@@ -1,4 +1,4 @@
-"""Rate limits of email: messages a second, messages an hour, connections, and transactions with slow servers.
+"""Limit the rate of email in messages a second, messages an hour, connections, and transactions with slow servers.
 
 The limits come from the settings and apply to all email, to each sending domain and to each recipient group. In
 addition, a recipient group whose servers ask for a lower rate is throttled (`AdaptiveThrottle`), while sending to
@@ -309,9 +309,10 @@ class Transaction:
 
 
 class TransactionLimit:
-    """A limit of concurrent transactions, of which slow servers hold at most half; used on one event loop.
+    """A limit of concurrent transactions, of which slow servers occupy at most half; used on one event loop.
 
-    Servers are slow by their operator (`mx_routes.get_organisation`), until a transaction with one of them is not.
+    All servers of an operator (`mx_routes.get_organisation`) are slow after a slow transaction with one of them, until
+    a transaction with one of them is fast.
     """
 
     def __init__(self, max_transactions: int) -> None:
@@ -324,9 +325,9 @@ class TransactionLimit:
 
     @asynccontextmanager
     async def hold(self, client: SmtpClient | None) -> AsyncIterator[Transaction]:
-        """Wait for a place among the transactions, and hold it for a transaction while the block runs.
+        """Wait until a transaction may run, and count it as running while the `async with` block runs.
 
-        `client` is None for a message that only gets an outcome.
+        `client` is None for a message that is not sent and only gets an outcome.
         """
         transaction = Transaction(client)
         operator = _get_operator(client) if client is not None else ""

@@ -64,7 +64,7 @@ class MtaStsPolicies:
 
 
 def apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
-    """Return the target as the domain's MTA-STS policy demands.
+    """Return a target changed as the domain's MTA-STS policy requires.
 
     In mode `enforce`, the target has only the servers that the policy lists and requires verified TLS. In mode
     `testing`, a server that is not listed is only logged.

@@ -1,7 +1,7 @@
 """Open connections to recipients' mail servers in direct delivery, and reuse idle connections.
 
-If the servers of one domain cannot be reached, the attempt to send that message fails, and other messages are not
-affected. If no server on the internet can be reached, the transport is closed and no attempt is counted.
+If the servers of a domain cannot be reached, only the attempts to send to that domain fail. If no server on the
+internet can be reached, the transport is closed and no attempt is counted.
 `circuit_breaker.py` knows which servers are unreachable, and `email_rate_limits.py` which are slow.
 """
 

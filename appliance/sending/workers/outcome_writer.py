@@ -1,9 +1,9 @@
 """Write outcomes and claims of many workers in one transaction (group commit).
 
-At most one transaction is in progress at a time. Entries that arrive meanwhile share the next one, which begins as soon
-as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
-entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/queue.py`) and
-settled some tenths of a second later, or with the next write of anybody else.
+Only one transaction is in progress at a time. Entries that arrive meanwhile share the next transaction, which begins
+as soon as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
+entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/queue.py`)
+and settled some tenths of a second later, or by the next other write.
 """
 
 import asyncio

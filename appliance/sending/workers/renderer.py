@@ -1,6 +1,6 @@
 """Render and sign messages in turns, so that accounts share the thread that renders.
 
-Messages are rendered on the event loop of the workers, a few at a time: a thread of its own would compete with it for
+Messages are rendered on the event loop of the workers, a few at a time: a separate thread would compete with it for
 the interpreter lock. An RSA signature takes longer than all other work on a message and releases that lock, so messages
 are signed in other threads while the next ones are rendered.
 """
@@ -34,9 +34,9 @@ _READ_RETRY_SECONDS = 30.0
 class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
-    Accounts share the thread that renders: the account that used the least time gets the next turn.
-    An account that returns after a pause starts with the least time among the active accounts. A pause therefore gives
-    no advantage, and earlier use no lasting disadvantage.
+    Accounts share the thread that renders: the account that used the least time gets the next turn. An account that
+    returns after a pause starts with the least time among the active accounts. A pause therefore gives no advantage,
+    and earlier use no lasting disadvantage.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,8 @@ class FairShares:
     def enter(self, accounts: Collection[int]) -> None:
         """Set the accounts that have messages to render now.
 
-        Other accounts are forgotten, unless they used more than the least time.
+        The time of any other account is deleted, unless it is more than the time of the account that had the last
+        turn.
         """
         self._used = {
             account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
@@ -91,7 +92,7 @@ _Rendered = tuple[Claim, UnsignedMessage | Outcome]
 
 
 class Renderer:
-    """The renderer and signer of messages; used by one thread at a time."""
+    """A renderer and signer of messages; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._preparer = MessagePreparer()
@@ -105,11 +106,12 @@ class Renderer:
     def render_turns(
         self, claims: Sequence[Claim], seconds: float
     ) -> Iterator["Future[list[RenderedMessage]] | list[RenderedMessage]"]:
-        """Render messages in turns of at most `_SIGN_BATCH`; a message that cannot be rendered has its `failure`.
+        """Render messages in turns of at most `_SIGN_BATCH` and yield the messages of each turn.
 
-        After `seconds`, no further turn begins, so messages may be missing. Accounts take turns by the processor time
-        that they used, so that a slow template of one account does not delay the others. A turn is a future while its
-        messages are being signed in another thread.
+        A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
+        may be missing. Accounts take turns by the processor time that they used, so that a slow template of one
+        account does not delay the others. A future is yielded if the messages of the turn are being signed in another
+        thread.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -138,7 +140,7 @@ class Renderer:
             yield self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch)
 
     def close(self) -> None:
-        """Stop the signing threads."""
+        """Wait until the signing threads have ended; no messages may be rendered afterwards."""
         self._signers.shutdown()
 
 

@@ -178,7 +178,7 @@ class Sender(ABC, Generic[Limits]):
     async def _finish_workers(self) -> None:
         """Wait until all workers have ended, and cancel those that take longer than `_STOP_SECONDS`.
 
-        A message without a stored outcome is decided by the next process.
+        The next process decides about a message whose outcome was not stored (`retries.recover_interrupted`).
         """
         if not self._tasks:
             return

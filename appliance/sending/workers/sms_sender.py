@@ -58,7 +58,7 @@ class _InProgress:
         self.in_lookup: set[str] = set()
 
     def finish(self, number: str) -> None:
-        """Count a message to a number as no longer in progress, because its outcome was stored."""
+        """Count a message to a number as no longer in progress; call it when its outcome is stored."""
         self.counts[number] -= 1
         if not self.counts[number]:
             del self.counts[number]
@@ -260,7 +260,10 @@ class SmsSender(Sender[SmsRateLimits]):
         super().__init__(CHANNEL, "sms", process, sms.probe_after, SmsRateLimits(sms))
 
     def wake(self) -> None:
-        """Make the sender look for due SMS, in a new thread if none is running; may be called from any thread."""
+        """Make the sender look for due SMS; may be called from any thread.
+
+        The thread of the sender is started if it does not run, unless the sender is stopping.
+        """
         super().wake()
         with self._lock:
             if self._thread is None and not self.stopping.is_set():

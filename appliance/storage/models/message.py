@@ -164,7 +164,7 @@ class RetryPayload(Table):
 
 
 class SendLog(Table):
-    """A claim of an email, and its acceptance, that its message does not show yet (`sending/messages/queue.py`)."""
+    """A claim or acceptance of an email that its message does not show yet (`sending/messages/queue.py`)."""
 
     id = None
     message_id = IntegerField(primary_key=True)  # no foreign key: a row lasts for some tenths of a second
