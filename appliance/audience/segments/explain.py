@@ -314,8 +314,8 @@ def fetch_actual_value(node: Node, scope: Scope, contact_id: int, more: Mapping[
     """Return the contact's value that a filter compares; None for a group.
 
     A time is a text in ISO 8601. Ids are a list; for a filter on segments, they are the ids of the named segments that
-    the contact is in. For an event condition, it is a dict with `count` and `last_at` of the matching
-    events. `more` is as in `is_member`.
+    the contact is in. For an event condition, it is a dict with `count` and `last_at` of the matching events. `more` is
+    as in `is_member`.
     """
     if isinstance(node, ConditionGroup):
         return None
