@@ -89,7 +89,7 @@ def test_comments_and_styles_are_not_rewritten(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "addresses"),
     [
         ("See acme.example/menu.", ["acme.example/menu"]), ("www.acme.co.uk, now", ["www.acme.co.uk"]),
         ("Visit acme.com!", ["acme.com"]), ("https://acme.com/a.com", []), ("ana@acme.com and St.Pauli", []),
@@ -97,10 +97,10 @@ def test_comments_and_styles_are_not_rewritten(home: Home) -> None:
         ("acme.com or https://acme.com", ["acme.com"]),
     ],
 )  # fmt: skip
-def test_links_without_a_scheme(text: str, found: list[str]) -> None:
+def test_links_without_a_scheme(text: str, addresses: list[str]) -> None:
     """Addresses without https:// are found in plain text; what only looks like one is not."""
-    assert [place.address for place in numbering.find_bare_links(text)] == found
-    assert numbering.add_schemes(text).count("https://") == text.count("https://") + len(found)
+    assert [place.address for place in numbering.find_bare_links(text)] == addresses
+    assert numbering.add_schemes(text).count("https://") == text.count("https://") + len(addresses)
 
 
 def test_the_name_of_a_linked_picture(home: Home) -> None:

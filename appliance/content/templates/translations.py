@@ -42,7 +42,7 @@ _TEXT_KINDS = ("line", "text", "rich", "html", "url", "image")
 # Values of these kinds may differ by language, but need not: without one of its own, a language shows the original.
 _OPTIONAL_KINDS = ("image", "url")
 # A text that is only an address, such as a link written out, can be the same in every language, too.
-_ADDRESS = re.compile(r"(?:https?://|mailto:|tel:|www\.)\S+|[^\s@]+@[^\s@]+\.[^\s@]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?://|mailto:|tel:|www\.)\S+|[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+", re.IGNORECASE)
 # The values of these kinds of sections that the document does not set come from the brand, or are translated already.
 _KINDS_OF_BRAND = ("header", "footer")
 # A tag that is not closed extends to the end of the text, so that the text is read only once.
