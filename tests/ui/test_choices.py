@@ -109,9 +109,9 @@ def test_fields_of_segments_are_grouped(page: Page) -> None:
     ]  # fmt: skip
     page.get_by_role("button", name="Field:").click()
     assert "Reason for suppression" in search(page, "subscriptions")
-    found = search(page, "engagement open")
+    options = search(page, "engagement open")
     for label in ("Opened a certain campaign", "Number of emails opened", "Date of the last email open"):
-        assert label in found
+        assert label in options
 
 
 def test_a_goal_is_chosen(page: Page, api: Client) -> None:

@@ -411,7 +411,7 @@ def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, di
     Buttons link to `home`. The texts are in the language of `locale`, that of the account.
     """
     with i18n.use_language(language_of_locale(locale)):
-        return _build_flow_emails(home)
+        return _build_flow_emails(home) | _build_reminders(home)
 
 
 def _build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
@@ -465,6 +465,11 @@ def _build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
             gettext("Write a review"),
             home,
         ),
+    }
+
+
+def _build_reminders(home: str) -> dict[str, dict[str, Any]]:
+    return {
         "cart": _build_flow_email(
             gettext("You left something in your cart"),
             gettext("It is still there."),
