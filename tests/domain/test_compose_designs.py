@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.content.designs import render
 from appliance.content.designs.theme import Look
 from appliance.sending.messages import compose, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender
@@ -134,7 +135,7 @@ def test_links_are_numbered_in_reading_order() -> None:
     assert [tuple(link) for link in links] == [
         (1, "https://x.test/a?b=1&c={{ email }}", "One"),
         (2, "https://x.test/b", "Two {{ first_name }}"),
-        (3, "https://x.test/b", "[Three]"),
+        (3, "https://x.test/b", "Three"),
         (4, "{{ unsubscribe_url }}", "Unsubscribe"),
     ]
 
@@ -199,3 +200,10 @@ def test_a_mail_of_a_design_has_html_and_text(home: Home) -> None:
     )
     text, html = (quopri.decodestring(part).decode() for part in (mail.text, mail.html) if isinstance(part, bytes))
     assert html.startswith("<!doctype html>") and "Hello Ann" in html and "Hello Ann" in text
+
+
+def test_a_design_without_a_footer_is_rendered_once(home: Home) -> None:
+    """A marketing email whose design cannot have an unsubscribe link gets its footer before it is rendered."""
+    before = render._render_cached.cache_info().misses
+    content = compose.compile_message(source({"type": "heading", "props": {"text": "Only once"}}))
+    assert render._render_cached.cache_info().misses == before + 1 and compose.has_footer(content.html.source)

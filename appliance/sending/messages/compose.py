@@ -44,6 +44,9 @@ _ADDRESS_TAG = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
 _UNSUBSCRIBE_TAG = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
 # A postal address inside this condition counts as always shown.
 _ADDRESS_CONDITION = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
+# A design without any of these words in its JSON has no unsubscribe link: they are in sections of the kind, in those
+# that are recognised as footers by their properties, and in merge tags.
+_FOOTER_WORDS = ("footer", "unsubscribe", "company_name", '"address"')
 _BLOCK_TAGS = ("if", "unless", "case", "for", "raw")
 
 
@@ -70,6 +73,14 @@ def add_footer(html: str, text: str, locale: str = "en", texts: str | None = Non
 def has_footer(html: str) -> bool:
     """Return whether every recipient of a template sees the postal address and the unsubscribe link."""
     return not _find_missing_lines(html, "", "")
+
+
+def _may_have_footer(design: str, look: str) -> bool:
+    """Return whether a design may have an unsubscribe link; if not, it need not be rendered to add a footer to it.
+
+    `design` and `look` are the JSON of both.
+    """
+    return any(word in text.lower() for text in (design, look) for word in _FOOTER_WORDS)
 
 
 def _find_missing_lines(source: str, address: str, unsubscribe: str) -> list[str]:
@@ -257,9 +268,12 @@ def _compile(source: MessageSource) -> CompiledMessage:
         html, text = _render_body(source)
     else:
         design, look = json.loads(source.design), Look(*json.loads(source.look))
-        rendered = render.render_design(design, look, source.locale, source.marked, source.texts)
         # A canvas shows only the sections of its document.
-        if source.marketing and not source.marked and not has_footer(rendered.html):
+        needs_footer = source.marketing and not source.marked
+        if needs_footer and not _may_have_footer(source.design, source.look):
+            design, needs_footer = designs.add_footer(design), False
+        rendered = render.render_design(design, look, source.locale, source.marked, source.texts)
+        if needs_footer and not has_footer(rendered.html):
             rendered = render.render_design(designs.add_footer(design), look, source.locale, texts=source.texts)
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _get_text_part(source.body) or rendered.text
