@@ -28,9 +28,9 @@ def main() -> None:
         sys.exit(rehearsal.main())
     if sys.argv[1:] == ["decode-pictures"]:
         gc.enable()
-        from appliance.content.pictures import worker
+        from appliance.content import picture_worker
 
-        sys.exit(worker.main())
+        sys.exit(picture_worker.main())
     # Imported here, because child processes do not need it and start in a third of the time without it.
     from appliance.ops import cli
 

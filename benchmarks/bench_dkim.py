@@ -171,7 +171,7 @@ def main() -> None:
         claims = campaign(home, options.size)
         pieces(
             MessagePreparer().build(claims[0]).prepared.envelope.content,
-            keys.fetch_signers(home.account_id, "bakery.example"),
+            keys.fetch_key_ring(home.account_id, "bakery.example").get_signers_at(clock.now_ms()),
         )
         seconds: dict[str, list[tuple[float, float]]] = {}
         floors = []

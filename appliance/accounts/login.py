@@ -12,7 +12,7 @@ import logging
 import secrets
 from urllib.parse import quote, urlencode
 
-from appliance.accounts import audit, passwords, rate_limits, sessions, users
+from appliance.accounts import audit, passwords, request_limits, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, Refused, Unavailable
@@ -212,8 +212,8 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
     Raises InvalidCredentials if address, password or code is wrong, CodeRequired if the code is missing, and
     RateLimitExceeded after too many failed attempts.
     """
-    name = rate_limits.email_key(email)
-    with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
+    name = request_limits.email_key(email)
+    with request_limits.limit_attempt(name, request_limits.client_key(ip)) as attempt:
         user = await fetch(users.find_by_email, email)
         may_enter = user is not None and user.disabled_at is None
         holds = await passwords.verify(user.password_hash if may_enter and user is not None else None, password)
@@ -225,7 +225,7 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
             if not code:
                 raise CodeRequired(passwords.create_token(_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS))
             await _require_code(attempt, user, code, ip)
-    rate_limits.clear_failures(name)
+    request_limits.clear_failures(name)
     return user
 
 
@@ -238,10 +238,10 @@ async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
     user = await fetch(passwords.find_token_user, _PURPOSE, token)
     if user is None:
         return None
-    name = rate_limits.email_key(user.email)
-    with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
+    name = request_limits.email_key(user.email)
+    with request_limits.limit_attempt(name, request_limits.client_key(ip)) as attempt:
         await _require_code(attempt, user, code, ip)
-    rate_limits.clear_failures(name)
+    request_limits.clear_failures(name)
     return user
 
 
@@ -252,7 +252,7 @@ async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str
     and `code` is not None. A failure counts against the limit of sign-in attempts, so that an unattended browser cannot
     be used for guessing. Raises RateLimitExceeded after too many failed attempts.
     """
-    with rate_limits.limit_attempt(rate_limits.email_key(user.email), rate_limits.client_key(ip)) as attempt:
+    with request_limits.limit_attempt(request_limits.email_key(user.email), request_limits.client_key(ip)) as attempt:
         wrong = [] if await passwords.verify(user.password_hash, password) else ["password"]
         if not wrong and code is not None and not await commit(use_code, user.id, code):
             wrong = ["otp"]
@@ -287,7 +287,7 @@ def issue_token(user: User, ip: str | None, user_agent: str | None) -> sessions.
     return sessions.issue_token(user, ip, user_agent)
 
 
-async def _require_code(attempt: rate_limits.Attempt, user: User, code: str, ip: str) -> None:
+async def _require_code(attempt: request_limits.Attempt, user: User, code: str, ip: str) -> None:
     if not await commit(use_code, user.id, code):
         attempt.fail()
         _record_failure(user, ip)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import audit, idempotency
+from appliance.accounts import audit, request_limits
 from appliance.accounts.approvals import Reject
 from appliance.api import schemas
 from appliance.api.auth import require_contacts_scope_of_test_key, require_scope
@@ -18,11 +18,11 @@ from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import AudienceExplanation
 from appliance.campaigns.findings import Finding
-from appliance.campaigns.language_preflight import MAX_COUNTED_LANGUAGES, LanguageCount
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
 from appliance.campaigns.report import Report
+from appliance.campaigns.special_preflight import MAX_COUNTED_LANGUAGES, LanguageCount
 from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.content.templates import store as templates
 from appliance.core.validation import ContactId
@@ -244,7 +244,7 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
             campaigns.append(audit.run_and_record(request.caller, "campaign_send", send.go_live, *args))
             return int(request.id)
 
-        replay_result = idempotency.run_once(
+        replay_result = request_limits.run_once(
             request.account_id, path, key, request.raw, run, request.credential.is_test
         )
         row = store.get(request.account_id, request.id) if replay_result.is_replay else campaigns[0]

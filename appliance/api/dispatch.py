@@ -11,7 +11,7 @@ from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
 from appliance.accounts.access import Credential
-from appliance.accounts.rate_limits import TokenBuckets
+from appliance.accounts.request_limits import TokenBuckets
 from appliance.api import auth, endpoints, http, openapi
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes

@@ -12,7 +12,7 @@ from sanic import Request
 
 from appliance.accounts.access import Credential
 from appliance.accounts.audit import Actor
-from appliance.accounts.rate_limits import RequestClass
+from appliance.accounts.request_limits import RequestClass
 from appliance.core.errors import Invalid
 from appliance.core.validation import PartialRead
 from appliance.storage.transactions import fetch

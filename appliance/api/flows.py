@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import access, audit
 from appliance.accounts.approvals import Reject
-from appliance.accounts.rate_limits import RequestClass
+from appliance.accounts.request_limits import RequestClass
 from appliance.api import schemas
 from appliance.api.auth import (
     require_access_to_named_contact,
@@ -19,14 +19,15 @@ from appliance.api.auth import (
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
-from appliance.audience.filters import parse
+from appliance.audience.filters import compiler
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery, schema_name
 from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, triggers, versions
 from appliance.flows.report import FlowStats
-from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, ScriptResult, run_in_turn
+from appliance.flows.simulation import ScriptResult
+from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, run_in_turn
 from appliance.flows.simulation_events import SCRIPTS, SimulateRequest
 from appliance.flows.simulation_timeline import Simulation
 from appliance.flows.steps import BY_TYPE
@@ -307,7 +308,9 @@ def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stor
             trigger = None
     if new_filters or (trigger is not None and triggers.asks_about_contact(trigger)):
         require_contacts_scope(request)
-    if parse.asks_about_event_data(asked_filters) or (trigger is not None and triggers.asks_about_event_data(trigger)):
+    if compiler.asks_about_event_data(asked_filters) or (
+        trigger is not None and triggers.asks_about_event_data(trigger)
+    ):
         require_scope(request.credential, "events:read")
 
 
@@ -385,9 +388,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
     serialized = (await fetch(_serialize_flows, [row]))[0]
     can_read_contacts = request.credential.has_scope("contacts:read")
     script_results = (
-        await run_in_turn(simulation_bulk.run_scripts, row, can_read_contacts, refuses=False)
-        if SCRIPTS in row.data
-        else []
+        await run_in_turn(simulation.run_scripts, row, can_read_contacts, refuses=False) if SCRIPTS in row.data else []
     )
     return ApiResponse(FlowChanged(**msgspec.structs.asdict(serialized), scripts=script_results))
 
@@ -467,8 +468,8 @@ def _require_simulation_access(request: ApiRequest) -> None:
 
 def _compares_event_data(raw_steps: Any) -> bool:
     """Return whether any branch in the steps of a request, which may be invalid, compares the data of events."""
-    steps = parse.walk(raw_steps, document.BRANCHES)
-    return any(parse.asks_about_event_data(step.get("filters")) for step in steps)
+    steps = compiler.walk(raw_steps, document.BRANCHES)
+    return any(compiler.asks_about_event_data(step.get("filters")) for step in steps)
 
 
 def _require_bulk_simulation_access(request: ApiRequest) -> None:
@@ -519,7 +520,5 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
 async def list_script_results(request: ApiRequest) -> ApiResponse:
     """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results."""
     can_read_contacts = request.credential.has_scope("contacts:read")
-    page = await run_in_turn(
-        simulation_bulk.list_results, request.account_id, request.id, request.query, can_read_contacts
-    )
+    page = await run_in_turn(simulation.list_results, request.account_id, request.id, request.query, can_read_contacts)
     return ApiResponse(page.rows, headers=page_headers(page))

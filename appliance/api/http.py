@@ -20,7 +20,7 @@ from sanic.exceptions import (
 )
 from sanic_routing.exceptions import BaseException as RoutingException
 
-from appliance.accounts import idempotency
+from appliance.accounts import request_limits
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.core import errors, uploads, validation
 from appliance.core.errors import Invalid
@@ -340,7 +340,7 @@ def get_idempotency_key(request: Request, body: Any = None) -> str | None:
     """
     key = request.headers.get("idempotency-key")
     if key is not None:
-        idempotency.validate_key(key)
+        request_limits.validate_idempotency_key(key)
     body_key = getattr(body, "idempotency_key", None)
     if not isinstance(body_key, str) or not body_key:
         return key

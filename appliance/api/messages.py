@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from appliance.accounts import audit, idempotency
+from appliance.accounts import audit, request_limits
 from appliance.api import schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
@@ -90,7 +90,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
             # again.
             return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
 
-        replay_result = idempotency.run_once(
+        replay_result = request_limits.run_once(
             request.account_id, "/messages", key, payload, run, request.credential.is_test
         )
         return ledger.get(request.account_id, replay_result.resource_id or messages[0].id), replay_result.is_replay

@@ -12,7 +12,7 @@ from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import page_headers
 from appliance.api.schemas import Contact, Json, Moment
 from appliance.audience.contacts import store as contacts
-from appliance.audience.filters import parse
+from appliance.audience.filters import compiler
 from appliance.audience.segments import explain, members, store, suggestions
 from appliance.audience.segments.explain import Explained
 from appliance.audience.segments.members import Share
@@ -139,7 +139,7 @@ def _require_filters_access(request: ApiRequest, stored: models.Segment | None =
     The members of such a segment reveal the data of their events (T45 in docs/threats.md).
     """
     filters = request.body.filters
-    if (stored is None or filters != stored.filters) and parse.asks_about_event_data(filters):
+    if (stored is None or filters != stored.filters) and compiler.asks_about_event_data(filters):
         require_scope(request.credential, "events:read")
 
 

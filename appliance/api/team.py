@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, audit, login, passwords, rate_limits, sessions, users
+from appliance.accounts import access, audit, login, passwords, request_limits, sessions, users
 from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE, KeyWrite
 from appliance.accounts.audit import AuditQuery
 from appliance.accounts.users import Password, Role, UserPatch, UserQuery, UserWrite
@@ -348,12 +348,12 @@ async def _check_password(user: models.User, changes: OwnPatch) -> None:
         faults.add("current_password", "can't be blank")
     else:
         name = f"own:{user.id}"
-        with rate_limits.limit_attempt(name) as attempt:
+        with request_limits.limit_attempt(name) as attempt:
             if not await passwords.verify(user.password_hash, changes.current_password):
                 attempt.fail()
                 faults.add("current_password", "is incorrect")
         if not attempt.has_failed:
-            rate_limits.clear_failures(name)
+            request_limits.clear_failures(name)
     faults.check()
 
 

@@ -17,8 +17,8 @@ from appliance.campaigns import content
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import document, merge_limits
-from appliance.content.pictures.formats import Picture
-from appliance.content.templates import starters, store, translation_edits
+from appliance.content.pictures import Picture
+from appliance.content.templates import starters, store, template_edits
 from appliance.content.templates.translations import MAX_WRITTEN_TEXTS, TranslationSummary
 from appliance.content.templates.validation import TemplateCreate, TemplateQuery, TemplateWrite
 from appliance.core import clock, i18n, validation
@@ -89,7 +89,7 @@ async def describe_designs(request: ApiRequest) -> ApiResponse:
 
     def read() -> TemplateSpec:
         look = brands.build_look(brands.get(request.account_id))
-        starter_shapes = [StarterShape(*starter) for starter in starters.build_starters(look)]
+        starter_shapes = [StarterShape(*starter[:3], *starter.email) for starter in starters.build_starters(look)]
         tags = [starter for starter in merge_limits.TAGS if starter not in ("output", "content", "illegal")]
         merge_language = {"tags": tags, "filters": [*merge_limits.FILTERS], "roots": [*merge_limits.ROOTS]}
         return TemplateSpec(**document.describe_designs(), merge=merge_language, starters=starter_shapes)
@@ -227,7 +227,7 @@ def _serialize_translation(summary: TranslationSummary, updated_at: int) -> Temp
 
 
 def _load_translation(account_id: int, template_id: int, language: str) -> TemplateTranslation:
-    summary = translation_edits.get_summary(account_id, template_id, language)
+    summary = template_edits.get_summary(account_id, template_id, language)
     return _serialize_translation(summary, store.get(account_id, template_id).updated_at)
 
 
@@ -245,7 +245,7 @@ def _find_language(request: ApiRequest) -> str:
 )  # fmt: skip
 async def list_translations(request: ApiRequest) -> ApiResponse:
     """List the languages that a template is translated into."""
-    summaries = await render(translation_edits.list_summaries, request.account_id, request.id)
+    summaries = await render(template_edits.list_summaries, request.account_id, request.id)
     number, size = request.query.page, request.query.size()
     page = Page(summaries[(number - 1) * size : number * size], len(summaries), number, size)
     return ApiResponse([_serialize_counts(summary) for summary in page.rows], headers=page_headers(page))
@@ -263,9 +263,9 @@ async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
     assert request.parse_result is not None  # `body` is not None, so it was parsed.
     texts = getattr(request.body, "texts", None)
     try:
-        language = translation_edits.read_language(request.language)
+        language = template_edits.read_language(request.language)
         args = (request.account_id, request.id, language, texts if isinstance(texts, dict) else {}, "texts.")
-        await render(translation_edits.validate, *args)
+        await render(template_edits.validate, *args)
     except Invalid as error:
         return keep_faults_of_readable_fields(request.parse_result, error)
     return {}
@@ -282,9 +282,9 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
     another region's (`de` for `de-AT`), or else in the original. With `updated_at` as last read, a template that was
     changed since is left unchanged, and the response is 409.
     """
-    language = translation_edits.read_language(request.language)
+    language = template_edits.read_language(request.language)
     args = (request.account_id, request.id, language, request.body.texts)
-    prepared = await render(translation_edits.prepare, *args)
+    prepared = await render(template_edits.prepare, *args)
     read_at = request.body.updated_at if isinstance(request.body.updated_at, int) else None
     await commit(content.set_translation, *args, request.caller, prepared, read_at)
     return ApiResponse(await render(_load_translation, request.account_id, request.id, language))
@@ -297,7 +297,7 @@ async def delete_translation(request: ApiRequest) -> ApiResponse:
     """Delete the translation of a template into a language, and return it."""
     language = _find_language(request)
     translation = await render(_load_translation, request.account_id, request.id, language)
-    prepared = await render(translation_edits.prepare, request.account_id, request.id, language, None)
+    prepared = await render(template_edits.prepare, request.account_id, request.id, language, None)
     await commit(content.remove_translation, request.account_id, request.id, language, request.caller, prepared)
     return ApiResponse(translation)
 

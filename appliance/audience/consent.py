@@ -170,21 +170,6 @@ def repeat_opt_out(channel: Channel, by: By, evidence: Evidence) -> None:
     record_evidence(channel.account_id, _address_of(channel), "opt_out", by, evidence, channel.contact_id)
 
 
-def apply_import_choice(channel: Channel, is_opt_in: bool, evidence: Evidence) -> bool:
-    """Apply the `opt_in` of an import to a channel; return True if an opt-out or suppression still blocks the opt-in.
-
-    An import replaces only opt-outs by operators. With `is_opt_in=False` it changes nothing and returns False.
-    """
-    require_write_transaction()
-    if not is_opt_in:
-        return False
-    if channel.suppression in BLOCKING_REASONS or channel.opted_out_by == "recipient":
-        return True
-    if not channel.subscribed:
-        opt_in(channel, "operator", evidence)
-    return channel.suppression is not None
-
-
 def opt_in_by_recipient(channel: Channel, evidence: Evidence) -> bool:
     """Opt a channel in at the recipient's request (preferences page or START), and lift the suppression of a STOP.
 

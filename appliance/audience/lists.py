@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts.audit import Actor
-from appliance.audience.filters import compiler, parse
+from appliance.audience.filters import compiler
 from appliance.audience.segments import members
 from appliance.audience.segments import store as segments
 from appliance.core import clock, signals
@@ -515,7 +515,7 @@ def _segments_changed_at(account_id: int) -> int:
 
 def _find_difference(mirror: ContactList) -> tuple[list[int], list[int]]:
     scope = members.build_scope(mirror.account_id)
-    nodes = parse.parse_filters(Segment.get_by_id(mirror.segment_id).filters, scope)
+    nodes = compiler.parse_filters(Segment.get_by_id(mirror.segment_id).filters, scope)
     selection = members.select_members(mirror.account_id, nodes, scope)
     joining = rows(
         f"SELECT c.id {selection.sql} "

@@ -18,11 +18,11 @@ from appliance.campaigns.states import check_template_change
 from appliance.content import brand as brands
 from appliance.content.designs import links, markup
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, starters, translation_edits, translations, validation
+from appliance.content.templates import revisions, starters, template_edits, translations, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.store import PreparedContent
-from appliance.content.templates.translation_edits import Texts
+from appliance.content.templates.template_edits import Texts
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
@@ -61,11 +61,11 @@ def set_translation(
 ) -> Template:  # fmt: skip
     """Set texts of a translation for an actor, as `update_template`.
 
-    Raises what `translation_edits.set_texts` raises, with the errors at `texts.` and the text id.
+    Raises what `template_edits.set_texts` raises, with the errors at `texts.` and the text id.
     """
 
     def write(user_id: int | None) -> Template:
-        return translation_edits.set_texts(
+        return template_edits.set_texts(
             account_id, template_id, language, texts, user_id, prefix="texts.", prepared=prepared, read_at=read_at
         )
 
@@ -75,10 +75,10 @@ def set_translation(
 def remove_translation(
     account_id: int, template_id: int, language: str, by: Actor, prepared: PreparedContent | None = None
 ) -> Template:
-    """Remove a language from a template for an actor; raises as `update_template` and `translation_edits.remove`."""
+    """Remove a language from a template for an actor; raises as `update_template` and `template_edits.remove`."""
 
     def write(user_id: int | None) -> Template:
-        return translation_edits.remove(account_id, template_id, language, user_id, prepared=prepared)
+        return template_edits.remove(account_id, template_id, language, user_id, prepared=prepared)
 
     return _edit(account_id, template_id, by, write)
 
@@ -202,9 +202,7 @@ def _read_starter(account_id: int, key: str) -> tuple[str, dict[str, Any]]:
         raise NotFound
     return starter.label, {
         "body": None,
-        "design": starter.design,
-        "subject": starter.subject,
-        "preheader": starter.preheader,
+        **starter.email._asdict(),
     }
 
 

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from appliance.accounts.audit import Actor
 from appliance.content.designs.links import Link
 from appliance.content.templates.validation import Content as requests_Content
-from appliance.core.refused_keys import (
+from appliance.core.errors import (
     SEND_TIMES,
     RefusedKey,
     RefusedKeys,

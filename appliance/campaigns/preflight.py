@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.campaigns import audience, audience_snapshot, language_preflight, sms_preflight, store
+from appliance.campaigns import audience, audience_snapshot, special_preflight, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
@@ -101,10 +101,10 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
     """
     findings = [
         finding
-        for check in (*_CHECKS, *(_EMAIL_CHECKS if case.is_email else sms_preflight.SMS_CHECKS))
+        for check in (*_CHECKS, *(_EMAIL_CHECKS if case.is_email else special_preflight.SMS_CHECKS))
         for finding in check(case)
     ]
-    findings += language_preflight.find_warnings(case, facts.get("languages", []))
+    findings += special_preflight.find_translation_warnings(case, facts.get("languages", []))
     findings += _size_advice(case, max(facts["html_bytes"], rehearsal.result.html_bytes if rehearsal else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
         findings.append(Finding("nobody", gettext("no contact in this audience can receive it"), _AUDIENCE))
@@ -113,7 +113,7 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
     return [
         *findings,
         *_check_rehearsal(rehearsal),
-        *(() if case.is_email else sms_preflight.check_rehearsed_sms(case, rehearsal)),
+        *(() if case.is_email else special_preflight.check_rehearsed_sms(case, rehearsal)),
     ]
 
 
@@ -313,9 +313,9 @@ def run_preflight(
         "transport": find_transport(campaign), "html_bytes": _measure_size(case),
     }  # fmt: skip
     if not case.is_email:
-        facts["sms"] = sms_preflight.describe_sms(case)
+        facts["sms"] = special_preflight.describe_sms(case)
     if case.translated and audience.is_set(campaign):
-        facts["languages"] = language_preflight.count_languages(campaign, case.account)
+        facts["languages"] = special_preflight.count_languages(campaign, case.account)
     links = link_check.get_link_check(case)
     if links is not None:
         facts["links"] = link_check.describe_check(links)
@@ -324,7 +324,7 @@ def run_preflight(
         rehearsal = get_rehearsal(campaign)
         facts["rehearsal"] = describe_rehearsal(rehearsal)
         if not case.is_email:
-            facts["sms"] |= sms_preflight.describe_rehearsed_sms(rehearsal)
+            facts["sms"] |= special_preflight.describe_rehearsed_sms(rehearsal)
     warnings = find_warnings(case, facts, rehearsal)
     return Preflight(
         not blockers, blockers, warnings + (link_check.find_broken_links(case, links) if links else []), facts
@@ -405,14 +405,14 @@ def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: Prepare
     sources: dict[str | None, MessageSource] = {}
     try:
         if campaign.channel == "sms":
-            text = sms_preflight.compile_sms(campaign)
+            text = special_preflight.compile_sms(campaign)
         elif template.subject and has_content(document):
             sources = _build_sources(document, account)
             content = prepared.message.compile(sources[None])
     except MergeError as merge_error:
         error = merge_error.describe()
     real, brand = find_transport(campaign) != "capture", brands.get(account.id)
-    translated = language_preflight.compile_translations(campaign, sources) if document["translations"] else ()
+    translated = special_preflight.compile_translations(campaign, sources) if document["translations"] else ()
     return PreflightInput(campaign, account, brand, confirmed, by, content, text, error, real, translated)
 
 
@@ -461,9 +461,9 @@ def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
     if case.content_error:
         message = gettext("the message cannot be rendered: %(error)s", error=case.content_error)
         yield Finding("preflight_failed", message, "template_attributes.body")
-    yield from language_preflight.check_rendering(case)
+    yield from special_preflight.check_translated_rendering(case)
     if not case.is_email:
-        yield from sms_preflight.check_length(case)
+        yield from special_preflight.check_length(case)
         return
     unknown = designs.find_unknown(case.campaign.template.design)
     if unknown:

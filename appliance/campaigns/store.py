@@ -14,9 +14,8 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
 from appliance.core import clock
-from appliance.core.errors import Conflict, Faults, Invalid, NotFound
+from appliance.core.errors import MAX_GUESSED_KEYS, Conflict, Faults, Invalid, NotFound, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
-from appliance.core.refused_keys import MAX_GUESSED_KEYS, RefusedKeys, find_key_error
 from appliance.core.validation import Data, EventName, Id, Name, PageQuery, Short, When, default
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions

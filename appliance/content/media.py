@@ -7,8 +7,8 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from appliance.content.pictures import process
-from appliance.content.pictures.formats import Picture, UnusablePicture
+from appliance.content import pictures
+from appliance.content.pictures import Picture, UnusablePicture
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, translate_stored
@@ -24,7 +24,7 @@ URL_PATH = "/m/"
 ICONS_DIRECTORY = "icons"
 # The prefix of the temporary directory that an upload is written to.
 UPLOAD_DIR_PREFIX = "campanero-upload-"
-# The one thread of this executor waits for the child process that decodes pictures one at a time (`pictures.process`).
+# The one thread of this executor waits for the child process that decodes pictures one at a time (`pictures.py`).
 _decoder = ThreadPoolExecutor(1, thread_name_prefix="pictures")
 _account_locks: dict[int, asyncio.Lock] = {}
 _NAME_LENGTH = 32
@@ -79,12 +79,12 @@ async def decode(account_id: int, function: Callable[..., T], *arguments: Any) -
 
 
 def prepare_upload(path: Path, full_size: bool = False) -> Picture:
-    """Re-encode an uploaded file for emails; call it through `decode`. `full_size` is passed to `process.convert`.
+    """Re-encode an uploaded file for emails; call it through `decode`. `full_size` is passed to `pictures.convert`.
 
     Raises Invalid for an unusable picture, or Unavailable if no picture can be decoded now.
     """
     try:
-        return process.convert(path.read_bytes(), full_size)
+        return pictures.convert(path.read_bytes(), full_size)
     except UnusablePicture as why:
         raise Invalid({"file": [translate_stored(str(why))]}) from None
 

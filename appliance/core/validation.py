@@ -17,9 +17,8 @@ from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
 from appliance.core import addresses, clock, i18n
-from appliance.core.errors import Faults
+from appliance.core.errors import MAX_GUESSED_KEYS, Faults, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
-from appliance.core.refused_keys import MAX_GUESSED_KEYS, RefusedKeys, find_key_error
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

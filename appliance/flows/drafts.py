@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.content.templates import revisions, undo
+from appliance.content.templates import revisions, template_edits
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.content.templates.validation import TemplateWrite
@@ -478,7 +478,7 @@ def discard(account_id: int, flow_id: int, by: Actor) -> None:
     for row, live in changed_templates.values():
         revision = _find_revision(row.id, live)
         if revision is not None:
-            undo.restore(account_id, row.id, revision, by.user_id)
+            template_edits.restore(account_id, row.id, revision, by.user_id)
     lifecycle.write_draft(store.find(account_id, flow_id), None)
 
 

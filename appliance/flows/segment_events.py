@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
-from appliance.audience.filters import compiler, parse
+from appliance.audience.filters import compiler
 from appliance.audience.segments import members, store
 from appliance.core import clock
 from appliance.core.errors import Unavailable
@@ -248,7 +248,7 @@ def _get_segments_changed_at(account_id: int) -> int:
 
 def _find_differences(watch: _SegmentWatch) -> tuple[list[int], list[int]]:
     scope = members.build_scope(watch.account_id)
-    nodes = parse.parse_filters(Segment.get_by_id(watch.segment_id).filters, scope)
+    nodes = compiler.parse_filters(Segment.get_by_id(watch.segment_id).filters, scope)
     selection = members.select_members(watch.account_id, nodes, scope)
     condition = compiler.compile_filters(nodes, scope)
     with transactions.snapshot():

@@ -1,6 +1,6 @@
-"""Simulation in bulk: a flow with all contacts that recently matched its trigger; and the scripts saved with a flow.
+"""Simulation in bulk: a flow with all contacts that recently matched its trigger.
 
-In bulk, all contacts enter at the same moment, each with the event that matched. If there are too many, a sample of
+All contacts enter at the same moment, each with the event that matched. If there are too many, a sample of
 them is simulated, and the result says so.
 """
 
@@ -8,15 +8,15 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from appliance.core import clock, i18n
-from appliance.core.errors import Faults, Invalid, RateLimitExceeded, Refused
-from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.core.validation import PageQuery, When
+from appliance.core.errors import Faults, RateLimitExceeded, Refused
+from appliance.core.i18n import gettext, ngettext
+from appliance.core.validation import When
 from appliance.flows import (
     document,
     engine,
@@ -29,30 +29,23 @@ from appliance.flows import (
     versions,
 )
 from appliance.flows.document import StepsWrite
-from appliance.flows.drafts import FlowDraft
 from appliance.flows.enrollment import Entrant, OpenFlow
 from appliance.flows.simulation import (
     DAY_MS,
     activate_in_sandbox,
     note_stopped_sending,
     parse_tried_steps,
-    run_simulation,
-    simulate_draft,
 )
 from appliance.flows.simulation_events import (
-    MAX_SCRIPTS,
-    SCRIPTS,
     Assumption,
-    Expectation,
     ImpossibleEvent,
     SimulatedRun,
 )
 from appliance.flows.simulation_sandbox import SimulationSandbox
-from appliance.flows.simulation_timeline import Entry, Simulation
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import EVENT_ALIAS, MANUAL, TriggerSpec
 from appliance.storage import transactions
-from appliance.storage.database import Page, fetch_one, rows
+from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Flow, Trigger
 from appliance.storage.sandbox import FIRST_SANDBOX_ID
 from appliance.storage.transactions import fetch
@@ -447,163 +440,3 @@ def _release_turn(done: "asyncio.Future[Any]") -> None:
     _simulation_turn.release()
     if not done.cancelled():
         done.exception()  # Marks the error as retrieved: if the client has disconnected, nothing else reads it.
-
-
-MAX_SECONDS = 5.0
-
-
-class ScriptResult(Struct):
-    """The result of a script: whether all its expectations are met, and which are not."""
-
-    name: str
-    passed: Annotated[bool, Meta(description="true if all expectations are met")]
-    expected: Annotated[int, Meta(description="number of expectations")]
-    failures: Annotated[list[str], Meta(description="expectations that are not met, in words")]
-    end: Annotated[str, Meta(description="how the run ends")]
-
-
-def list_results(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = True) -> Page:
-    """Run one page of a flow's scripts with its current steps; return a page of `ScriptResult`. Raises NotFound.
-
-    `sees_people` is as in `run_scripts`.
-    """
-    flow = store.get(account_id, flow_id)
-    size = query.size()
-    offset = (query.page - 1) * size
-    results = run_scripts(flow, sees_people, range(offset, offset + size))
-    return Page(results, len(_get_scripts(flow)), query.page, size)
-
-
-def run_scripts(
-    flow: Flow, sees_people: bool = True, indexes: range = range(MAX_SCRIPTS), draft: FlowDraft | None = None
-) -> list[ScriptResult]:
-    """Run the scripts of a flow at these indexes, with its current steps or with its draft if given.
-
-    Scripts with a real contact fail without `sees_people`. Users wait for the results, so scripts that are left after
-    `MAX_SECONDS` are not run, and have a failure that says so.
-    """
-    started, results = time.monotonic(), []
-    for index, raw in enumerate(_get_scripts(flow)):
-        if index not in indexes:
-            continue
-        if time.monotonic() - started > MAX_SECONDS:
-            results.append(
-                ScriptResult(
-                    _get_script_name(raw, index), False, 0, [gettext("not run: the other tests took too long")], ""
-                )
-            )
-        else:
-            results.append(_run_script(flow, raw, index, sees_people, draft))
-    return results
-
-
-def _get_scripts(flow: Flow) -> list[Any]:
-    scripts = flow.data.get(SCRIPTS) if isinstance(flow.data, dict) else None
-    return scripts[:MAX_SCRIPTS] if isinstance(scripts, list) else []
-
-
-def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: FlowDraft | None) -> ScriptResult:
-    faults = Faults()
-    script = simulation_events.parse_script(raw, faults, f"{SCRIPTS}[{index}]")
-    name = _get_script_name(raw, index)
-    if script is None or faults.fields:
-        return ScriptResult(name, False, 0, _format_faults(faults.fields), "")
-    expectations = script.expect or []
-    if script.contact_id and not sees_people:
-        return ScriptResult(
-            name,
-            False,
-            len(expectations),
-            [gettext("needs the contacts:read scope, because it uses a real contact")],
-            "",
-        )
-    try:
-        if draft is not None:
-            simulation = simulate_draft(draft, script, sees_people)
-        else:
-            simulation = run_simulation(flow, script, None, Faults(), sees_people)
-    except Invalid as invalid:
-        # The contact or a step of the script was deleted after the script was saved.
-        return ScriptResult(name, False, len(expectations), _format_faults(invalid.fields), "")
-    paths = {step["id"]: path for path, step in document.walk(flow.steps if draft is None else draft.steps)}
-    failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, paths)]
-    return ScriptResult(name, not failures, len(expectations), failures, simulation.end.says)
-
-
-def _get_script_name(raw: Any, index: int) -> str:
-    name = raw.get("name") if isinstance(raw, dict) else None
-    return name if isinstance(name, str) else gettext("Script %(number)s", number=index + 1)
-
-
-def _format_faults(fields: dict[str, list[str]]) -> list[str]:
-    return [f"{name} {message}" for name, messages in fields.items() for message in messages]
-
-
-_WRONG_END = {
-    "completed": gettext_noop("the contact should complete the flow: %(result)s"),
-    "exited": gettext_noop("the contact should exit early: %(result)s"),
-    "live": gettext_noop("the contact should still be in the flow: %(result)s"),
-}
-_WRONG_OUTCOME = {
-    "on": gettext_noop("step %(position)s should continue: %(result)s"),
-    "yes": gettext_noop("step %(position)s should take Yes: %(result)s"),
-    "no": gettext_noop("step %(position)s should take No: %(result)s"),
-    "skipped": gettext_noop("step %(position)s should be skipped: %(result)s"),
-    "exited": gettext_noop("the contact should exit in step %(position)s: %(result)s"),
-    "waits": gettext_noop("the contact should wait in step %(position)s: %(result)s"),
-}
-
-
-def _list_failures(expectation: Expectation, simulation: Simulation, paths: Mapping[int, str]) -> Iterator[str]:
-    """Yield a text for each way in which a simulation differs from an expectation.
-
-    `paths` are the paths of the steps by id.
-    """
-    if isinstance(expectation.end, str):
-        if simulation.end.status != expectation.end:
-            yield gettext(_WRONG_END[expectation.end], result=simulation.end.says)
-        elif isinstance(expectation.reason, str) and simulation.end.reason != expectation.reason:
-            reason = simulation_timeline.describe_end(expectation.end, expectation.reason)
-            yield gettext("should end because “%(reason)s”: %(result)s", reason=reason, result=simulation.end.says)
-        return
-    step_id = expectation.step if isinstance(expectation.step, int) else 0
-    position = simulation_timeline.format_position(paths.get(step_id))
-    entries = [entry for entry in simulation.timeline if entry.step_id == step_id and entry.told in ("step", "message")]
-    if expectation.outcome == "not_reached":
-        if entries:
-            yield gettext(
-                "step %(position)s should not be reached: %(result)s", position=position, result=entries[0].says
-            )
-        return
-    if not entries:
-        yield (
-            gettext("step %(position)s was not reached", position=position)
-            if position
-            else gettext("the step was deleted")
-        )
-        return
-    yield from _list_step_failures(expectation, entries, position)
-
-
-_WRONG_SUBJECT = gettext_noop("the subject of step %(position)s should contain “%(text)s”: %(result)s")
-_WRONG_TEXT = gettext_noop("the text of step %(position)s should contain “%(text)s”: %(result)s")
-
-
-def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], position: str) -> Iterator[str]:
-    says = entries[-1].says
-    if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
-        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], position=position, result=says)
-    messages = [entry.message for entry in entries if entry.message is not None]
-    reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
-    if expectation.reason is not UNSET and expectation.reason not in reasons:
-        yield gettext(
-            "the reason in step %(position)s should be “%(reason)s”: %(result)s",
-            position=position, reason=simulation_timeline.describe_skip(str(expectation.reason)), result=says,
-        )  # fmt: skip
-    for key, expected_text, message in (
-        ("subject", expectation.subject, _WRONG_SUBJECT), ("text", expectation.text, _WRONG_TEXT),
-    ):  # fmt: skip
-        if isinstance(expected_text, str) and not any(
-            expected_text.casefold() in (getattr(sent, key) or "").casefold() for sent in messages
-        ):
-            yield gettext(message, position=position, text=expected_text, result=says)

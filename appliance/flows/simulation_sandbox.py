@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.audience import lists
-from appliance.audience.filters import parse
+from appliance.audience.filters import compiler
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.segments import explain, members
 from appliance.content.designs.merge_limits import MergeError
@@ -290,7 +290,7 @@ def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: A
     if spec.segment_id is not None and spec.event != "segment_exit":
         filters.append({"name": "contact_segment", "predicate": "eq", "value": spec.segment_id})
     try:
-        return simulation_timeline.explain_filters(parse.parse_filters(filters, scope), scope, contact_id, data, now)
+        return simulation_timeline.explain_filters(compiler.parse_filters(filters, scope), scope, contact_id, data, now)
     except Invalid:
         return []  # A filter names a deleted object, so the trigger matches no contact.
 

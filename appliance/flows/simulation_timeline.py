@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta, Struct, field
 
+from appliance.audience.filters.compiler import ConditionGroup, EventCondition, Node
 from appliance.audience.filters.fields import Scope
-from appliance.audience.filters.parse import ConditionGroup, EventCondition, Node
 from appliance.audience.segments import explain
 from appliance.audience.segments.explain import Row
 from appliance.content.designs.merge import make_readable

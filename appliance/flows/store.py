@@ -12,6 +12,7 @@ from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions
 from appliance.content.templates import starters as letters
+from appliance.content.templates.starters import ReadyEmail
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
@@ -122,7 +123,7 @@ _DAY_SECONDS = 86_400
 _CART_WAIT_SECONDS = 4 * 3_600
 
 Steps = list[dict[str, Any]]
-Emails = dict[str, dict[str, Any]]
+Emails = dict[str, ReadyEmail]
 
 
 class Starter(NamedTuple):
@@ -211,18 +212,20 @@ def find_starter(account_id: int, key: str) -> Starter | None:
 
 
 def _build_welcome(look: Look, emails: Emails) -> Steps:
-    email = letters.find_starter(look, "welcome")
-    assert email is not None  # `welcome` is one of the email starters.
+    starter = letters.find_starter(look, "welcome")
+    assert starter is not None  # `welcome` is one of the email starters.
     return [
-        {"subject": email.subject, "preheader": email.preheader, "design": email.design},
+        starter.email._asdict(),
         {"duration": 3 * _DAY_SECONDS},
-        _split_on_event("email_clicked", [emails["welcome_clicked"]], [emails["welcome_not_clicked"]]),
+        _split_on_event(
+            "email_clicked", [emails["welcome_clicked"]._asdict()], [emails["welcome_not_clicked"]._asdict()]
+        ),
     ]
 
 
 def _build_win_back(emails: Emails) -> Steps:
     return [
-        emails["win_back"],
+        emails["win_back"]._asdict(),
         {"duration": 7 * _DAY_SECONDS},
         _split_on_event(
             "email_clicked",
@@ -233,11 +236,11 @@ def _build_win_back(emails: Emails) -> Steps:
 
 
 def _build_birthday(emails: Emails) -> Steps:
-    return [emails["birthday"]]
+    return [emails["birthday"]._asdict()]
 
 
 def _build_after_event(emails: Emails) -> Steps:
-    return [{"duration": 7 * _DAY_SECONDS}, emails["after_event"]]
+    return [{"duration": 7 * _DAY_SECONDS}, emails["after_event"]._asdict()]
 
 
 def _split_on_event(event: str, yes: Steps, no: Steps) -> dict[str, Any]:
@@ -247,15 +250,15 @@ def _split_on_event(event: str, yes: Steps, no: Steps) -> dict[str, Any]:
 
 
 def _build_cart(emails: Emails) -> Steps:
-    last = [{"duration": 2 * _DAY_SECONDS}, _split_on_event("order_paid", [], [emails["cart_last"]])]
-    return [{"duration": _CART_WAIT_SECONDS}, _split_on_event("order_paid", [], [emails["cart"], *last])]
+    last = [{"duration": 2 * _DAY_SECONDS}, _split_on_event("order_paid", [], [emails["cart_last"]._asdict()])]
+    return [{"duration": _CART_WAIT_SECONDS}, _split_on_event("order_paid", [], [emails["cart"]._asdict(), *last])]
 
 
 def _build_sunset(emails: Emails) -> Steps:
     keep: Steps = [{"type": "contact_update", "data_merge": {"sunset": None}}]
     mark: Steps = [{"type": "contact_update", "data_merge": {"sunset": True}}]
-    last = [emails["sunset"], {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, mark)]
-    return [emails["win_back"], {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, last)]
+    last = [emails["sunset"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, mark)]
+    return [emails["win_back"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, last)]
 
 
 DEFAULT_NAME = gettext_noop("Untitled flow")

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from appliance.audience import lists
 from appliance.audience.contacts import write
-from appliance.audience.filters import compiler, fields, parse
+from appliance.audience.filters import compiler, fields
 from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Scope
 from appliance.audience.segments import members
 from appliance.core import clock, signals
@@ -125,13 +125,13 @@ def asks_about_contact(spec: TriggerSpec) -> bool:
         or (spec.segment_id is not None and spec.event not in SEGMENT_EVENTS)
         or (spec.contact_list_id is not None and spec.event not in LIST_EVENTS)
         or (bool(spec.data.get("tag")) and spec.event not in TAG_EVENTS)
-        or parse.asks_about_contact(spec.data.get("where"))
+        or compiler.asks_about_contact(spec.data.get("where"))
     )
 
 
 def asks_about_event_data(spec: TriggerSpec) -> bool:
     """Return whether a trigger has a condition on the data of events, so that the runs of its flow reveal that data."""
-    return bool(spec.data.get("keywords")) or parse.asks_about_event_data(spec.data.get("where"))
+    return bool(spec.data.get("keywords")) or compiler.asks_about_event_data(spec.data.get("where"))
 
 
 def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
@@ -177,7 +177,9 @@ def _list_reserved_keywords(spec: TriggerSpec) -> Iterator[tuple[str, str]]:
 def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str, str]]:
     """Return (key, message) for each error of the trigger's filters, such as a segment that was deleted."""
     try:
-        parse.parse_filters(spec.data.get("where") or [], get_condition_scope(account_id, writing=True), "data.where")
+        compiler.parse_filters(
+            spec.data.get("where") or [], get_condition_scope(account_id, writing=True), "data.where"
+        )
     except Invalid as invalid:
         return [(path, message) for path, messages in invalid.fields.items() for message in messages]
     return []
@@ -221,7 +223,7 @@ def _check_data(account_id: int, data: Mapping[str, Any], faults: Faults, path: 
     _check_keywords(data.get("keywords"), faults, f"{path}.keywords")
     if data.get("where") is not None:
         try:
-            parse.parse_filters(data["where"], get_condition_scope(account_id, writing=True), f"{path}.where")
+            compiler.parse_filters(data["where"], get_condition_scope(account_id, writing=True), f"{path}.where")
         except Invalid as invalid:
             faults.merge(invalid.fields)
 
@@ -361,7 +363,7 @@ def compile_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: 
         segment = members.compile_segment(account_id, spec.segment_id, f"{prefix}s")
         parts.append(f"({segment.sql})")
         values = values | segment.parameters
-    filters = compiler.compile_filters(parse.parse_filters(spec.data.get("where") or [], scope), scope, f"{prefix}w")
+    filters = compiler.compile_filters(compiler.parse_filters(spec.data.get("where") or [], scope), scope, f"{prefix}w")
     return Compiled(" AND ".join([*parts, f"({filters.sql})"]), values | filters.parameters)
 
 

@@ -147,12 +147,6 @@ def read_plan(flow_id: int, version: int) -> Plan:
     return Plan(flow_id, version, next(iter(nodes), None), nodes)
 
 
-def clear_plan_cache() -> None:
-    """Clear the cache of plans; call this after the database file was replaced."""
-    with _plan_lock:
-        _plan_cache.clear()
-
-
 # The content of a flow's messages: each sending step has a template of its own, which has the id of the step.
 
 

@@ -373,8 +373,6 @@ _MAX_FIELDS = 5_000
 # Only forms with a file are sent as multipart, and they have few fields.
 _MAX_PARTS = 100
 _MAX_PART_HEAD_BYTES = 4_096
-# The longest forms of recipients: their preferences in an account with a thousand lists, and a sign-up form.
-_MAX_PUBLIC_BYTES = 65_536
 # A longer form is parsed in a thread: 2 MB of percent-encoded text take 0.2 s.
 _MAX_INLINE_BYTES = 65_536
 _URLENCODED, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"

@@ -54,7 +54,7 @@ class NamedLists:
         return [self._ids[key] for name in person.list_names() if (key := normalize_name(name)) in self._ids]
 
 
-CREATED, UPDATED, SKIPPED, FAILED = "created", "updated", "skipped", "failed"
+CREATED, UPDATED, SKIPPED = "created", "updated", "skipped"
 _PHONE_OF_ANOTHER = gettext_noop("its phone number belongs to another contact")
 _EXISTS = gettext_noop("there is a contact with this address already")
 _SAME_ADDRESS = gettext_stored("the same address as line %(line)s")

@@ -10,9 +10,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from appliance.accounts import accounts
 from appliance.audience import lists
 from appliance.core import addresses, clock, data_dir, signals
-from appliance.core.errors import CurrentState, Faults, Invalid, NotFound, Transition, refuse_transition
+from appliance.core.errors import (
+    CurrentState,
+    Faults,
+    Invalid,
+    NotFound,
+    RefusedKeys,
+    Transition,
+    refuse_transition,
+    use_instead,
+    use_within,
+)
 from appliance.core.i18n import gettext, gettext_noop, translate_stored
-from appliance.core.refused_keys import RefusedKeys, use_instead, use_within
 from appliance.core.validation import Country, Id, Line, Name, PageQuery
 from appliance.imports import columns, detection, file_reader
 from appliance.imports.file_reader import FilePreview

@@ -291,12 +291,6 @@ def _company_name(account: Account) -> str:
     return " ".join(name.split())[:_MAX_COMPANY_CHARACTERS]
 
 
-def get_answer_text(message_id: int) -> str | None:
-    """Return the text of an automatic answer, or None for any other message."""
-    row = fetch_one("SELECT json_extract(data, '$.answer') FROM message_content WHERE message_id = ?", (message_id,))
-    return row[0] if row else None
-
-
 # Flows are started by keywords, or by any incoming SMS.
 
 _FLOW_KEYWORDS = (

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import SQL
 
-from appliance.accounts import idempotency
+from appliance.accounts import request_limits
 from appliance.audience.contacts import store
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock
@@ -227,8 +227,8 @@ def send_reply(account_id: int, contact_id: int, text: str, key: str | None = No
     if not text.strip():
         raise Invalid({"text": [gettext("can't be blank")]})
     request = MessageWrite(to=channel.value, channel="sms", body=_BODY, data={"said": text})
-    key = f"{key}:{idempotency.hash_payload(text)}" if key else None
-    reply = idempotency.run_once(
+    key = f"{key}:{request_limits.hash_payload(text)}" if key else None
+    reply = request_limits.run_once(
         account_id, f"/contacts/{contact_id}/conversation", key, text, lambda: _queue_message(account_id, request)
     )
     return Message.get_by_id(reply.resource_id)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.accounts import idempotency, invitations, sessions
+from appliance.accounts import invitations, request_limits, sessions
 from appliance.audience import bulk_actions
 from appliance.content import media
 from appliance.core.errors import Unavailable
@@ -47,7 +47,7 @@ class Sweep(NamedTuple):
 
 
 SWEEPS = (
-    Sweep("idempotency keys", idempotency.find_expired, idempotency.delete_expired),
+    Sweep("idempotency keys", request_limits.find_expired_keys, request_limits.delete_expired_keys),
     Sweep("expired sessions", sessions.find_expired, sessions.delete_expired),
     Sweep("expired invitations", invitations.find_expired, invitations.delete_expired),
     Sweep("personal data of old sign-ups", submissions.list_expired, submissions.clear_personal_data),

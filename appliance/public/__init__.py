@@ -1,19 +1,30 @@
 """Pages and links for recipients, which need no login, and webhooks of providers.
 
-Loading a page never changes consent (docs/decisions.md#16); only submitting its form does.
+Loading a page never changes consent (docs/decisions.md#16); only submitting its form does. A webhook request is
+acknowledged after it is stored (docs/decisions.md#15).
 """
 
 from functools import cache
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
+from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
+from sanic.response import json
 
 from appliance.api.endpoints import FORM_SUBMISSION_PATH
 from appliance.content import media
 from appliance.content.designs.sections import social
-from appliance.core import executable
-from appliance.public import clicks, forms, pages, preferences, provider_webhooks
-from appliance.storage.transactions import fetch_public
+from appliance.core import crypto, executable, validation
+from appliance.core.errors import NotFound
+from appliance.inbound import delivery_reports, incoming_sms, providers
+from appliance.inbound.delivery_reports import MessageInFlight
+from appliance.inbound.providers.base import HookPayload, HookRequest
+from appliance.public import clicks, forms, pages
+from appliance.sending.messages import links
+from appliance.sending.sms import error_codes as sms
+from appliance.settings import config
+from appliance.storage.transactions import commit, fetch_public
+from appliance.tracking import unsubscribes
 
 _PICTURE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -22,10 +33,12 @@ _PICTURE_HEADERS = {
     "Cross-Origin-Resource-Policy": "cross-origin",
     "X-Robots-Tag": "noindex",
 }
-# The picture of an id never changes.
 # The icon of a name may be another one in a later version.
 _CACHE_WEEK = {"Cache-Control": "public, max-age=604800"}
+# The picture of an id never changes.
 _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+# Enough for delivery receipts, or for a percent-encoded SMS of 1,600 characters with metadata.
+_MAX_SMS_BODY_BYTES = 65_536
 
 
 async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
@@ -59,17 +72,87 @@ def _load_icons() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in social.ICONS.glob("*.png")}
 
 
+def _require_open_post(request: Request, is_open: bool) -> None:
+    """Raise NotFound if the webhook is not enabled (`is_open`), and MethodNotAllowed for methods other than POST."""
+    if not is_open:
+        raise NotFound
+    if request.method != "POST":
+        raise MethodNotAllowed("only POST", request.method, ["POST"])
+
+
+async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
+    """Receive reports from an email provider, or from an SMS provider that has only one webhook.
+
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed for other methods than POST, NotAllowed for a forged
+    request, Invalid for a malformed body, PayloadTooLarge for too many values, Unavailable if the reports cannot be
+    stored now, or MessageInFlight if a report arrived before its message was recorded as sent.
+    """
+    if providers.find_sms_provider(name) is not None:
+        return await _receive_sms_webhook(request, name)
+    _require_open_post(request, providers.is_enabled(name))
+    body = request.body
+    if validation.has_too_many_values(body):
+        raise PayloadTooLarge("the request has too many values")
+    payload = await providers.read_request(
+        name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
+    )
+    # Store all reports that can be stored now. The error response makes the provider repeat the request for the other
+    # reports; reports that are stored already do not count twice.
+    waiting = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
+    for error in filter(None, waiting):
+        raise error
+    return json({"received": len(payload.reports) + len(payload.opt_outs)})
+
+
+def _record_reports(name: str, payload: HookPayload, body: bytes) -> MessageInFlight | None:
+    written = providers.write_payload(name, payload, body)
+    for opt_out in written.opt_outs:
+        unsubscribes.opt_out(crypto.sign_token(links.UNSUBSCRIBE, opt_out.message_id), name, None, None)
+    return written.in_flight
+
+
+async def receive_provider_webhook(request: Request, provider: str, name: str) -> HTTPResponse:
+    """Receive reports from an SMS provider that has several webhooks, each with its own `name`."""
+    return await _receive_sms_webhook(request, f"{provider}/{name}")
+
+
+async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
+    """Receive reports and incoming SMS from an SMS provider, and store all of a request in one transaction.
+
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed for other methods than POST, PayloadTooLarge, or the
+    errors of `read_sms_hook`.
+    """
+    _require_open_post(request, providers.is_sms_hook_enabled(hook))
+    if len(request.body) > _MAX_SMS_BODY_BYTES:
+        raise PayloadTooLarge(f"at most {_MAX_SMS_BODY_BYTES} bytes")
+    # The signature covers the public URL with the path and query as received. The Host header is ignored, because the
+    # base URL is configured.
+    target = request.raw_url.decode("latin-1")
+    headers = {key.lower(): value for key, value in request.headers.items()}
+    provider, contents = providers.read_sms_hook(
+        hook, sms.HookRequest(config.base_url(config.current()) + target, headers, bytes(request.body))
+    )
+    await commit(_record_sms_reports, provider, contents)
+    return HTTPResponse(contents.reply, 200, content_type=contents.media)
+
+
+def _record_sms_reports(provider: str, contents: sms.HookContents) -> None:
+    delivery_reports.apply_receipts(provider, contents.receipts)
+    for message in contents.incoming:
+        incoming_sms.receive_sms(provider, message)
+
+
 _READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _WEBHOOK_PREFIX = "/hooks/"
 # The path, methods and handler of each route. The webhook handlers check the method themselves, so that a request with
 # any method to an unknown webhook gets 404.
 _ROUTES = (
-    ("/u/<token:str>", _READ_METHODS, preferences.show_unsubscribe),
-    ("/u/<token:str>", ("POST",), preferences.submit_unsubscribe),
-    ("/p/<token:str>", _READ_METHODS, preferences.show_preferences),
-    ("/p/<token:str>", ("POST",), preferences.submit_preferences),
-    ("/d/<token:str>", _READ_METHODS, preferences.show_confirmation),
-    ("/d/<token:str>", ("POST",), preferences.submit_confirmation),
+    ("/u/<token:str>", _READ_METHODS, pages.show_unsubscribe),
+    ("/u/<token:str>", ("POST",), pages.submit_unsubscribe),
+    ("/p/<token:str>", _READ_METHODS, pages.show_preferences),
+    ("/p/<token:str>", ("POST",), pages.submit_preferences),
+    ("/d/<token:str>", _READ_METHODS, pages.show_confirmation),
+    ("/d/<token:str>", ("POST",), pages.submit_confirmation),
     ("/f/<token:str>", _READ_METHODS, forms.show_form),
     ("/f/<token:str>", ("POST",), forms.submit_form),
     ("/v/<token:str>", _READ_METHODS, pages.show_message),
@@ -77,8 +160,8 @@ _ROUTES = (
     ("/o/<token:str>", _READ_METHODS, clicks.serve_pixel),
     (f"{media.URL_PATH}{media.ICONS_DIRECTORY}/<name:str>", _READ_METHODS, show_icon),
     (f"{media.URL_PATH}<signed_id:str>", _READ_METHODS, show_picture),
-    (f"{_WEBHOOK_PREFIX}<name:str>", _ALL_METHODS, provider_webhooks.receive_email_webhook),
-    (f"{_WEBHOOK_PREFIX}<provider:str>/<name:str>", _ALL_METHODS, provider_webhooks.receive_provider_webhook),
+    (f"{_WEBHOOK_PREFIX}<name:str>", _ALL_METHODS, receive_email_webhook),
+    (f"{_WEBHOOK_PREFIX}<provider:str>/<name:str>", _ALL_METHODS, receive_provider_webhook),
 )
 _PATH_PREFIXES = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.URL_PATH, "/public.css", "/robots.txt")
 

@@ -355,7 +355,7 @@ def current() -> Config:
     return _current
 
 
-def write_example() -> str:
+def format_example() -> str:
     """Return the text of `config.example.toml`: every setting with its default and its help line."""
     lines = [
         "# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,",

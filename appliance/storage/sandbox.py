@@ -45,11 +45,6 @@ class WriteOutsideSandbox(RuntimeError):
     """An attempt inside a sandbox to write to a table without a copy."""
 
 
-def is_active() -> bool:
-    """Return whether this thread runs in a sandbox."""
-    return write_state.is_sandboxed
-
-
 @contextmanager
 def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
     """Direct all writes of this thread in the block into temporary copies of tables.

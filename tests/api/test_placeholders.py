@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.content.designs import merge
-from appliance.content.designs.sections import BY_NAME, KINDS
+from appliance.content.designs.sections import BY_NAME, KINDS, build_initial_props
 from appliance.content.designs.theme import Look
 from appliance.content.templates import placeholders, starters
 from appliance.core.i18n import LANGUAGES, use_language
@@ -13,7 +13,7 @@ from tests.kit.client import Client
 
 STARTERS = {starter.key: starter for starter in starters.build_starters(Look())}
 LINKED = Look(links=(("Shop", "https://acme.example/shop"),))
-FLOW_DESIGNS = [email["design"] for email in starters.build_flow_emails("https://acme.example").values()]
+FLOW_DESIGNS = [email.design for email in starters.build_flow_emails("https://acme.example").values()]
 OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
 # The kinds whose new sections have texts; a new header and a new gallery have none.
 BEGUN = [kind.name for kind in KINDS if kind.initial_props and kind.name not in ("header", "gallery")]
@@ -51,11 +51,11 @@ def placeholder_warnings(warnings: Any) -> list[tuple[str, str]]:
 def test_placeholders_of_an_unchanged_starter(key: str) -> None:
     """Each section of a starter with a text or heading of its own is reported, and the subject and preview text."""
     starter = STARTERS[key]
-    result = find(starter.design, subject=starter.subject, preheader=starter.preheader)
+    result = find(starter.email.design, subject=starter.email.subject, preheader=starter.email.preheader)
     assert ("placeholder_content", "preheader") in result
-    assert (("placeholder_content", "subject") in result) is (starter.subject not in starters.SENDABLE_TEXTS)
+    assert (("placeholder_content", "subject") in result) is (starter.email.subject not in starters.SENDABLE_TEXTS)
     wanted = {
-        f"design.sections[{at}]" for at, section in enumerate(starter.design["sections"])
+        f"design.sections[{at}]" for at, section in enumerate(starter.email.design["sections"])
         if section["type"] in ("heading", "text", "hero", "list", "quote", "coupon", "product_grid")
         and section["props"].get("text") not in starters.SENDABLE_TEXTS
         and section["props"].get("content", "")[3:-4] not in starters.SENDABLE_TEXTS
@@ -67,10 +67,10 @@ def test_placeholders_of_an_unchanged_starter(key: str) -> None:
 def test_placeholders_of_flow_starters(name: str) -> None:
     """Text and preview text are placeholders, and the button until the brand has a web address."""
     email = starters.build_flow_emails(starters.FALLBACK_URL)[name]
-    result = find(email["design"], preheader=email["preheader"])
+    result = find(email.design, preheader=email.preheader)
     assert [code for code, _ in result] == ["placeholder_content", "placeholder_content", "placeholder_link"]
     linked = starters.build_flow_emails("https://acme.example")[name]
-    assert "placeholder_link" not in [code for code, _ in find(linked["design"])]
+    assert "placeholder_link" not in [code for code, _ in find(linked.design)]
 
 
 @pytest.mark.parametrize("kind", BEGUN)
@@ -87,7 +87,7 @@ def test_a_new_section_is_a_placeholder(kind: str) -> None:
 
 def test_replaced_texts_are_no_placeholders() -> None:
     """New texts, greetings, headings of flow emails, and labels with real links are no placeholders."""
-    for design in (*(starter.design for starter in starters.build_starters(LINKED)), *FLOW_DESIGNS):
+    for design in (*(starter.email.design for starter in starters.build_starters(LINKED)), *FLOW_DESIGNS):
         kinds = ("header", "footer", "heading") if design in FLOW_DESIGNS else ("header", "footer")
         kept = [section for section in design["sections"] if section["type"] in kinds]
         buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
@@ -138,10 +138,10 @@ def test_placeholders_in_html_bodies(api: Client) -> None:
 def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
     """Both report them at the fields of their request, and the test email is sent."""
     starter = STARTERS["letter"]
-    asked = {"document": starter.design, "subject": starter.subject, "preheader": starter.preheader}
+    asked = {"document": starter.email.design, "subject": starter.email.subject, "preheader": starter.email.preheader}
     result = placeholder_warnings(api.post("/templates/preview", asked).expect(200))
     assert ("placeholder_content", "preheader") in result and ("placeholder_content", "document.sections[0]") in result
-    row = api.post("/templates", {"name": "Letter", "design": starter.design, "subject": "Own"}).expect(201)["id"]
+    row = api.post("/templates", {"name": "Letter", "design": starter.email.design, "subject": "Own"}).expect(201)["id"]
     sent = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)
     assert sent["sent"] == 1 and ("placeholder_content", "design.sections[0]") in placeholder_warnings(sent)
 
@@ -149,9 +149,11 @@ def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
 def test_flow_simulations_report_placeholders(api: Client) -> None:
     """The notes name the step and the text of a placeholder."""
     email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
-    flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
+    flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email._asdict()]}).expect(
+        201
+    )["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
-    start = f"Unfinished content in “{merge.make_readable(email['subject'])}”: “Today is your day."
+    start = f"Unfinished content in “{merge.make_readable(email.subject)}”: “Today is your day."
     assert any(note.startswith(start) for note in notes), notes
 
 
@@ -159,25 +161,29 @@ def test_flow_simulations_report_placeholders(api: Client) -> None:
 def test_placeholders_are_known_in_all_languages(language: str) -> None:
     """Ready-made emails and new sections are placeholders in each language, whatever that of the account."""
     for english, starter in zip(STARTERS.values(), starters.build_starters(Look(locale=language)), strict=True):
-        email = {"subject": starter.subject, "preheader": starter.preheader, "design": starter.design}
-        source = {"subject": english.subject, "preheader": english.preheader, "design": english.design}
+        email = {"subject": starter.email.subject, "preheader": starter.email.preheader, "design": starter.email.design}
+        source = {
+            "subject": english.email.subject,
+            "preheader": english.email.preheader,
+            "design": english.email.design,
+        }
         paths = [each.path for each in placeholders.find_placeholders(email)]
         assert paths == [each.path for each in placeholders.find_placeholders(source)] and "preheader" in paths
     with use_language(language):
-        props = BY_NAME["columns"].build_initial_props()
+        props = build_initial_props(BY_NAME["columns"])
     assert len(placeholders.find_placeholders({"design": {"sections": [{"type": "columns", "props": props}]}})) == 2
 
 
 def test_starters_and_sections_in_the_language_of_the_account() -> None:
     """Ready-made emails and new sections are in the language of the account."""
     starter = next(each for each in starters.build_starters(Look(locale="de")) if each.key == "newsletter")
-    assert starter.subject == "Drei Dinge, die sich lohnen" and "Guten Tag{% if" in str(starter.design)
-    email = {"subject": starter.subject, "design": starter.design}
+    assert starter.email.subject == "Drei Dinge, die sich lohnen" and "Guten Tag{% if" in str(starter.email.design)
+    email = {"subject": starter.email.subject, "design": starter.email.design}
     assert "subject" in [each.path for each in placeholders.find_placeholders(email)]
-    assert starters.build_flow_emails("", "de")["birthday"]["subject"].startswith("Alles Gute zum Geburtstag{% if")
+    assert starters.build_flow_emails("", "de")["birthday"].subject.startswith("Alles Gute zum Geburtstag{% if")
 
     with use_language("de"):
-        props = BY_NAME["columns"].build_initial_props()
+        props = build_initial_props(BY_NAME["columns"])
     assert props["preset"] == "1:1" and "linken Spalte" in str(props)
     design = {"sections": [{"type": "columns", "props": props}]}
     assert [each.code for each in placeholders.find_placeholders({"design": design})] == [

@@ -176,7 +176,8 @@ def test_social_links_are_icons() -> None:
     dark = render_section("social", look, {"background_color": "#101010"}, links=links, style="outline").html
     assert "facebook-outline-light.png" in dark and "facebook-outline-dark.png" not in dark
     assert ">Diary<" in render_section("social", look, links=[{"platform": "Diary", "url": SHOP}]).html
-    files = {f"{name}-{style}.png" for name in social.PLATFORMS if name != "twitter" for style in social.ICON_STYLES}
+    styles = ("colour", "ink-dark", "ink-light", "outline-dark", "outline-light")
+    files = {f"{name}-{style}.png" for name in social.PLATFORMS if name != "twitter" for style in styles}
     assert {path.name for path in social.ICONS.glob("*.png")} == files
 
 

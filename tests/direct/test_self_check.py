@@ -23,7 +23,8 @@ def configured(dns: DnsServer, tmp_path: Path) -> Iterator[Any]:
     """Use settings in this process: `configured(helo=...)`."""
 
     def use(helo: str = NAME) -> None:
-        mx_routes.clear_caches()
+        mx_routes._routes.clear()
+        mx_routes._addresses.clear()
         options = {"data_dir": str(tmp_path), "email.direct.helo": helo, "network.dns_servers": [dns.address]}
         config.set_current(config.load(options, {}).config)
 

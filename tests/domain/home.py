@@ -78,7 +78,7 @@ class Home:
         disk_guard.note_success()  # storage errors of this installation do not affect the next one
         signals.clear_handlers()
         clock.use_offset_file(None)
-        versions.clear_plan_cache()
+        versions._plan_cache.clear()
         close_database()
         crypto._key, config._current, transactions._has_ended = b"", None, False
 

@@ -6,7 +6,7 @@ from appliance.inbound import incoming_sms
 from appliance.sending.sms.error_codes import IncomingSms
 from appliance.storage import transactions
 from appliance.storage.database import rows
-from appliance.storage.models import Incoming, Message
+from appliance.storage.models import Incoming
 
 ANN, OURS = "+14155550101", "+14155550199"
 
@@ -30,4 +30,5 @@ def stored_sms() -> list[Incoming]:
 
 def automatic_replies() -> list[str | None]:
     """Return the texts of our automatic replies, oldest first."""
-    return [incoming_sms.get_answer_text(row.id) for row in Message.select().order_by(Message.id)]
+    sql = "SELECT c.data ->> 'answer' FROM message m LEFT JOIN message_content c ON c.message_id = m.id ORDER BY m.id"
+    return [row[0] for row in rows(sql)]

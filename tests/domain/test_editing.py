@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.content.designs import document
-from appliance.content.templates import editing, revisions, section_edits, store, undo
+from appliance.content.templates import editing, revisions, store, template_edits
 from appliance.content.templates.editing import Change
-from appliance.content.templates.section_edits import SectionTarget
+from appliance.content.templates.template_edits import SectionTarget
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import validation
 from appliance.core.errors import Conflict, Invalid, NotFound
@@ -136,7 +136,7 @@ def test_quick_edits_of_one_value_are_one_undo_step(home: Home) -> None:
     ]
     texts = []
     for _ in range(4):
-        transactions.write(undo.undo, home.account_id, template_id)
+        transactions.write(template_edits.undo, home.account_id, template_id)
         texts.append(stored_props(home, template_id, "press").get("text"))
     assert texts == ["Hello", "Hel", "Hel", None]
 
@@ -166,12 +166,12 @@ def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
     """Sections go to their target, the footer stays last, and a column accepts only some kinds."""
     template_id = create_template(home)
     added = edit_section_list(
-        home, template_id, section_edits.add_section("heading", SectionTarget(after="left"), "en")
+        home, template_id, template_edits.add_section("heading", SectionTarget(after="left"), "en")
     )
     added_split = edit_section_list(
-        home, template_id, section_edits.add_section("split", SectionTarget(after="left"), "en")
+        home, template_id, template_edits.add_section("split", SectionTarget(after="left"), "en")
     )
-    added_text = edit_section_list(home, template_id, section_edits.add_section("text", SectionTarget(), "en"))
+    added_text = edit_section_list(home, template_id, template_edits.add_section("text", SectionTarget(), "en"))
     assert section_keys(home, template_id) == [
         "head",
         "odd",
@@ -185,11 +185,13 @@ def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
         "foot",
     ]
     assert (
-        edit_section_list(home, template_id, section_edits.move_section("press", SectionTarget(parent="two", column=1)))
+        edit_section_list(
+            home, template_id, template_edits.move_section("press", SectionTarget(parent="two", column=1))
+        )
         == "press"
     )
     assert (
-        edit_section_list(home, template_id, section_edits.move_section("odd", SectionTarget(before="head"))) == "odd"
+        edit_section_list(home, template_id, template_edits.move_section("odd", SectionTarget(before="head"))) == "odd"
     )
     assert section_keys(home, template_id) == [
         "odd",
@@ -203,18 +205,18 @@ def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
         added_text,
         "foot",
     ]
-    copy_key = edit_section_list(home, template_id, section_edits.duplicate_section("two"))
+    copy_key = edit_section_list(home, template_id, template_edits.duplicate_section("two"))
     entries = document.list_entries(store.get(home.account_id, template_id).design)
     assert len([entry for entry in entries if entry.parent == copy_key]) == 4
     assert len({entry.key for entry in entries}) == len(entries)
-    edit_section_list(home, template_id, section_edits.remove_section("two"))
+    edit_section_list(home, template_id, template_edits.remove_section("two"))
     assert "left" not in section_keys(home, template_id)
     with pytest.raises(Invalid):
         edit_section_list(
-            home, template_id, section_edits.move_section("head", SectionTarget(parent=copy_key, column=0))
+            home, template_id, template_edits.move_section("head", SectionTarget(parent=copy_key, column=0))
         )
     with pytest.raises(NotFound):
-        edit_section_list(home, template_id, section_edits.add_section("hologram", SectionTarget(), "en"))
+        edit_section_list(home, template_id, template_edits.add_section("hologram", SectionTarget(), "en"))
 
 
 def test_columns_cannot_be_moved_into_themselves(home: Home) -> None:
@@ -222,7 +224,7 @@ def test_columns_cannot_be_moved_into_themselves(home: Home) -> None:
     template_id = create_template(home)
     for target in (SectionTarget(parent="two", column=0), SectionTarget(before="left"), SectionTarget(before="two")):
         with pytest.raises(Invalid):
-            edit_section_list(home, template_id, section_edits.move_section("two", target))
+            edit_section_list(home, template_id, template_edits.move_section("two", target))
 
 
 def test_list_items_stay_within_their_limits(home: Home) -> None:
@@ -232,22 +234,22 @@ def test_list_items_stay_within_their_limits(home: Home) -> None:
         {"id": "g", "type": "gallery", "props": {"items": [{}, {}]}},
     ]
     template_id = create_template(home, {"sections": sections})
-    edit_section_list(home, template_id, section_edits.edit_list("l", "items", "up", 1))
+    edit_section_list(home, template_id, template_edits.edit_list("l", "items", "up", 1))
     edit_value(home, template_id, "l", "props.items.0.text", "More")
     assert stored_props(home, template_id, "l")["items"] == [{"title": "B", "text": "More"}, {"title": "A"}]
     with pytest.raises(Invalid):
-        edit_section_list(home, template_id, section_edits.edit_list("g", "items", "remove", 0))
+        edit_section_list(home, template_id, template_edits.edit_list("g", "items", "remove", 0))
     for _ in range(4):
-        edit_section_list(home, template_id, section_edits.edit_list("g", "items", "add"))
+        edit_section_list(home, template_id, template_edits.edit_list("g", "items", "add"))
     with pytest.raises(Invalid):
-        edit_section_list(home, template_id, section_edits.edit_list("g", "items", "add"))
+        edit_section_list(home, template_id, template_edits.edit_list("g", "items", "add"))
 
 
 def test_removing_a_column_keeps_its_sections(home: Home) -> None:
     """Sections of a removed column move to the last remaining one."""
     template_id = create_template(home)
     edit_value(home, template_id, "two", "props.preset", "1:1:1")
-    edit_section_list(home, template_id, section_edits.move_section("right", SectionTarget(parent="two", column=2)))
+    edit_section_list(home, template_id, template_edits.move_section("right", SectionTarget(parent="two", column=2)))
     edit_value(home, template_id, "two", "props.preset", "1:2")
     columns = document.get_columns(
         document.find_section(document.list_entries(store.get(home.account_id, template_id).design), "two").raw
@@ -278,15 +280,15 @@ def test_undo_and_redo_restore_first_and_last_design(home: Home, steps: list[tup
             edit_section_list(
                 home,
                 template_id,
-                section_edits.add_section("text", SectionTarget(after=keys[argument % len(keys)]), "en"),
+                template_edits.add_section("text", SectionTarget(after=keys[argument % len(keys)]), "en"),
             )
         else:
             key = keys[argument % len(keys)]
             edits = {
-                "up": section_edits.shift_section(key, -1),
-                "down": section_edits.shift_section(key, 1),
-                "duplicate": section_edits.duplicate_section(key),
-                "remove": section_edits.remove_section(key),
+                "up": template_edits.shift_section(key, -1),
+                "down": template_edits.shift_section(key, 1),
+                "duplicate": template_edits.duplicate_section(key),
+                "remove": template_edits.remove_section(key),
             }
             edit_section_list(home, template_id, edits[edit_name])
         design = store.get(home.account_id, template_id).design
@@ -294,8 +296,8 @@ def test_undo_and_redo_restore_first_and_last_design(home: Home, steps: list[tup
             designs.append(design)
     last = store.get(home.account_id, template_id)
     while revisions.find_undo_steps(store.get(home.account_id, template_id)).undo is not None:
-        transactions.write(undo.undo, home.account_id, template_id)
+        transactions.write(template_edits.undo, home.account_id, template_id)
     assert store.get(home.account_id, template_id).design == designs[0]
     while revisions.find_undo_steps(store.get(home.account_id, template_id)).redo is not None:
-        transactions.write(undo.redo, home.account_id, template_id)
+        transactions.write(template_edits.redo, home.account_id, template_id)
     assert store.get(home.account_id, template_id).design == last.design

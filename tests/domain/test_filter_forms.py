@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience.filters.parse import ConditionGroup, EventCondition, Node, is_judged
+from appliance.audience.filters.compiler import ConditionGroup, EventCondition, Node, is_judged
 from appliance.audience.segments import members
 from appliance.core.errors import Invalid
 from tests.domain.filters_people import insert_contacts

@@ -6,7 +6,8 @@ import pytest
 
 from appliance.core import data_dir
 from appliance.flows import run_ends, versions
-from appliance.ops.doctor import account_checks, checks
+from appliance.ops import doctor
+from appliance.ops.doctor import checks
 from appliance.storage import transactions
 from appliance.storage.database import run as execute
 from appliance.storage.models import Flow
@@ -31,7 +32,7 @@ def create_flow_with_runs(home: Home) -> Flow:
 
 def flow_findings(home: Home) -> list[str]:
     """Return level and text of the findings about flow counters."""
-    return [f"{finding.level}: {finding.words}" for finding in account_checks.check_flow_counts(home.directory, None)]
+    return [f"{finding.level}: {finding.words}" for finding in doctor.check_flow_counts(home.directory, None)]
 
 
 DAMAGE = {
@@ -49,7 +50,7 @@ def test_correct_counters_are_ok(home: Home) -> None:
     """Test runs are not counted; the doctor can check one account only."""
     create_flow_with_runs(home)
     assert flow_findings(home) == ["ok: the counters of 1 flow are correct"]
-    assert next(account_checks.check_flow_counts(home.directory, 99)).words == "the counters of 0 flows are correct"
+    assert next(doctor.check_flow_counts(home.directory, 99)).words == "the counters of 0 flows are correct"
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -68,7 +69,7 @@ def test_stuck_runs_are_reported_while_the_service_runs(home: Home) -> None:
     home.advance(3600)
 
     def warnings(directory: Path) -> list[str]:
-        findings = [*account_checks.check_flow_runs(directory, None), *checks.check_event_cursors(directory)]
+        findings = [*doctor.check_flow_runs(directory, None), *checks.check_event_cursors(directory)]
         return [finding.words.partition(" for ")[0] for finding in findings if finding.level == "warn"]
 
     assert warnings(home.directory) == []

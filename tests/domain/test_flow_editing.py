@@ -17,7 +17,6 @@ from appliance.flows import (
     engine,
     lifecycle,
     simulation,
-    simulation_bulk,
     simulation_sandbox,
     store,
     versions,
@@ -260,8 +259,8 @@ def test_a_simulation_of_a_draft_writes_nothing(home: Home, ana: Actor) -> None:
     draft = drafts.load_draft(home.account_id, flow)
     result = simulation.simulate_draft(draft, SimulationInput())
     assert [item.message.subject for item in result.timeline if item.message] == ["One", "New Alex"]
-    assert [item.passed for item in simulation_bulk.run_scripts(draft.flow, draft=draft)] == [True]
-    assert [item.passed for item in simulation_bulk.run_scripts(draft.flow)] == [False]
+    assert [item.passed for item in simulation.run_scripts(draft.flow, draft=draft)] == [True]
+    assert [item.passed for item in simulation.run_scripts(draft.flow)] == [False]
     assert snapshot_tables(flow) == before
 
 

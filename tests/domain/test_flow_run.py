@@ -247,7 +247,7 @@ def test_a_broken_flow_does_not_stop_others(home: Home, caplog: pytest.LogCaptur
     start_runs(home, broken_flow, ann)
     start_runs(home, other_flow, ann)
     transactions.write(execute, "UPDATE step SET data = '[' WHERE flow_id = ?", (broken_flow.id,))
-    versions.clear_plan_cache()
+    versions._plan_cache.clear()
     assert engine.advance_due_runs() and not engine.advance_due_runs()
     assert f"flow={broken_flow.id}" in caplog.text
     assert rows("SELECT flow_id, step_visit_id NOT NULL FROM run ORDER BY id") == [

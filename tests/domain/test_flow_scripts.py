@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.core.errors import Invalid
-from appliance.flows import simulation_bulk, store
+from appliance.flows import simulation, store
 from appliance.storage.models import Flow
 from tests.domain.flows_rehearsed import DAY, START, clicked_filter, create_flow, update_flow
 from tests.domain.home import Home
@@ -25,9 +25,9 @@ CLICKS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def run_scripts(home: Home, flow: Flow) -> list[simulation_bulk.ScriptResult]:
+def run_scripts(home: Home, flow: Flow) -> list[simulation.ScriptResult]:
     """Run the scripts of a flow as stored."""
-    return simulation_bulk.run_scripts(store.get(home.account_id, flow.id))
+    return simulation.run_scripts(store.get(home.account_id, flow.id))
 
 
 def test_a_script_passes_if_all_expectations_are_met(home: Home) -> None:

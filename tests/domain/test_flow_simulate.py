@@ -11,7 +11,7 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import clock, signals, validation
 from appliance.core.errors import Invalid, NotFound
-from appliance.flows import enrollment, simulation, simulation_bulk, store
+from appliance.flows import enrollment, simulation, simulator, store
 from appliance.flows.store import FlowCreate
 from appliance.sending.messages.ledger import Outcome
 from appliance.storage import disk_guard, transactions
@@ -353,12 +353,12 @@ def test_a_flow_without_steps_or_trigger_can_be_simulated(home: Home) -> None:
 
 def test_a_slow_simulation_is_ended_early(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A note reports the early end, and scripts that were not run are reported as failed."""
-    monkeypatch.setattr(simulation, "_MAX_SECONDS", 0.0)
-    monkeypatch.setattr(simulation_bulk, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(simulator, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "MAX_SCRIPTS_SECONDS", 0.0)
     flow = create_flow(home, [{"duration": 60}, {"duration": 60}], data={"scripts": [{"name": "a"}, {"name": "b"}]})
     result = simulate(home, flow)
     assert result.end.status == "live" and "ended early" in result.notes[-1]
-    assert [script_result.failures for script_result in simulation_bulk.run_scripts(flow)] == [
+    assert [script_result.failures for script_result in simulation.run_scripts(flow)] == [
         ["not run: the other tests took too long"]
     ] * 2
 
@@ -370,7 +370,7 @@ def test_messages_sent_together_respect_the_time_limit(home: Home, monkeypatch: 
     assert len([item for item in full_result.timeline if item.message]) == 5 and not any(
         "early" in item for item in full_result.notes
     )
-    monkeypatch.setattr(simulation, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(simulator, "_MAX_SECONDS", 0.0)
     result = simulate(home, flow)
     assert len([item for item in result.timeline if item.message]) == 1 and "ended early" in result.notes[-1]
 

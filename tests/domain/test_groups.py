@@ -14,7 +14,7 @@ from appliance.campaigns import audience, content, hold_reasons, send, store
 from appliance.campaigns.audience import LEFT_OUT, GroupQuery
 from appliance.campaigns.store import CampaignCreate
 from appliance.content.templates import store as templates
-from appliance.content.templates import undo, validation
+from appliance.content.templates import template_edits, validation
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.validation import read
 from appliance.storage import transactions
@@ -134,8 +134,8 @@ def test_applying_a_template_copies_its_content(home: Home) -> None:
     from_starter = transactions.write(content.apply_template, home.account_id, campaign.id, "newsletter").template
     assert from_starter.body is None and from_starter.design["sections"]
     with pytest.raises(Invalid, match="nothing to undo"):  # the design that was chosen is where undo ends
-        transactions.write(undo.undo, home.account_id, from_starter.id)
-    transactions.write(undo.restore, home.account_id, from_starter.id, from_starter.revision - 1)
+        transactions.write(template_edits.undo, home.account_id, from_starter.id)
+    transactions.write(template_edits.restore, home.account_id, from_starter.id, from_starter.revision - 1)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
     sms = transactions.write(templates.create, home.account_id, validation.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.accounts import idempotency
+from appliance.accounts import request_limits
 from appliance.content import media
 from appliance.core import clock
 from appliance.jobs import housekeeping
@@ -121,8 +121,8 @@ def test_an_expired_idempotency_key_can_be_reused(home: Home) -> None:
     insert_rows("idempotency", 300, clock.now_ms() - 8 * DAY)
     key = scalar("SELECT key FROM idempotency LIMIT 1")
 
-    def run_request(payload: str) -> idempotency.OnceResult:
-        return transactions.write(idempotency.run_once, 1, "/x", key, payload, lambda: 42)
+    def run_request(payload: str) -> request_limits.OnceResult:
+        return transactions.write(request_limits.run_once, 1, "/x", key, payload, lambda: 42)
 
     assert run_request("another") == (42, False)
     assert run_request("another") == (42, True)

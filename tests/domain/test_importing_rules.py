@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience import consent
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal as contact_removal
 from appliance.core.validation import read
@@ -19,7 +18,7 @@ from appliance.imports.job import Importer
 from appliance.imports.store import ImportOptions, Upload
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
-from appliance.storage.models import Channel, Import
+from appliance.storage.models import Import
 from tests.domain.home import Home
 
 EVIDENCE = Evidence(source="import", actor="key:1")
@@ -28,24 +27,20 @@ CONSENT_STATES = st.sampled_from([(True, None), (False, None), (False, "operator
 
 
 @given(CONSENT_STATES, REASONS, st.booleans())
-def test_decide_consent_matches_apply_import_choice(
-    home: Home, consent_state: tuple[bool, str | None], suppression: str | None, wanted: bool
+def test_an_import_replaces_only_opt_outs_by_operators(
+    consent_state: tuple[bool, str | None], suppression: str | None, wanted: bool
 ) -> None:
-    """The fast rules for import rows give the same consent as `consent.apply_import_choice`, for any state."""
+    """`opt_in: false` changes nothing. A complaint, an erasure or an opt-out by the recipient blocks an opt-in."""
     subscribed, opted_out_by = consent_state
-    channel = home.channel("rule@example.org") if rows("SELECT 1 FROM channel") else None
-    channel = channel or home.contact("rule@example.org").channels[0]
-    channel.subscribed, channel.opted_out_by, channel.suppression = subscribed, opted_out_by, suppression
-    channel.opt_out_at = 5 if opted_out_by else None
-    transactions.write(channel.save)
-    before = ConsentState(subscribed, opted_out_by, channel.opt_out_at, channel.opt_in_at, suppression)
+    before = ConsentState(subscribed, opted_out_by, 5 if opted_out_by else None, None, suppression)
     decision = contact_rows.decide_consent(1, before, None, wanted)
-    kept_opt_out = transactions.write(consent.apply_import_choice, channel, wanted, EVIDENCE)
-    after = Channel.get_by_id(channel.id)
-
-    assert (decision.standing.subscribed, decision.standing.opted_out_by, decision.kept) == (
-        after.subscribed, after.opted_out_by, kept_opt_out,
-    )  # fmt: skip
+    after = (decision.standing.subscribed, decision.standing.opted_out_by, decision.kept)
+    if not wanted:
+        assert after == (subscribed, opted_out_by, False)
+    elif suppression in ("complaint", "erased") or opted_out_by == "recipient":
+        assert after == (subscribed, opted_out_by, True)
+    else:
+        assert after == (True, None, suppression is not None)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import pytest
 
 from appliance.accounts import accounts
 from appliance.accounts.audit import Actor
-from appliance.campaigns import content, language_preflight, preflight
+from appliance.campaigns import content, preflight, special_preflight
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.rehearsal import RehearsalRun
-from appliance.content.templates import revisions, translation_edits, translations, undo
+from appliance.content.templates import revisions, template_edits, translations
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import recipient_texts, validation
 from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.sending.messages import canvas, prepare, preview, shared_content, test_sends, transactional
+from appliance.sending.messages import prepare, preview, shared_content, test_sends, transactional
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
@@ -26,6 +26,7 @@ from appliance.storage.models import Message, Template
 from tests.domain.home import Home
 from tests.domain.test_flow_messages import create_flow_with_messages, pin_step, start_runs
 from tests.domain.test_flow_run import advance_until_idle
+from ui.pages import canvas
 
 DESIGN = {"sections": [
     {"id": "t", "type": "text", "props": {"content": "<p>Hello {{ first_name }}</p>"}},
@@ -53,7 +54,7 @@ def add_people(home: Home, kind: str = "email") -> dict[str, int]:
 def translate(template_id: int, language: str, texts: dict[str, str | None], **more: Any) -> Template:
     """Translate texts of a template."""
     template = Template.get_by_id(template_id)
-    return transactions.write(translation_edits.set_texts, template.account_id, template_id, language, texts, **more)
+    return transactions.write(template_edits.set_texts, template.account_id, template_id, language, texts, **more)
 
 
 def draft(home: Home, ids: dict[str, int], **template: Any) -> Any:
@@ -283,7 +284,7 @@ def test_preflight_names_what_is_not_translated(home: Home) -> None:
 
 def test_recipients_of_many_languages_are_counted(home: Home) -> None:
     """Preflight counts the largest languages, and its size is that of the longest translation."""
-    limit = language_preflight.MAX_COUNTED_LANGUAGES
+    limit = special_preflight.MAX_COUNTED_LANGUAGES
     ids = add_people(home)
     for number in range(limit + 5):
         contact_id = home.contact(f"many{number}@example.org").id
@@ -336,9 +337,9 @@ def test_translations_are_part_of_the_history(home: Home) -> None:
     template = Template.get_by_id(campaign.template_id)
     newest = revisions.get(home.account_id, template.id, template.revision)
     assert newest.label == "Translated into German"
-    undone = transactions.write(undo.undo, home.account_id, template.id)
+    undone = transactions.write(template_edits.undo, home.account_id, template.id)
     assert undone.translations == {}
-    redone = transactions.write(undo.redo, home.account_id, template.id)
+    redone = transactions.write(template_edits.redo, home.account_id, template.id)
     assert set(redone.translations["de"]) == set(GERMAN)
     with pytest.raises(Conflict):
         translate(template.id, "de", {"subject": "Servus"}, revision=1)
@@ -354,11 +355,11 @@ def test_translations_are_part_of_the_history(home: Home) -> None:
     shorter = {"sections": DESIGN["sections"][:1]}
     transactions.write(templates.update, home.account_id, copied.id, TemplateWrite(design=shorter))
     assert set(Template.get_by_id(copied.id).translations["de"]) == {"subject", "preheader", "t/props.content"}
-    assert set(transactions.write(undo.undo, home.account_id, copied.id).translations["de"]) == set(GERMAN)
-    removed = transactions.write(translation_edits.remove, home.account_id, copied.id, "de")
+    assert set(transactions.write(template_edits.undo, home.account_id, copied.id).translations["de"]) == set(GERMAN)
+    removed = transactions.write(template_edits.remove, home.account_id, copied.id, "de")
     assert removed.translations == {}
     with pytest.raises(NotFound):
-        transactions.write(translation_edits.remove, home.account_id, copied.id, "de")
+        transactions.write(template_edits.remove, home.account_id, copied.id, "de")
 
 
 def test_translations_follow_the_entries_of_a_list(home: Home) -> None:
@@ -380,7 +381,7 @@ def test_translations_follow_the_entries_of_a_list(home: Home) -> None:
     assert update("Cake", "Tea", "Bread") == [cake, tea, bread]
     assert update("Tea", "Bread") == [tea, bread]
     assert update("Tea", "White bread") == [tea, ("White bread", "Brot", "changed")]
-    transactions.write(undo.undo, home.account_id, template.id)
+    transactions.write(template_edits.undo, home.account_id, template.id)
     assert update("Bread", "Bread", "Tea") == [("Bread", None, "missing"), bread, tea]
 
 

@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.content.pictures import process
-from appliance.content.pictures.formats import ConvertTask, FindColoursTask, Picture, ShrinkTask, UnusablePicture
-from appliance.content.pictures.process import PictureProcess
+from appliance.content import pictures
+from appliance.content.pictures import (
+    ConvertTask,
+    FindColoursTask,
+    Picture,
+    PictureProcess,
+    ShrinkTask,
+    UnusablePicture,
+)
 from appliance.core import executable
 from appliance.core.errors import Unavailable
 from tests.kit.pictures import decode_image, encode_image, hostile_file, photo
@@ -23,7 +29,7 @@ PNG = encode_image(photo(), "PNG")
 
 
 @pytest.fixture
-def pictures() -> Iterator[PictureProcess]:
+def decoder() -> Iterator[PictureProcess]:
     """A picture process of this test, ended afterwards."""
     picture_process = PictureProcess()
     yield picture_process
@@ -31,102 +37,100 @@ def pictures() -> Iterator[PictureProcess]:
         picture_process._end(must_kill=True)
 
 
-def get_pid(pictures: PictureProcess) -> int:
+def get_pid(decoder: PictureProcess) -> int:
     """Return the process id of the child."""
-    assert pictures._running is not None
-    return pictures._running[0].pid
+    assert decoder._running is not None
+    return decoder._running[0].pid
 
 
-def test_one_process_serves_many_pictures(pictures: PictureProcess) -> None:
+def test_one_process_serves_many_pictures(decoder: PictureProcess) -> None:
     """One child runs each kind of task, also after a rejected file."""
-    assert decode_image(pictures.run(ConvertTask(PNG), Picture).content).size == (640, 400)
-    child = get_pid(pictures)
+    assert decode_image(decoder.run(ConvertTask(PNG), Picture).content).size == (640, 400)
+    child = get_pid(decoder)
     with pytest.raises(UnusablePicture, match="is an SVG"):
-        pictures.run(ConvertTask(hostile_file("svg")), Picture)
-    assert decode_image(pictures.run(ShrinkTask(PNG, 96), bytes)).size == (96, 60)
-    assert pictures.run(FindColoursTask(PNG), tuple[str, ...])
-    assert get_pid(pictures) == child
+        decoder.run(ConvertTask(hostile_file("svg")), Picture)
+    assert decode_image(decoder.run(ShrinkTask(PNG, 96), bytes)).size == (96, 60)
+    assert decoder.run(FindColoursTask(PNG), tuple[str, ...])
+    assert get_pid(decoder) == child
 
 
 def test_a_slow_picture_is_rejected_and_its_process_killed(
-    pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch
+    decoder: PictureProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped child does not respond in time; the picture is rejected, and the next one gets a new child."""
-    pictures.run(ConvertTask(PNG), Picture)
-    child = get_pid(pictures)
+    decoder.run(ConvertTask(PNG), Picture)
+    child = get_pid(decoder)
     os.kill(child, signal.SIGSTOP)
-    monkeypatch.setattr(process, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(pictures, "MAX_SECONDS", 0.5)
     started = time.monotonic()
     with pytest.raises(UnusablePicture, match="takes too long to decode"):
-        pictures.run(ConvertTask(PNG), Picture)
+        decoder.run(ConvertTask(PNG), Picture)
     assert time.monotonic() - started < 5
     assert not Path(f"/proc/{child}").exists()
-    monkeypatch.setattr(process, "MAX_SECONDS", 20.0)
-    assert pictures.run(ConvertTask(PNG), Picture).width == 640
+    monkeypatch.setattr(pictures, "MAX_SECONDS", 20.0)
+    assert decoder.run(ConvertTask(PNG), Picture).width == 640
 
 
 BUSY = """
-from appliance.content.pictures import formats, worker
-formats.MAX_PROCESSOR_SECONDS = 1
+from appliance.content import picture_worker, pictures
+pictures.MAX_PROCESSOR_SECONDS = 1
 def run(task):
     while True: pass
-worker._run_task = run
-worker.main()
+picture_worker._run_task = run
+picture_worker.main()
 """
 
 
 def test_a_picture_that_takes_too_much_processor_time_is_refused(
-    pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch
+    decoder: PictureProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel ends a decoder that computes on and on, and the next picture is decoded (T04)."""
     with monkeypatch.context() as patch:
         patch.setattr(executable, "_command", lambda *words: ([sys.executable, "-c", BUSY], Server().env))
         begun = time.monotonic()
         with pytest.raises(UnusablePicture, match=r"takes too long to decode \(maximum is 5 seconds\)"):
-            pictures.run(ConvertTask(PNG), Picture)
-        assert time.monotonic() - begun < process.MAX_SECONDS
-    assert pictures.run(ConvertTask(PNG), Picture).width == 640
+            decoder.run(ConvertTask(PNG), Picture)
+        assert time.monotonic() - begun < pictures.MAX_SECONDS
+    assert decoder.run(ConvertTask(PNG), Picture).width == 640
 
 
-def test_it_is_ended_when_the_service_stops(pictures: PictureProcess) -> None:
+def test_it_is_ended_when_the_service_stops(decoder: PictureProcess) -> None:
     """A request that waits for a picture does not hold up the stop."""
-    pictures.run(ConvertTask(PNG), Picture)
-    child = get_pid(pictures)
+    decoder.run(ConvertTask(PNG), Picture)
+    child = get_pid(decoder)
     os.kill(child, signal.SIGSTOP)
     executable.kill_awaited_children()
     assert wait_until_ended(child)
 
 
-def test_an_idle_process_ends(pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_process_ends(decoder: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child ends after `IDLE_SECONDS`; the next picture starts another."""
-    monkeypatch.setattr(process, "IDLE_SECONDS", 0.1)
-    pictures.run(ConvertTask(PNG), Picture)
+    monkeypatch.setattr(pictures, "IDLE_SECONDS", 0.1)
+    decoder.run(ConvertTask(PNG), Picture)
     deadline = time.monotonic() + 20
-    while pictures._running is not None and time.monotonic() < deadline:
+    while decoder._running is not None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert pictures._running is None
-    assert pictures.run(ConvertTask(PNG), Picture).width == 640
+    assert decoder._running is None
+    assert decoder.run(ConvertTask(PNG), Picture).width == 640
 
 
-def test_a_process_that_fails_to_start_is_unavailable(
-    pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_fails_to_start_is_unavailable(decoder: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that cannot start or ends at once raises Unavailable, not an error of the file."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(Unavailable):
-        pictures.run(ConvertTask(PNG), Picture)
+        decoder.run(ConvertTask(PNG), Picture)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(Unavailable):
-        pictures.run(ConvertTask(PNG), Picture)
+        decoder.run(ConvertTask(PNG), Picture)
 
 
 def test_the_process_ends_with_its_parent() -> None:
     """After a `kill -9` of the parent the child ends."""
     script = (
-        "import sys, time; from appliance.content.pictures import process;"
+        "import sys, time; from appliance.content import pictures;"
         "from tests.kit.pictures import encode_image, photo;"
-        "process.convert(encode_image(photo(), 'PNG'));"
-        "print(process._process._running[0].pid, flush=True); time.sleep(60)"
+        "pictures.convert(encode_image(photo(), 'PNG'));"
+        "print(pictures._process._running[0].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], env=Server().env, stdout=subprocess.PIPE, text=True

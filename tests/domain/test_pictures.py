@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageCms, ImageSequence, PngImagePlugin
 
-from appliance.content.pictures.formats import MAX_PIXELS, UnusablePicture
-from appliance.content.pictures.worker import MAX_WIDTH, convert
+from appliance.content.picture_worker import MAX_WIDTH, convert
+from appliance.content.pictures import MAX_PIXELS, UnusablePicture
 from tests.kit.pictures import HOSTILE_NAMES, SCRIPT, animation, decode_image, encode_image, hostile_file, photo, png
 
 

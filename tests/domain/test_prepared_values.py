@@ -11,7 +11,7 @@ from appliance.campaigns import preflight, send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.content.designs import merge
-from appliance.content.templates import editing, store, undo, validation
+from appliance.content.templates import editing, store, template_edits, validation
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import validation as fields
 from appliance.core.errors import NotFound
@@ -107,12 +107,12 @@ def test_undo_restore_and_redo_use_the_prepared_revision(target: Literal["undo",
     bare_request = parse(TemplateWrite, {"design": {}, "subject": "Bare"})
     transactions.write(store.update, home.account_id, template.id, bare_request)
     if target == "redo":
-        transactions.write(undo.undo, home.account_id, template.id)
-    prepared = undo.prepare_revision(home.account_id, template.id, target)
+        transactions.write(template_edits.undo, home.account_id, template.id)
+    prepared = template_edits.prepare_revision(home.account_id, template.id, target)
     if isinstance(target, int):
-        row = write(undo.restore, home.account_id, template.id, target, prepared=prepared)
+        row = write(template_edits.restore, home.account_id, template.id, target, prepared=prepared)
     else:
-        row = write(getattr(undo, target), home.account_id, template.id, prepared=prepared)
+        row = write(getattr(template_edits, target), home.account_id, template.id, prepared=prepared)
     assert set(row.variables) == (set() if target == "redo" else {"contact.warmth"})
 
 
@@ -200,4 +200,4 @@ def test_preparing_a_missing_object_raises(home: Home) -> None:
         with pytest.raises(NotFound):
             preflight.prepare_send(account_id, campaign_id)
     with pytest.raises(NotFound):
-        undo.prepare_revision(home.account_id + 1, draft.template_id, "undo")
+        template_edits.prepare_revision(home.account_id + 1, draft.template_id, "undo")

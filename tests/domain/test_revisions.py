@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.accounts import users
 from appliance.accounts.users import NewUser
-from appliance.content.templates import editing, revisions, section_edits, store, undo
+from appliance.content.templates import editing, revisions, store, template_edits
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import i18n, validation
 from appliance.core.errors import Conflict, Invalid, NotFound
@@ -31,7 +31,7 @@ def update(home: Home, template: Template, **body: Any) -> Template:
 
 def undo_or_redo(home: Home, template: Template, verb: str, **options: Any) -> str | None:
     """Undo or redo, and return the resulting subject."""
-    return transactions.write(getattr(undo, verb), home.account_id, template.id, **options).subject
+    return transactions.write(getattr(template_edits, verb), home.account_id, template.id, **options).subject
 
 
 def list_revisions(home: Home, template: Template) -> list[Any]:
@@ -85,7 +85,7 @@ def test_an_edit_after_undo_ends_redo(home: Home) -> None:
 
     assert revisions.find_undo_steps(store.get(home.account_id, template.id)).redo is None
     assert [undo_or_redo(home, template, "undo"), undo_or_redo(home, template, "redo")] == ["a", "c"]
-    transactions.write(undo.restore, home.account_id, template.id, 2)
+    transactions.write(template_edits.restore, home.account_id, template.id, 2)
     restored = list_revisions(home, template)[-1]
     assert (store.get(home.account_id, template.id).subject, restored.restored_number) == ("b", 2)
     assert restored.label == "Restored revision 2 (Changed subject)"
@@ -182,23 +182,23 @@ def test_revisions_of_other_accounts_are_not_found(home: Home) -> None:
     for read in (lambda: revisions.fetch_page(9, template.id, PageQuery()), lambda: revisions.get(9, template.id, 1)):
         with pytest.raises(NotFound):
             read()
-    for verb in (undo.undo, undo.redo):
+    for verb in (template_edits.undo, template_edits.redo):
         with pytest.raises(NotFound):
             transactions.write(verb, 9, template.id)
     with pytest.raises(NotFound):
-        transactions.write(undo.restore, 9, template.id, 1)
+        transactions.write(template_edits.restore, 9, template.id, 1)
 
 
 def test_labels_are_stored_in_english(home: Home) -> None:
     """The history is written in English whatever the author's language is, and shown in the reader's language."""
     template = create_template(home, design={"sections": [{"id": "x", "type": "image"}]})
     with i18n.use_language("de"):
-        spot = section_edits.SectionTarget()
-        edit = section_edits.add_section("text", spot, "en")
+        spot = template_edits.SectionTarget()
+        edit = template_edits.add_section("text", spot, "en")
         transactions.write(editing.edit_sections, home.account_id, template.id, edit, None)
         changes = [editing.Change("props.alt", "A bell")]
         transactions.write(editing.edit_values, home.account_id, template.id, "x", changes, None)
-        transactions.write(undo.undo, home.account_id, template.id)
+        transactions.write(template_edits.undo, home.account_id, template.id)
         labels = [row.label for row in list_revisions(home, template)][1:]
         shown = [revisions.translate_label(label) for label in labels]
 

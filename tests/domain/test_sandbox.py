@@ -13,9 +13,9 @@ from appliance.core import signals
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.storage import transactions
-from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.database import connection, fetch_one, rows, run, scalar, write_state
 from appliance.storage.models import Account, Contact, ContactList, Event
-from appliance.storage.sandbox import ALL_ROWS, NO_ROWS, TableRows, WriteOutsideSandbox, is_active, sandbox
+from appliance.storage.sandbox import ALL_ROWS, NO_ROWS, TableRows, WriteOutsideSandbox, sandbox
 from tests.domain.home import Home
 
 CONTACT_TABLES = ("contact", "channel", "consent", "membership", "contact_list", "event", "contact_search",
@@ -48,7 +48,7 @@ def test_sandbox_writes_leave_no_trace(home: Home) -> None:
             "contact_list": ALL_ROWS,
         }
     ):
-        assert is_active()
+        assert write_state.is_sandboxed
         assert [row.email_sent_count for row in Contact.select()] == [0]
         transactions.write(run, "UPDATE contact SET first_name = 'Anna' WHERE id = ?", (ann.id,))
         assert Contact.get_by_id(ann.id).first_name == "Anna"
@@ -63,7 +63,7 @@ def test_sandbox_writes_leave_no_trace(home: Home) -> None:
         assert rows("SELECT contact_id FROM membership") == [(contact.id,)]
         assert Account.get_by_id(home.account_id).name == "Acme"  # a table outside the sandbox is the real one
     assert dump_database(home.directory) == before
-    assert not is_active() and Contact.get_by_id(ann.id).first_name == "Ann"
+    assert not write_state.is_sandboxed and Contact.get_by_id(ann.id).first_name == "Ann"
 
 
 def test_tables_outside_the_sandbox_cannot_be_written(home: Home) -> None:
@@ -167,4 +167,4 @@ def test_sandboxes_cannot_be_nested(home: Home) -> None:
 
     with pytest.raises(RuntimeError):
         transactions.write(open_sandbox)
-    assert not is_active()
+    assert not write_state.is_sandboxed

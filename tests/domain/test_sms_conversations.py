@@ -9,7 +9,7 @@ from appliance.audience.contacts import removal
 from appliance.core.errors import NotFound
 from appliance.inbound import delivery_reports, sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, Review
-from appliance.ops.doctor import account_checks
+from appliance.ops import doctor
 from appliance.sending.messages import transactional
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.sending.sms.error_codes import Receipt
@@ -129,7 +129,7 @@ def test_review_of_possible_opt_outs(home: Home, ann: int) -> None:
     account = home.account_id
     unseen = sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).rows
     assert [row.body for row in unseen] == ["do you hate spam too?", "please stop by the shop"]
-    [finding] = account_checks.check_unseen_refusals(home.directory, account)
+    [finding] = doctor.check_unseen_refusals(home.directory, account)
     assert (finding.level, finding.words.partition(" since ")[0]) == (
         "warn",
         "account 1: 2 SMS may be opt-outs and have waited for review",
@@ -140,7 +140,7 @@ def test_review_of_possible_opt_outs(home: Home, ann: int) -> None:
     assert opted_out.opted_out and home.channel(ANN).suppression == "stop_keyword"
     assert ("opt_out", "recipient", "keyword", "user:1") in home.consent_rows(ANN)
     assert sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).total == 0
-    assert list(account_checks.check_unseen_refusals(home.directory, None)) == []
+    assert list(doctor.check_unseen_refusals(home.directory, None)) == []
     assert sms_conversations.list_incoming(account, IncomingQuery(unseen=False)).total == 3
     assert sms_conversations.list_incoming(account, IncomingQuery(from_="+1 415 555 0102")).total == 1
     assert sms_conversations.list_incoming(account, IncomingQuery(kind="message", contact_id=ann)).total == 1

@@ -8,7 +8,7 @@ import pytest
 from appliance.accounts import accounts
 from appliance.core import clock, validation
 from appliance.core.errors import RateLimitExceeded
-from appliance.ops.doctor import account_checks
+from appliance.ops import doctor
 from appliance.sending.messages import sms_rules, transactional
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
@@ -89,17 +89,17 @@ def test_no_limit_with_zero_or_capture(limited_home: Home) -> None:
 
 def test_the_doctor_reports_used_up_limits(limited_home: Home, tmp_path: Path) -> None:
     """The doctor reports prefixes at their limit and accounts without segments left today, but not with capture."""
-    assert list(account_checks.check_sms_limits(tmp_path, None)) == []
+    assert list(doctor.check_sms_limits(tmp_path, None)) == []
     queue_sms(limited_home, "+447700900001")
     queue_sms(limited_home, "+447700900002")
-    [check] = account_checks.check_sms_limits(tmp_path, limited_home.account_id)
+    [check] = doctor.check_sms_limits(tmp_path, limited_home.account_id)
     assert check.level == "warn" and "2 single SMS went to unknown numbers beginning with +44770090 " in check.words
     use_sms_transport(parts_per_day=5)
     day = sms_rules._get_day_number("UTC", clock.now_ms())
     transactions.write(
         run, "INSERT INTO sms_day (account_id, day, parts) VALUES (?, ?, 5)", (limited_home.account_id, day)
     )
-    assert "wait until 2030-01-06T00:00:00.000Z" in next(iter(account_checks.check_sms_limits(tmp_path, None))).words
-    assert list(account_checks.check_sms_limits(tmp_path, limited_home.account_id + 1)) == []
+    assert "wait until 2030-01-06T00:00:00.000Z" in next(iter(doctor.check_sms_limits(tmp_path, None))).words
+    assert list(doctor.check_sms_limits(tmp_path, limited_home.account_id + 1)) == []
     use_sms_transport(transport="capture")
-    assert list(account_checks.check_sms_limits(tmp_path, None)) == []
+    assert list(doctor.check_sms_limits(tmp_path, None)) == []

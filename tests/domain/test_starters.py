@@ -25,7 +25,7 @@ def test_there_are_six_starters() -> None:
         == len({starter.label for starter in all_starters})
         == 6
     )
-    assert all(starter.description and starter.subject and starter.preheader for starter in all_starters)
+    assert all(starter.description and starter.email.subject and starter.email.preheader for starter in all_starters)
     assert starters.find_starter(BARE, "nothing") is None
 
 
@@ -36,14 +36,14 @@ def test_a_starter_is_a_valid_design(key: str, look: Look) -> None:
     starter = starters.find_starter(look, key)
     assert starter is not None
     errors: list[tuple[str, str]] = []
-    document.validate(starter.design, lambda path, message: errors.append((path, message)))
-    rendered = render_design(starter.design, look)
+    document.validate(starter.email.design, lambda path, message: errors.append((path, message)))
+    rendered = render_design(starter.email.design, look)
 
-    assert errors == [] and document.find_unknown(starter.design) == []
+    assert errors == [] and document.find_unknown(starter.email.design) == []
     assert {item.code for item in rendered.advice} <= {"image_missing"}
     assert not re.search(r"lorem|ipsum|todo", rendered.text, re.IGNORECASE)
-    assert [item["id"] for item in starter.design["sections"]] == [
-        f"s{number + 1}" for number in range(len(starter.design["sections"]))
+    assert [item["id"] for item in starter.email.design["sections"]] == [
+        f"s{number + 1}" for number in range(len(starter.email.design["sections"]))
     ]
 
 
@@ -52,7 +52,7 @@ def test_a_starter_renders_without_a_first_name(key: str) -> None:
     """A starter loads no pictures, greets without a name, and has postal address and unsubscribe link."""
     starter = starters.find_starter(FULL, key)
     assert starter is not None
-    rendered = render_design(starter.design, FULL)
+    rendered = render_design(starter.email.design, FULL)
     values = {
         "brand": {"company_name": "Acme", "physical_address": "1 Mill Lane"},
         "unsubscribe_url": "https://x.example/u",

@@ -7,14 +7,15 @@ from appliance.audience.consent import Evidence
 from appliance.audience.suppressions import SuppressionCause
 from appliance.core.addresses import Address
 from appliance.core.errors import Invalid
+from appliance.imports.job import Importer
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Channel
 from tests.domain.home import Home
 from tests.domain.test_consent import ADDRESS, IN, STATES, State, bring_into_state, state
+from tests.domain.test_importing_rules import create_import
 
 BY_PERSON = Evidence(source="form", actor="recipient", text="I want the news")
-IMPORTED = Evidence(source="import", actor="key:1")
 OPERATOR = Evidence(source="ui", actor="user:1")
 PHONE = "+14155550123"
 
@@ -49,8 +50,8 @@ CELLS: dict[str, tuple[State, State, State, State]] = {
     "operator + complaint": (KEPT["operator + complaint"],) * 2 + (IN, KEPT["operator + complaint"]),
 }
 ACTS = {
-    "import": lambda channel: consent.apply_import_choice(channel, False, IMPORTED),
-    "import opt_in": lambda channel: consent.apply_import_choice(channel, True, IMPORTED),
+    "import": None,
+    "import opt_in": None,
     "confirmed": lambda channel: consent.confirm_opt_in(channel, BY_PERSON),
     "preference page": lambda channel: consent.opt_in_by_recipient(channel, BY_PERSON),
 }
@@ -61,7 +62,11 @@ ACTS = {
 def test_acts_that_lift_suppressions(state_before: str, act: str, home: Home) -> None:
     """Each act changes each state as the table says."""
     bring_into_state(home, STATES[state_before])
-    transactions.write(lambda: ACTS[act](home.channel(ADDRESS)))
+    if (lift := ACTS[act]) is not None:
+        transactions.write(lambda: lift(home.channel(ADDRESS)))
+    else:
+        create_import(home, f"email\n{ADDRESS}\n", opt_in=act == "import opt_in")
+        Importer().run()
     assert state(home.channel(ADDRESS)) == CELLS[state_before][list(ACTS).index(act)]
     if act == "confirmed":
         assert home.channel(ADDRESS).verified_at is not None

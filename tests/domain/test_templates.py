@@ -7,7 +7,7 @@ import pytest
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.store import CampaignCreate
 from appliance.content.designs.theme import Look
-from appliance.content.templates import revisions, starters, store, undo, validation
+from appliance.content.templates import revisions, starters, store, template_edits, validation
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import validation as fields
 from appliance.core.validation import PageQuery
@@ -41,9 +41,9 @@ def test_sent_and_restored_revisions_are_kept(home: Home) -> None:
     ).id
     for number in range(8):
         update(home, template_id, subject=f"early {number}")
-    transactions.write(undo.restore, home.account_id, template_id, 3)
+    transactions.write(template_edits.restore, home.account_id, template_id, 3)
     transactions.write(revisions.name_revision, home.account_id, template_id, 10, "Back again")
-    transactions.write(undo.restore, home.account_id, template_id, 4)
+    transactions.write(template_edits.restore, home.account_id, template_id, 4)
     add_edits(home, template_id)
     assert {1, 3, 10} <= set(list_revision_numbers(template_id)) and not {2, 4, 5, 6, 7, 8, 9, 11} & set(
         list_revision_numbers(template_id)
@@ -68,14 +68,14 @@ def test_old_undo_and_redo_steps_are_pruned(home: Home) -> None:
     ).id
     update(home, template_id, subject="1")
     for _ in range(120):
-        transactions.write(undo.undo, home.account_id, template_id)
-        transactions.write(undo.redo, home.account_id, template_id)
+        transactions.write(template_edits.undo, home.account_id, template_id)
+        transactions.write(template_edits.redo, home.account_id, template_id)
     transactions.write(revisions.prune, template_id)
     page = revisions.fetch_page(home.account_id, template_id, PageQuery(limit=100))
 
     assert list_revision_numbers(template_id)[:2] == [1, 2] and page.total == revisions.MAX_KEPT_EDITS + 2
-    assert transactions.write(undo.undo, home.account_id, template_id).subject == "0"
-    assert transactions.write(undo.redo, home.account_id, template_id).subject == "1"
+    assert transactions.write(template_edits.undo, home.account_id, template_id).subject == "0"
+    assert transactions.write(template_edits.redo, home.account_id, template_id).subject == "1"
 
 
 @pytest.mark.parametrize("is_required", [True, False])
@@ -129,7 +129,7 @@ def test_starters_link_to_the_brand() -> None:
     """The buttons of all starters link to the brand's first web URL, or else to an example."""
 
     def collect_links(look: Look) -> set[str]:
-        return {href for starter in starters.build_starters(look) for href in _find_hrefs(starter.design)}
+        return {href for starter in starters.build_starters(look) for href in _find_hrefs(starter.email.design)}
 
     assert collect_links(Look(links=(("", "mailto:a@acme.example"), ("Shop", "https://acme.example/shop"),
                              ("Old", "https://old.example")))) == {"https://acme.example/shop"}  # fmt: skip

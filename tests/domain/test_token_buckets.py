@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.accounts import rate_limits
-from appliance.accounts.rate_limits import TokenBuckets
+from appliance.accounts import request_limits
+from appliance.accounts.request_limits import TokenBuckets
 from appliance.core import clock
 from appliance.settings.schema import Limits
 
@@ -40,9 +40,9 @@ def count_taken(buckets: TokenBuckets, limits: Limits, credential: str = "key:1"
     ("rate", "minute", "burst"),
     [("requests", 3000, 300), ("messages", 12000, 1200), ("sends", 120, 60), ("renders", 600, 60)],
 )
-def test_default_rates_and_bursts(rate: rate_limits.RequestClass, minute: int, burst: int) -> None:
+def test_default_rates_and_bursts(rate: request_limits.RequestClass, minute: int, burst: int) -> None:
     """The default rate per minute and burst of each class are those of docs/decisions.md#4."""
-    assert (rate_limits.rate_per_minute(rate, Limits()), rate_limits.burst_size(rate, minute)) == (minute, burst)
+    assert (request_limits.rate_per_minute(rate, Limits()), request_limits.burst_size(rate, minute)) == (minute, burst)
 
 
 def test_a_burst_then_the_steady_rate(manual_clock: ManualClock) -> None:
@@ -64,7 +64,7 @@ def test_the_exceeded_limit_is_named(manual_clock: ManualClock) -> None:
     """`exceeded` is the burst limit, or the minute limit once a minute's worth was taken."""
     limits, buckets = Limits(requests_per_minute=60), TokenBuckets()
 
-    def exhaust() -> rate_limits.BucketLevel:
+    def exhaust() -> request_limits.BucketLevel:
         count_taken(buckets, limits)
         level = buckets.take("key:1", "requests", limits)
         assert level is not None and level.retry_after == 1
@@ -95,7 +95,7 @@ def test_zero_turns_a_limit_off(manual_clock: ManualClock) -> None:
 
 def test_full_buckets_are_removed(manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buckets that are full again are removed, so that few are stored for any number of credentials."""
-    monkeypatch.setattr(rate_limits, "_MAX_BUCKETS", 100)
+    monkeypatch.setattr(request_limits, "_MAX_BUCKETS", 100)
     limits, buckets = Limits(requests_per_minute=60), TokenBuckets()
     for number in range(1000):
         buckets.take(f"key:{number}", "requests", limits)
@@ -117,8 +117,8 @@ def test_buckets_allow_exactly_the_configured_rate(minute: int, pauses: list[flo
         for pause in pauses:
             now += pause
             level = buckets.take("key:1", "requests", limits)
-            assert level is not None and 0 <= level.remaining <= rate_limits.burst_size("requests", minute)
-            assert level.reset <= math.ceil(rate_limits.burst_size("requests", minute) * 60 / minute)
+            assert level is not None and 0 <= level.remaining <= request_limits.burst_size("requests", minute)
+            assert level.reset <= math.ceil(request_limits.burst_size("requests", minute) * 60 / minute)
             if not level.retry_after:
                 taken_at.append(now)
                 promised = None
@@ -127,7 +127,7 @@ def test_buckets_allow_exactly_the_configured_rate(minute: int, pauses: list[flo
                 promised = min(promised or math.inf, now + level.retry_after)
         for first, begin in enumerate(taken_at):
             for last in range(first, len(taken_at)):
-                allowed = (taken_at[last] - begin) * minute / 60 + rate_limits.burst_size("requests", minute)
+                allowed = (taken_at[last] - begin) * minute / 60 + request_limits.burst_size("requests", minute)
                 assert last - first + 1 <= allowed + 1e-3
     finally:
         clock.monotonic = original

@@ -12,7 +12,7 @@ from appliance.audience.contacts import removal
 from appliance.core import clock, crypto, validation
 from appliance.events import listing, log
 from appliance.events.log import NewEvent
-from appliance.ops.doctor import account_checks
+from appliance.ops import doctor
 from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.models import Event, Message, MessageContent, User, Webhook, WebhookDelivery
@@ -347,9 +347,7 @@ def test_the_doctor_checks_webhooks(home: Home) -> None:
     """The doctor reports failing and disabled webhooks and unreadable secrets, by host, of this account only."""
 
     def list_checks() -> list[str]:
-        return [
-            f"{check.level}: {check.words}" for check in account_checks.check_webhooks(home.directory, home.account_id)
-        ]
+        return [f"{check.level}: {check.words}" for check in doctor.check_webhooks(home.directory, home.account_id)]
 
     assert list_checks() == []
     webhook = create_webhook(home)
@@ -367,7 +365,7 @@ def test_the_doctor_checks_webhooks(home: Home) -> None:
     assert line.startswith("warn: webhook 1 to shop.example was disabled (gone) at ")
     transactions.write(run, "UPDATE webhook SET secret = x'00'")
     assert list_checks() == ["fail: webhook 1 to shop.example: its secret cannot be read"]
-    assert list(account_checks.check_webhooks(home.directory, home.account_id + 1)) == []
+    assert list(doctor.check_webhooks(home.directory, home.account_id + 1)) == []
 
 
 def test_erasure_deletes_stored_responses(home: Home) -> None:

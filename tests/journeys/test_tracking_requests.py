@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from appliance.core import crypto
-from appliance.http.tracking_requests import read_request
+from appliance.http.server import read_request
 from appliance.sending.messages import links
 from tests.kit.readers import ReceivedMail, parse_mail
 from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed

@@ -53,7 +53,7 @@ def test_no_other_settings_are_declared() -> None:
 def test_the_example_file_is_generated() -> None:
     """`config.example.toml` is what the declaration generates, and loading it changes nothing."""
     text = (ROOT / "config.example.toml").read_text()
-    assert text == config.write_example()
+    assert text == config.format_example()
     assert config.load({}, {}, ROOT / "config.example.toml").config == config.load({}, {}).config
 
 

@@ -12,7 +12,7 @@ from tests.kit.clock import TestClock
 from tests.kit.smtp import SmtpServer
 from tests.kit.timeouts import extend_timeout
 from tests.ui.composer_world import clock, draft, page, recipients_of, server, smtp
-from ui.widgets.checklist import finding_sentence
+from ui.pages.approvals import finding_sentence
 
 __all__ = ["clock", "page", "server", "smtp"]
 

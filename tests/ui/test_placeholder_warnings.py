@@ -29,9 +29,9 @@ def draft_from_starter(api: Client, key: str, name: str) -> int:
     campaign_id = draft(api, name)
     content: dict[str, Any] = {
         "body": None,
-        "design": starter_design.design,
+        "design": starter_design.email.design,
         "subject": name,
-        "preheader": starter_design.preheader,
+        "preheader": starter_design.email.preheader,
     }
     api.patch(f"/campaigns/{campaign_id}", {"template_attributes": content}).expect(200)
     return campaign_id
@@ -99,7 +99,7 @@ def test_a_test_send_names_placeholders(page: Page, api: Client) -> None:
 def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
     """Starting a flow with placeholders requires a checkbox; one without does not."""
     email = starters.build_flow_emails("https://bakery.example")["birthday"]
-    request = {"name": "Unfinished flow", "trigger": {"event": "order_paid"}, "steps": [email]}
+    request = {"name": "Unfinished flow", "trigger": {"event": "order_paid"}, "steps": [email._asdict()]}
     flow_id = api.post("/flows", request).expect(201)["id"]
     page.goto(f"/flows/{flow_id}")
     page.get_by_role("button", name="Start…").click()

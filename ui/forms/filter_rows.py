@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any
 
 from appliance.audience.filters import fields
+from appliance.audience.filters.compiler import GROUP_MODES, MAX_DEPTH
 from appliance.audience.filters.fields import Field, FilterPlace
-from appliance.audience.filters.parse import GROUP_MODES, MAX_DEPTH
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.core import errors
 from appliance.storage.database import fold_case

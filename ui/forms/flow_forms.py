@@ -17,8 +17,7 @@ from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
 from ui import labels
-from ui.forms import Form, error_sentence, lookups, parse_int
-from ui.forms.edit_conflicts import FormPart, FormParts, KnownNames
+from ui.forms import Form, FormPart, FormParts, KnownNames, error_sentence, lookups, parse_int
 from ui.forms.filter_rows import FilterRows, normalize_event_name
 from ui.widgets import filter_builder
 
@@ -85,7 +84,7 @@ FREQUENCIES = (
     ("gap", gettext_noop("At most once every … days")),
 )
 SIDES = (("after", gettext_noop("After, or on the date")), ("before", gettext_noop("Before")))
-LISTS, SEGMENT_EVENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
+SEGMENT_EVENTS = ("segment_enter", "segment_exit")
 _MAX_KEY_CHARACTERS = 100
 
 

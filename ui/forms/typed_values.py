@@ -11,8 +11,8 @@ from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import suggestions
 from appliance.core.i18n import gettext, gettext_noop
-from ui import formats
-from ui.forms import Form, edit_conflicts, parse_number
+from ui import formats, forms
+from ui.forms import Form, parse_number
 
 # Kinds of value with several values, one a line or a checkbox.
 MULTI_VALUE_KINDS = ("texts", "values", "ids")
@@ -252,7 +252,7 @@ def _read_all_rows(form: Form) -> list[DataRow]:
     return [DataRow(key.strip(), kind, value.strip()) for key, kind, value in columns][:MAX_FIELDS]
 
 
-class CustomDataParts(edit_conflicts.FormParts):
+class CustomDataParts(forms.FormParts):
     """The parts of a contact form, for edit conflicts.
 
     Each custom data field is a separate part, with a key such as `data.size`.

@@ -10,17 +10,15 @@ from appliance.accounts import audit
 from appliance.content import brand, media
 from appliance.content.designs import theme
 from appliance.content.designs.theme import DEFAULT_COLOURS, FONTS
-from appliance.content.pictures import process
-from appliance.content.pictures.formats import Picture, UnusablePicture
+from appliance.content.pictures import Picture, UnusablePicture, find_colours
 from appliance.content.templates import revisions, starters
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages import preview
 from appliance.storage.models import Brand, Media
 from appliance.storage.transactions import commit, fetch, render
-from ui import formats, view
-from ui.forms import Form, edit_conflicts
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import formats, forms, view
+from ui.forms import Form, FormPart, FormParts
 from ui.guard import signed_in
 from ui.pages import pictures
 from ui.session import Pages, Visit
@@ -126,10 +124,10 @@ def render_sample(account_id: int, filters: dict[str, str]) -> str:
     look = brand.build_look(brand.preview_changes(account_id, changed))
     sample_starter = next(starter for starter in starters.build_starters(look) if starter.key == _SAMPLE_STARTER)
     text: dict[str, Any] = dict.fromkeys(revisions.CONTENT_FIELDS) | {
-        "subject": sample_starter.subject,
-        "preheader": sample_starter.preheader,
+        "subject": sample_starter.email.subject,
+        "preheader": sample_starter.email.preheader,
     }
-    return preview.render_in_brand(account_id, text | {"design": sample_starter.design}, changed)
+    return preview.render_in_brand(account_id, text | {"design": sample_starter.email.design}, changed)
 
 
 def check_contrasts(form: Form) -> list[ContrastCheck]:
@@ -196,7 +194,7 @@ async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
     The result is empty if the picture cannot be decoded now, so that the page still works.
     """
     try:
-        return await media.decode(account_id, process.find_colours, content)
+        return await media.decode(account_id, find_colours, content)
     except (UnusablePicture, errors.Unavailable):
         return ()
 
@@ -205,18 +203,18 @@ async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
 @signed_in()
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """Show the brand form; colours in the query, such as those found in the logo, are filled in."""
-    form = edit_conflicts.open_form(build_form(await fetch(brand.get, visit.account_id)), BRAND_PARTS)
+    form = forms.open_form(build_form(await fetch(brand.get, visit.account_id)), BRAND_PARTS)
     form.values |= {name: request.args[name][0] for name in COLOURS if request.args.get(name)}
     return await _render_page(request, visit, form)
 
 
 @pages.post("/", strict_slashes=False)
 @signed_in("account:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Save the brand form."""
     form = Form.from_request(request)
-    edit_conflicts.merge_form(form, BRAND_PARTS, await fetch(load_form, visit.account_id))
+    forms.merge_form(form, BRAND_PARTS, await fetch(load_form, visit.account_id))
     if form.conflicts:
         return await _render_page(request, visit, form, 409)
     try:
@@ -228,7 +226,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
             visit.account_id,
             read_form(form),
         )
-        await commit(edit_conflicts.write_if_unchanged, form, BRAND_PARTS, lambda: load_form(visit.account_id), *args)
+        await commit(forms.write_if_unchanged, form, BRAND_PARTS, lambda: load_form(visit.account_id), *args)
     except errors.Invalid as error:
         return await _render_page(request, visit, add_errors(form, error), 422)
     view.flash(request, gettext("Saved. Emails that are not sent yet use the new brand."))

@@ -12,7 +12,7 @@ from appliance.campaigns import audience, content, send, store
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import links
-from appliance.content.templates import starters, undo
+from appliance.content.templates import starters, template_edits
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
@@ -21,7 +21,7 @@ from appliance.sending.messages import test_sends
 from appliance.storage.models import Campaign, Template
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan_for
 from ui import formats, labels, view
-from ui.forms import Form, audience_form, list_params, lookups, parse_id, parse_int
+from ui.forms import Form, list_params, lookups, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, composer
 from ui.session import Pages, Visit
@@ -114,9 +114,9 @@ async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTT
     seen_revision, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     try:
-        prepared = await render(undo.prepare_revision, visit.account_id, campaign.template_id, at)
+        prepared = await render(template_edits.prepare_revision, visit.account_id, campaign.template_id, at)
         args = (visit.account_id, campaign.template_id, at, visit.user.id, seen_revision, prepared)
-        await commit(undo.restore, *args)
+        await commit(template_edits.restore, *args)
         view.flash(request, gettext("Previous content restored."))
     except (errors.Conflict, errors.Invalid):
         view.flash(request, gettext("The content has changed since. Earlier versions are in its history."))
@@ -278,7 +278,7 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
         chips += [(code, labels.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
         return {
             "campaign": campaign, "page": audience.list_group(visit.account_id, campaign_id, query), "chips": chips,
-            "audience": audience_form.describe(campaign, audience_form.load_choices(visit.account_id).names),
+            "audience": lookups.describe_audience(campaign, lookups.load_audience_choices(visit.account_id).names),
         }  # fmt: skip
 
     query = validation.read(audience.GroupQuery, raw)

@@ -19,7 +19,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, labels, view
-from ui.forms import audience_form
+from ui.forms import lookups
 from ui.guard import signed_in
 from ui.pages import composer
 from ui.session import Pages, Visit
@@ -426,7 +426,7 @@ def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str,
         **(_load_overview(campaign, figures, by) if figures is not None and by is not None else {}),
         "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign),
         "act": states.find_last_action(campaign),
-        "audience": audience_form.describe(campaign, audience_form.load_choices(account_id).names),
+        "audience": lookups.describe_audience(campaign, lookups.load_audience_choices(account_id).names),
         "progress": report.get_progress(campaign),
         "ledger_differences": ledger_check.check_quickly(campaign) if campaign.started_at else [],
         "skips": [(labels.reason_label(code, campaign.channel), count) for code,

@@ -14,7 +14,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgett
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, view
-from ui.forms import Form, audience_form
+from ui.forms import Form, lookups
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 from ui.widgets import tables
@@ -68,9 +68,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         table.results = store.list_campaigns(
             visit.account_id, _build_query(table.list_params, phase), table.sort, sums=False
         )
-        names = audience_form.load_choices(visit.account_id).names
+        names = lookups.load_audience_choices(visit.account_id).names
         campaigns = table.results.rows
-        return {row.id: audience_form.describe(row, names) for row in campaigns}, results.list_results(campaigns)
+        return {row.id: lookups.describe_audience(row, names) for row in campaigns}, results.list_results(campaigns)
 
     audiences, figures = await scan_for(visit.account_id, read)
     next_steps = {row.id: describe_next_step(row) for row in table.results.rows}

@@ -1,7 +1,15 @@
-"""The canvas of the editor: an email in a sandboxed frame with the editor's scripts, updated row by row."""
+"""The canvas of the editor: an email in a sandboxed frame with the editor's scripts, updated row by row.
 
+Each top-level section is a row with a hash, so that only changed rows are replaced. HTML comments (marks) surround
+every section and column and contain JSON. For a section it is `[key, label, column, is allowed in columns, has a
+picture]`, for a column its number, and for all rows together the hash of the HTML around them.
+"""
+
+import hashlib
+import json
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -11,9 +19,18 @@ from sanic.response import HTTPResponse
 
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import ContactQuery
+from appliance.content import brand as brands
+from appliance.content.designs import document as designs
+from appliance.content.designs import markup
+from appliance.content.designs.document import Entry
+from appliance.content.designs.render import SECTION_MARK, document_theme
+from appliance.content.designs.theme import Theme
+from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.core import errors
-from appliance.sending.messages import canvas, merge_tags, preview
+from appliance.core.errors import NotFound
+from appliance.core.i18n import gettext
+from appliance.sending.messages import merge_tags, preview
 from appliance.settings import config
 from appliance.storage.models import Contact
 from appliance.storage.transactions import fetch, render, scan
@@ -24,10 +41,223 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_canvas", url_prefix="/templates")
 
+_MARKS = re.compile(f"<!--(/?){re.escape(SECTION_MARK)}([^<>]*?)-->")
+_COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
+
+_NOTE_STYLE = (
+    "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
+)
+
+# Sections of these kinds show nothing without a picture; `data-empty` marks where one can be dropped or chosen.
+_PICTURE_KINDS = ("image", "gallery")
+
+_EMPTY_PICTURE = (
+    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100%% - 32px);'
+    "max-width:568px;margin:12px auto;display:flex;flex-direction:column;align-items:center;justify-content:center;"
+    "gap:8px;padding:16px;text-align:center;"
+    "font:14px/1.5 system-ui,sans-serif;color:%(ink)s;background:%(ground)s;"
+    'border:1.5px dashed %(brand)s;border-radius:10px">'
+    '<svg width="28" height="28" viewBox="0 0 24 24" fill="none" style="color:%(brand)s" '
+    'stroke="currentColor" stroke-width="1.6" aria-hidden="true">'
+    '<rect x="3" y="3" width="18" height="18" rx="2"/><circle cx="9" cy="9" r="2"/>'
+    '<path d="m21 15-3.1-3.1a2 2 0 0 0-2.8 0L6 21"/></svg>'
+    "<span>%(text)s</span></div>"
+)
+
+
+class CanvasRow(NamedTuple):
+    """A top-level section with all that it contains, as HTML; `digest` is the hash of the HTML."""
+
+    digest: str
+    html: str
+
+
+class Canvas(NamedTuple):
+    """An email as rows, with the HTML before and after them.
+
+    `digest` is the hash of the HTML before and after the rows. An email that was written as HTML has no rows, and
+    `before` contains all of it.
+    """
+
+    revision: int
+    digest: str
+    before: str
+    rows: tuple[CanvasRow, ...] | None
+    after: str
+
+    @property
+    def html(self) -> str:
+        """Return the HTML of the whole email."""
+        return self.before + "".join(row.html for row in self.rows or ()) + self.after
+
+    @property
+    def frame(self) -> CanvasRow:
+        """Return the HTML around the rows, with its hash."""
+        return CanvasRow(self.digest, self.before + self.after)
+
+
+def render_canvas(
+    account_id: int, template_id: int, contact_id: int | None = None, language: str | None = None
+) -> Canvas:
+    """Return the canvas of an email template, rendered for a contact, by default with sample values.
+
+    Without a `language` it shows the original. Raises NotFound, also for an SMS template, or Invalid if the template
+    does not render.
+    """
+    template = templates.get(account_id, template_id)
+    if template.channel != "email":
+        raise NotFound
+    contact = contacts.get(account_id, contact_id) if contact_id else None
+    fields = revisions.to_document(template)
+    if language is None:
+        fields["translations"] = {}
+    html = preview.render_fields(account_id, fields, contact, marked=True, language=language).html
+    if fields["body"] and not designs.list_entries(fields["design"]):
+        return Canvas(template.revision, _hash_text(html), html, None, "")
+    theme = document_theme(fields["design"], brands.build_look(brands.get(account_id)))
+    return _RowSplitter(designs.list_entries(fields["design"]), contact, theme).split(html, template.revision)
+
+
+class _RowSplitter:
+    """A splitter of a rendered email into rows at its marks; `entries` are the sections of the email's design."""
+
+    def __init__(self, entries: list[Entry], contact: Contact | None, theme: Theme) -> None:
+        self._entries = {entry.section.path: entry for entry in entries}
+        self._contact = contact
+        self._theme = theme
+
+    def split(self, html: str, revision: int) -> Canvas:
+        """Return the canvas of a rendered email, with JSON in its marks and placeholders for empty sections."""
+        pieces: list[str] = []
+        opened: list[tuple[str, int]] = []
+        rows: list[CanvasRow] = []
+        before, at = "", 0
+        for match in _MARKS.finditer(html):
+            pieces.append(html[at : match.start()])
+            at = match.end()
+            if not match[1]:
+                opened.append((match[2], len(pieces)))
+                pieces.append(self._write_mark(match[2]))
+                if match[2] == "rows":
+                    before, pieces = "".join(pieces), []
+                continue
+            path, start = opened.pop()
+            if path == "rows":
+                break
+            # A section with nothing but comments is invisible.
+            if not markup.remove_comments("".join(pieces[start + 1 :])).strip():
+                pieces.append(self._write_placeholder(path))
+            elif _is_empty_picture(self._entries.get(path)):
+                pieces[start + 1 :] = [self._write_empty_picture(path)]
+            elif self._is_without_links(path, pieces[start + 1 :]):
+                text = gettext("No social links yet. Add them to this section, or to your brand.")
+                pieces[start + 1 :] = [
+                    self._write_band(f'<div data-note style="{_NOTE_STYLE}">{escape(text)}</div>', path)
+                ]
+            pieces.append(f"<!--/{SECTION_MARK}-->")
+            if len(opened) == 1:
+                row = "".join(pieces)
+                rows.append(CanvasRow(_hash_text(row), row))
+                pieces = []
+        if not rows:
+            row = f'<!--{SECTION_MARK}["","",null,false]-->{self._write_placeholder("rows")}<!--/{SECTION_MARK}-->'
+            rows.append(CanvasRow(_hash_text(row), row))
+        after = f"{''.join(pieces)}<!--/{SECTION_MARK}-->{html[at:]}"
+        name = _hash_text(before + after)
+        return Canvas(
+            revision, name, before.replace(f"{SECTION_MARK}rows", f'{SECTION_MARK}"{name}"'), tuple(rows), after
+        )
+
+    def _write_mark(self, path: str) -> str:
+        entry = self._entries.get(path)
+        if path == "rows":
+            return f"<!--{SECTION_MARK}rows-->"
+        column = _COLUMN.search(path)
+        value: Any = int(column[1]) if column else None
+        if entry is not None:
+            kind = entry.section.kind
+            is_allowed_in_columns = kind is not None and kind.is_in_columns
+            has_picture = kind is not None and any(prop.kind == "image" for prop in kind.props)
+            value = [entry.key, entry.label, entry.column if entry.parent else None, is_allowed_in_columns, has_picture]
+        text = json.dumps(value)
+        for character in "-<>":
+            text = text.replace(character, f"\\u{ord(character):04x}")
+        return f"<!--{SECTION_MARK}{text}-->"
+
+    def _write_placeholder(self, path: str) -> str:
+        """Return the HTML of a placeholder for an empty section or column, so that it can be seen and selected."""
+        entry = self._entries.get(path)
+        if path == "rows":
+            text = gettext("This email is empty. Add a section.")
+        elif entry is None:
+            text = gettext("Empty column")
+        elif entry.section.kind is None:
+            text = gettext("%(type)s: unknown section, not shown in emails", type=entry.section.type[:60] or "?")
+        elif entry.section.props.get("show_if"):
+            text = self._describe_hidden(entry.label)
+        elif _is_empty_picture(entry):
+            return self._write_empty_picture(path)
+        else:
+            text = gettext("%(section)s: empty", section=entry.label)
+        return _wrap_in_table_row(f'<div data-note style="{_NOTE_STYLE}">{escape(text)}</div>', path)
+
+    def _describe_hidden(self, section: str) -> str:
+        names = (self._contact.first_name, self._contact.last_name) if self._contact is not None else ()
+        name = " ".join(name for name in names if name)
+        if name:
+            return gettext("%(section)s: not shown to %(name)s", section=section, name=name)
+        return gettext("%(section)s: not shown to this contact", section=section)
+
+    def _write_empty_picture(self, path: str) -> str:
+        """Return the drop area of a section without a picture."""
+        light, dark = self._theme.light, self._theme.dark
+        area = _EMPTY_PICTURE % {
+            "text": gettext("Drop an image here or <u>select one</u>"),
+            "brand": f"light-dark({light.link},{dark.link})",
+            "ground": f"light-dark({light.page},{dark.page})",
+            "ink": f"light-dark({light.text},{dark.text})",
+        }
+        return self._write_band(area, path)
+
+    def _is_without_links(self, path: str, pieces: Sequence[str]) -> bool:
+        """Return whether a section shows social links, and neither it nor the brand has one."""
+        entry = self._entries.get(path)
+        kind = entry.section.kind if entry else None
+        return kind is not None and kind.name == "social" and not any("<a " in piece for piece in pieces)
+
+    def _write_band(self, html: str, path: str) -> str:
+        """Return the HTML of a placeholder on a band as wide and coloured as other sections; in a column without it."""
+        if path.count("[") > 1:
+            return _wrap_in_table_row(html, path)
+        return (
+            f'<div class="c-card" style="max-width:{self._theme.width}px;margin:0 auto;padding:1px 0;'
+            f'background:{self._theme.light.card}">{html}</div>'
+        )
+
+
+def _is_empty_picture(entry: Entry | None) -> bool:
+    """Return whether a section is of a kind that shows only pictures, and has no picture yet."""
+    kind = entry.section.kind if entry else None
+    if entry is None or kind is None or kind.name not in _PICTURE_KINDS:
+        return False
+    values = entry.section.props
+    items = next((prop.get_value(values) for prop in kind.props if prop.kind == "items"), None)
+    return not values.get("src") and not any(isinstance(item, dict) and item.get("src") for item in items or ())
+
+
+def _wrap_in_table_row(html: str, path: str) -> str:
+    """Return the HTML of a placeholder; in a column, whose content is a table, as a row of that table."""
+    return html if path.count("[") <= 1 else f"<tr><td>{html}</td></tr>"
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
 # The response of a save contains the changed rows, so that the canvas need not request them.
 
 
-def list_rows(draft: canvas.Canvas, present: set[str]) -> dict[str, Any]:
+def list_rows(draft: Canvas, present: set[str]) -> dict[str, Any]:
     """Return a rendered email as data for the canvas: a dict with `revision`, `rows` and `frame`.
 
     The frame and each row are a pair (digest, HTML). The HTML is None if the digest is in `present`, because the
@@ -37,7 +267,7 @@ def list_rows(draft: canvas.Canvas, present: set[str]) -> dict[str, Any]:
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
 
 
-def _serialize_row(row: canvas.CanvasRow, present: set[str]) -> tuple[str, str | None]:
+def _serialize_row(row: CanvasRow, present: set[str]) -> tuple[str, str | None]:
     return row.digest, None if row.digest in present else row.html
 
 
@@ -51,7 +281,7 @@ async def render_update(request: Request, visit: Visit, template_id: int) -> str
     if not present:
         return ""
     try:
-        draft = await render(canvas.render_canvas, visit.account_id, template_id, parse_id(contact_id) or None)
+        draft = await render(render_canvas, visit.account_id, template_id, parse_id(contact_id) or None)
     except (errors.Invalid, errors.NotFound):
         return ""
     text = msgspec.json.encode({**list_rows(draft, set(present.split(","))), "as": contact_id}).decode()
@@ -69,7 +299,7 @@ _HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the email as the document of the editor's frame; `as` is the id of the contact whose values fill it in."""
     try:
-        draft = await render(canvas.render_canvas, visit.account_id, template_id, _contact_id(request))
+        draft = await render(render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
         return view.render_email_error(_error_sentence(error))
     present = ",".join((draft.digest, *(row.digest for row in draft.rows or ())))
@@ -89,7 +319,7 @@ async def list_changed_rows(request: Request, visit: Visit, template_id: int) ->
     """Return the rows of the canvas as JSON, without the HTML of rows whose digest is in `have`."""
     present = set((request.args.get("have") or "").split(","))
     try:
-        draft = await render(canvas.render_canvas, visit.account_id, template_id, _contact_id(request))
+        draft = await render(render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
         return _json_response({"error": _error_sentence(error)}, 422)
     return _json_response(list_rows(draft, present))

@@ -16,14 +16,13 @@ from appliance.core import clock, errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
-from ui import formats, labels, view
-from ui.forms import Form, audience_form, edit_conflicts
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import formats, forms, labels, view
+from ui.forms import Form, FormPart, FormParts, lookups
 from ui.forms.lookups import describe_time_zone
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
-from ui.widgets import checklist, filter_builder
+from ui.widgets import filter_builder
 
 pages = Pages("ui_composer", url_prefix="/campaigns")
 
@@ -31,7 +30,7 @@ pages = Pages("ui_composer", url_prefix="/campaigns")
 CARDS = ("to", "from", "content", "when")
 # The parts of each card's form, for edit conflicts.
 CARD_PARTS = {
-    "to": audience_form.AudienceParts(
+    "to": lookups.AudienceParts(
         FormPart(gettext_noop("Recipients"), ("who", "list", "segment", "sure"), True),
         FormPart(gettext_noop("Excluded"), ("without",), True),
     ),
@@ -59,7 +58,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     checks = preflight.run_preflight(
         account_id, campaign_id, visit.actor, audience.count_audience if exact else audience.get_cached_counts
     )
-    choices = audience_form.load_choices(account_id)
+    choices = lookups.load_audience_choices(account_id)
     facts, sender = checks.facts, preflight.get_sender(campaign, account)
     rendered = content.render_preview(account_id, campaign_id)
     sms = campaign.channel == "sms"
@@ -67,8 +66,8 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     is_later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     return {
         "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
-        "audience": audience_form.describe(campaign, choices.names), "has_audience": audience.is_set(campaign),
-        "included": audience_form.describe_included(campaign, choices.names),
+        "audience": lookups.describe_audience(campaign, choices.names), "has_audience": audience.is_set(campaign),
+        "included": lookups.describe_included_audience(campaign, choices.names),
         "is_everyone": audience.is_everyone(campaign.trigger.data),
         "segment_warnings": [
             warning
@@ -81,7 +80,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
             (reason, labels.reason_label(reason, campaign.channel), count)
             for reason, count in facts["skipped"].items()
         ],
-        "preflight": checks, "checklist": checklist.build_checklist(checks, campaign_id, visit),
+        "preflight": checks, "checklist": approvals.build_checklist(checks, campaign_id, visit),
         "unfinished": approvals.filter_unfinished(checks.warnings),
         **describe_render_check(facts), "sender": sender,
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
@@ -118,14 +117,14 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
     if campaign.scheduled_at is not None:
         local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)
         when = {"when": "later", "day": local.strftime("%Y-%m-%d"), "hour": local.strftime("%H:%M")}
-    forms = {
-        "to": audience_form.build_form(campaign),
+    card_forms = {
+        "to": lookups.build_audience_form(campaign),
         "from": Form({name: getattr(template, name) or "" for name in SENDER_FIELDS}),
         "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
         "when": Form(when),
         "name": Form({"name": campaign.name}),
     }
-    return {card: edit_conflicts.open_form(form, CARD_PARTS[card]) for card, form in forms.items()}
+    return {card: forms.open_form(form, CARD_PARTS[card]) for card, form in card_forms.items()}
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
@@ -204,16 +203,17 @@ async def render_composer(
     `form` is the posted form of `card`, if it has errors or conflicts; without `form` the stored values are shown.
     """
     context = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
-    forms = build_card_forms(context["campaign"], visit)
+    card_forms = build_card_forms(context["campaign"], visit)
     if form is not None:
-        forms[card] = form
+        card_forms[card] = form
     complete = complete_cards(context)
     first = next((name for name in CARDS if not complete[name]), "")
     # The size of an SMS depends on the recipients, so its card follows the audience.
     also = (*_FOLLOWING_BLOCKS, "card_content") if card == "to" else _FOLLOWING_BLOCKS
     return view.render(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
-        also=also, forms=forms, complete=complete, opened=(card in CARDS and card) or request.args.get("open") or first,
+        also=also, forms=card_forms, complete=complete,
+        opened=(card in CARDS and card) or request.args.get("open") or first,
         has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)),
         **context,
     )  # fmt: skip
@@ -221,17 +221,17 @@ async def render_composer(
 
 @pages.post("/<campaign_id:int>/to")
 @signed_in("campaigns:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the audience."""
     form, campaign = await _merge_card(request, visit, campaign_id, "to")
-    audience = audience_form.read_form(form, campaign.trigger.data)
+    audience = lookups.read_audience_form(form, campaign.trigger.data)
     return await _save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": audience})
 
 
 @pages.post("/<campaign_id:int>/from")
 @signed_in("campaigns:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with subject, preview text and sender."""
     form, _ = await _merge_card(request, visit, campaign_id, "from")
@@ -241,7 +241,7 @@ async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPR
 
 @pages.post("/<campaign_id:int>/content")
 @signed_in("campaigns:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the content and the tracking choice."""
     form, _ = await _merge_card(request, visit, campaign_id, "content")
@@ -256,7 +256,7 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 
 @pages.post("/<campaign_id:int>/when")
 @signed_in("campaigns:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the sending time; a time in the past is an error.
 
@@ -280,7 +280,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 @pages.post("/<campaign_id:int>/name")
 @signed_in("campaigns:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Rename the campaign; an empty name is ignored."""
     form, _ = await _merge_card(request, visit, campaign_id, "name")
@@ -293,11 +293,9 @@ async def _merge_card(request: Request, visit: Visit, campaign_id: int, card: st
     """Return the posted form of a card, merged with the stored values, and the campaign."""
     form = Form.from_request(request)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    names = (await fetch(audience_form.load_choices, visit.account_id)).names if card == "to" else {}
+    names = (await fetch(lookups.load_audience_choices, visit.account_id)).names if card == "to" else {}
     parts = CARD_PARTS[card]
-    edit_conflicts.merge_form(
-        form, parts, build_card_forms(campaign, visit)[card], dict.fromkeys(parts.all_keys(form), names)
-    )
+    forms.merge_form(form, parts, build_card_forms(campaign, visit)[card], dict.fromkeys(parts.all_keys(form), names))
     return form, campaign
 
 
@@ -314,7 +312,7 @@ async def _save_card(
         patch = validation.read(store.CampaignPatch, raw)
         prepared = await render(store.prepare, visit.account_id, campaign_id, patch.template_attributes)
         args = (send.update, visit.account_id, campaign_id, patch, visit.actor, prepared)
-        await commit(edit_conflicts.write_if_unchanged, form, CARD_PARTS[card], load_stored, *args)
+        await commit(forms.write_if_unchanged, form, CARD_PARTS[card], load_stored, *args)
     except errors.Invalid as error:
         if error.reason == "campaign_locked":
             # The campaign was sent meanwhile, in another window or by a colleague.

@@ -19,9 +19,8 @@ from appliance.audience.segments.store import SegmentCreate
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.storage.transactions import commit, fetch, scan
-from ui import formats, view
-from ui.forms import IS_INVALID, IS_TAKEN, Form, edit_conflicts, has_message, is_message, lookups, typed_values
-from ui.forms.edit_conflicts import FormPart
+from ui import formats, forms, view
+from ui.forms import IS_INVALID, IS_TAKEN, Form, FormPart, has_message, is_message, lookups, typed_values
 from ui.forms.filter_rows import FilterRows
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
@@ -278,12 +277,12 @@ async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Show the form of a contact with the stored values."""
     contact = await fetch(store.get, visit.account_id, contact_id)
     form = _build_form(contact, await fetch(lookups.list_contact_lists, visit.account_id))
-    return await _render_form(request, visit, edit_conflicts.open_form(form, FORM_PARTS), contact, 200)
+    return await _render_form(request, visit, forms.open_form(form, FORM_PARTS), contact, 200)
 
 
 @pages.post("/<contact_id:int>")
 @signed_in("contacts:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Save the form of a contact; if an address was changed, its channel is updated and not replaced."""
     form = Form.from_request(request)
@@ -291,7 +290,7 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     if form["more"] or form["drop"]:
         return await _render_form(request, visit, form, contact, 200)
     offered = await fetch(lookups.list_contact_lists, visit.account_id)
-    edit_conflicts.merge_form(
+    forms.merge_form(
         form,
         FORM_PARTS,
         _build_form(contact, offered),
@@ -316,7 +315,7 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
         body = validation.read(store.ContactPatch, raw)
         args = (write.update, visit.account_id, contact_id, body, visit.evidence())
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             FORM_PARTS,
             lambda: _build_form(store.get(*args[1:3]), offered),

@@ -5,10 +5,10 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.content.templates import editing, section_edits, store, undo
+from appliance.content.templates import editing, store, template_edits
 from appliance.content.templates.editing import SectionEdit
 from appliance.content.templates.revisions import HISTORY
-from appliance.content.templates.section_edits import SectionTarget
+from appliance.content.templates.template_edits import SectionTarget
 from appliance.core.errors import Conflict, Invalid
 from appliance.core.i18n import gettext, gettext_stored
 from appliance.storage.transactions import commit, fetch, render, render_for
@@ -37,7 +37,7 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
         request,
         visit,
         template_id,
-        section_edits.add_section(form["kind"], _read_spot(form), visit.account.locale),
+        template_edits.add_section(form["kind"], _read_spot(form), visit.account.locale),
         "added",
     )
 
@@ -48,7 +48,7 @@ async def move(request: Request, visit: Visit, template_id: int, key: str) -> HT
     """Move a section one place up or down, or to the form's position."""
     form = Form.from_request(request)
     by = {"up": -1, "down": 1}.get(form["way"])
-    edit = section_edits.shift_section(key, by) if by else section_edits.move_section(key, _read_spot(form))
+    edit = template_edits.shift_section(key, by) if by else template_edits.move_section(key, _read_spot(form))
     return await _arrange(request, visit, template_id, edit, "moved")
 
 
@@ -56,7 +56,7 @@ async def move(request: Request, visit: Visit, template_id: int, key: str) -> HT
 @signed_in("templates:write")
 async def duplicate(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """Add a copy of a section of an email after it."""
-    return await _arrange(request, visit, template_id, section_edits.duplicate_section(key), "duplicated")
+    return await _arrange(request, visit, template_id, template_edits.duplicate_section(key), "duplicated")
 
 
 @pages.post("/<template_id:int>/sections/<key:str>/remove", name="remove")
@@ -66,7 +66,7 @@ async def remove(request: Request, visit: Visit, template_id: int, key: str) -> 
     context = await render_for(visit.account_id, build_context, visit, template_id, key)
     label = context["entry"].label if context["entry"] else gettext("Section")
     notice = gettext("%(section)s removed.", section=label)
-    return await _arrange(request, visit, template_id, section_edits.remove_section(key), "removed", notice)
+    return await _arrange(request, visit, template_id, template_edits.remove_section(key), "removed", notice)
 
 
 @pages.post("/<template_id:int>/sections/<key:str>/items", name="items")
@@ -75,7 +75,7 @@ async def change_items(request: Request, visit: Visit, template_id: int, key: st
     """Add, remove or move an item of a list property of a section."""
     name, _, act = Form.from_request(request)["entry"].partition(".")
     act, _, at = act.partition(".")
-    edit = section_edits.edit_list(key, name, act, int(at) if at in _NUMBERS else 0)
+    edit = template_edits.edit_list(key, name, act, int(at) if at in _NUMBERS else 0)
     return await _arrange(request, visit, template_id, edit, "changed")
 
 
@@ -103,7 +103,10 @@ async def _arrange(
     except Invalid as error:
         text = formats.sentence(next(iter(error.fields.values()))[0])
         return await render_blocks(request, visit, template_id, None, ("state",), 422, base=text, say=text)
-    notice = {"text": undo, "undo": (f"/templates/{template_id}/undo", {"revision": str(edited.template.revision)})}
+    notice = {
+        "text": template_edits,
+        "undo": (f"/templates/{template_id}/undo", {"revision": str(edited.template.revision)}),
+    }
     text = await fetch(_announcement, visit, template_id, edited.key, verb) if verb else ""
     return await render_blocks(
         request,
@@ -114,7 +117,7 @@ async def _arrange(
         say=text,
         changed=True,
         select=edited.key,
-        notice=notice if undo else None,
+        notice=notice if template_edits else None,
     )
 
 
@@ -170,15 +173,17 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
     """
     form = Form.from_request(request)
     seen_revision, key = parse_int(form["revision"], 0) or None, form.text("s")
-    verb = {"undo": undo.undo, "redo": undo.redo}.get(to)
+    verb = {"undo": template_edits.undo, "redo": template_edits.redo}.get(to)
     text, status = gettext("Restored. All earlier revisions are still in the history."), 200
     try:
-        prepared = await render(undo.prepare_revision, visit.account_id, template_id, to)
+        prepared = await render(template_edits.prepare_revision, visit.account_id, template_id, to)
         if verb is not None:
             await commit(verb, visit.account_id, template_id, visit.user.id, seen_revision, prepared)
             text = gettext("Undone.") if to == "undo" else gettext("Redone.")
         else:
-            await commit(undo.restore, visit.account_id, template_id, to, visit.user.id, seen_revision, prepared)
+            await commit(
+                template_edits.restore, visit.account_id, template_id, to, visit.user.id, seen_revision, prepared
+            )
     except Conflict as error:
         text, status = describe_conflict(error), 409
     except Invalid as error:

@@ -22,9 +22,8 @@ from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
-from ui import formats, labels, view
-from ui.forms import Form, edit_conflicts, error_sentence, flow_forms, lookups, parse_id
-from ui.forms.edit_conflicts import FormParts
+from ui import formats, forms, labels, view
+from ui.forms import Form, FormParts, error_sentence, flow_forms, lookups, parse_id
 from ui.forms.filter_rows import FilterRows
 from ui.forms.flow_forms import StepForm
 from ui.guard import signed_in
@@ -164,10 +163,10 @@ def _load_panel(
             "figures": next((figures for figures in names.steps if figures.id == step["id"]), None) if names else None,
         }  # fmt: skip
     else:
-        page["form"] = form or edit_conflicts.open_form(
+        page["form"] = form or forms.open_form(
             flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS
         )
-        page["where"] = (form and form.where) or edit_conflicts.open_form(
+        page["where"] = (form and form.where) or forms.open_form(
             flow_forms.build_conditions_form(draft.trigger), flow_forms.CONDITION_PARTS
         )
         stored = segments.fetch_page(visit.account_id, SegmentQuery(limit=100)).rows
@@ -193,7 +192,7 @@ def _load_panel(
 
 
 def _open_step_form(step: dict[str, Any]) -> StepForm:
-    return edit_conflicts.open_form(flow_forms.build_stored_step_form(step), flow_forms.step_parts(step["type"]))
+    return forms.open_form(flow_forms.build_stored_step_form(step), flow_forms.step_parts(step["type"]))
 
 
 def _preview_sms(visit: Visit, step: Any) -> Any:
@@ -264,15 +263,13 @@ async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str)
 
 @pages.post("/<flow_id:int>/trigger")
 @signed_in("flows:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Save the trigger of a flow and its goal."""
     form = StepForm.from_request(request)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     names = await fetch(flow_forms.load_trigger_names, visit.account_id)
-    edit_conflicts.merge_form(
-        form, flow_forms.TRIGGER_PARTS, flow_forms.build_trigger_form(draft.trigger, draft.goal), names
-    )
+    forms.merge_form(form, flow_forms.TRIGGER_PARTS, flow_forms.build_trigger_form(draft.trigger, draft.goal), names)
     if form.conflicts:
         return await render_panel(request, visit, flow_id, START, form, 409)
 
@@ -282,7 +279,7 @@ async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 
     try:
         write = (_write_trigger, visit, flow_id, form)
-        await commit(edit_conflicts.write_if_unchanged, form, flow_forms.TRIGGER_PARTS, load_stored, *write)
+        await commit(forms.write_if_unchanged, form, flow_forms.TRIGGER_PARTS, load_stored, *write)
     except errors.Invalid as error:
         return await render_panel(request, visit, flow_id, START, flow_forms.add_errors(form, error), 422)
     return await render_saved(request, visit, flow_id, START)
@@ -290,12 +287,12 @@ async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 
 @pages.post("/<flow_id:int>/conditions")
 @signed_in("flows:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Save the conditions of a flow's trigger."""
     form = StepForm.from_request(request)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
-    start = edit_conflicts.open_form(flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS)
+    start = forms.open_form(flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS)
     rows, start.where = FilterRows.from_form(form.lists), form
     start.rows = rows
     if rows.apply_action(form.lists):
@@ -306,7 +303,7 @@ async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPR
     )
     form.values["rules"] = flow_forms.serialize_rules(rows)
     descriptions = await fetch(flow_forms.describe_rules, visit.account_id, rows, stored)
-    edit_conflicts.merge_form(
+    forms.merge_form(
         form,
         flow_forms.CONDITION_PARTS,
         stored_form,
@@ -321,7 +318,7 @@ async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPR
 
     try:
         write = (_write_conditions, visit, flow_id, rows.to_filters())
-        await commit(edit_conflicts.write_if_unchanged, form, flow_forms.CONDITION_PARTS, load_stored, *write)
+        await commit(forms.write_if_unchanged, form, flow_forms.CONDITION_PARTS, load_stored, *write)
     except errors.Invalid as error:
         rows.add_errors(error, "trigger.data.where")
         return await render_panel(request, visit, flow_id, START, start, 422)
@@ -447,7 +444,7 @@ async def apply_template(request: Request, visit: Visit, flow_id: int, step_id: 
 
 @pages.post("/<flow_id:int>/steps/<step_id:int>")
 @signed_in("flows:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Save the form of a step."""
     form, args = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
@@ -464,7 +461,7 @@ async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
         raw = flow_forms.read_step(form, kind) | ({"filters": form.rows.to_filters() or None} if form.rows else {})
         write = (drafts.change_step, *args, raw, visit.actor)
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             parts,
             lambda: flow_forms.build_stored_step_form(flow_forms.load_step(*args)),
@@ -483,10 +480,10 @@ def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[st
         dict(flow_forms.load_step_names(account_id, step["type"])),
     )
     if form.rows is None:
-        return edit_conflicts.merge_form(form, parts, stored_form, names)
+        return forms.merge_form(form, parts, stored_form, names)
     stored = FilterRows.from_filters(step["filters"] or [])
     form.values["rules"] = flow_forms.serialize_rules(form.rows)
-    edit_conflicts.merge_form(
+    forms.merge_form(
         form,
         parts,
         stored_form,

@@ -236,7 +236,7 @@ async def _render_simulation(
     except errors.Invalid as error:
         flow_forms.add_errors(step_form, error)
         status = 422 if status == 200 else status
-    stored = await run_in_turn(simulation_bulk.run_scripts, draft.flow, True, range(MAX_SCRIPTS), draft)
+    stored = await run_in_turn(simulation.run_scripts, draft.flow, True, range(MAX_SCRIPTS), draft)
     tree = await fetch(_load_tree, visit, draft, query, result)
     return view.render(
         request, "flows/try.html", status, form=step_form, query=query, simulation=result, scripts=stored,

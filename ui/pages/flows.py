@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
-from appliance.flows import document, drafts, lifecycle, report, runs, store
+from appliance.flows import drafts, lifecycle, report, runs, store
 from appliance.flows.runs import RunAction, RunSelection
 from appliance.storage.models import Flow
 from appliance.storage.transactions import commit, fetch, render, render_for
@@ -497,7 +497,7 @@ def _parse_run_filters(stored: dict[str, str]) -> dict[str, Any]:
 def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[str, str]) -> dict[str, Any]:
     page = runs.list_runs(visit.account_id, flow_id, query)
     draft = drafts.load_draft(visit.account_id, flow_id)
-    titles = _step_titles(draft)
+    titles = flow_tree.step_titles(draft)
     step = stored.get("step", "")
     return {
         "flow": draft.flow, "page": page, "titles": titles, "heading": _runs_heading(stored, titles),
@@ -509,16 +509,6 @@ def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[st
 
 def _translate_states() -> dict[str, str]:
     return {status: gettext(label) for status, label in _RUN_STATES.items()}
-
-
-def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
-    """Return the titles of all published and unpublished steps by id."""
-    titles = {}
-    for steps in (draft.flow.steps, draft.steps):
-        for step in drafts.add_contents(steps):
-            for inner in (step, *document.list_descendants(step)):
-                titles[inner["id"]] = flow_tree.describe_step(draft.flow.account_id, inner)[0]
-    return titles
 
 
 def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:

@@ -15,9 +15,8 @@ from appliance.core import errors, validation
 from appliance.core.cache import CostAwareCache
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
-from ui import formats, view
-from ui.forms import IS_TAKEN, Form, edit_conflicts, has_message, list_params, lookups
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import formats, forms, view
+from ui.forms import IS_TAKEN, Form, FormPart, FormParts, has_message, list_params, lookups
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import contacts
 from ui.session import Pages, Visit
@@ -150,18 +149,18 @@ async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Show the form with the stored name and settings of a list."""
     row = await fetch(lists.get, visit.account_id, list_id)
-    return await _render_form(request, visit, edit_conflicts.open_form(Form(_form_values(row)), _FORM_PARTS), row, 200)
+    return await _render_form(request, visit, forms.open_form(Form(_form_values(row)), _FORM_PARTS), row, 200)
 
 
 @pages.post("/<list_id:int>", name="update")
 @signed_in("contacts:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Save the form with the name and settings of a list."""
     form = Form.from_request(request)
     row = await fetch(lists.get, visit.account_id, list_id)
     segment_names = {str(item): name for item, name in (await fetch(_segment_names, visit.account_id)).items()}
-    edit_conflicts.merge_form(form, _FORM_PARTS, Form(_form_values(row)), {_SOURCE_PART: segment_names})
+    forms.merge_form(form, _FORM_PARTS, Form(_form_values(row)), {_SOURCE_PART: segment_names})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
     form.require("name", gettext("Enter a name for the list."))
@@ -176,7 +175,7 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
             visit.actor,
         )
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             _FORM_PARTS,
             lambda: Form(_form_values(lists.get(visit.account_id, list_id))),

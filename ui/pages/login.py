@@ -7,7 +7,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, invitations, login, passwords, rate_limits, users
+from appliance.accounts import access, invitations, login, passwords, request_limits, users
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
@@ -138,9 +138,13 @@ async def request_reset(request: Request) -> HTTPResponse:
     if form.errors:
         return _render_forgot(request, form, 422)
     store.check_rate(
-        f"reset:{rate_limits.client_key(request.ctx.client)}", _MAX_REQUESTS_PER_CLIENT, rate_limits.FAILURE_WINDOW_MS
+        f"reset:{request_limits.client_key(request.ctx.client)}",
+        _MAX_REQUESTS_PER_CLIENT,
+        request_limits.FAILURE_WINDOW_MS,
     )
-    if not store.count_submission(f"reset:{rate_limits.email_key(form['email'])}", _MAX_EMAILS_PER_HOUR, store.HOUR_MS):
+    if not store.count_submission(
+        f"reset:{request_limits.email_key(form['email'])}", _MAX_EMAILS_PER_HOUR, store.HOUR_MS
+    ):
         try:
             # The response does not wait for the email: its time would reveal whether the user exists.
             submit(system_emails.request_password_reset, form["email"], request.ctx.client)
@@ -259,7 +263,7 @@ async def show_invitation(request: Request, invitation_id: int, token: str) -> H
 async def accept_invitation(request: Request, invitation_id: int, token: str) -> HTTPResponse:
     """Create the user of an invitation, and sign the user in."""
     store.check_rate(
-        f"invitation:{rate_limits.client_key(request.ctx.client)}", _MAX_ATTEMPTS, rate_limits.FAILURE_WINDOW_MS
+        f"invitation:{request_limits.client_key(request.ctx.client)}", _MAX_ATTEMPTS, request_limits.FAILURE_WINDOW_MS
     )
     row, form = await _find_invitation(invitation_id, token), Form.from_request(request)
     if row is None:

@@ -9,8 +9,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.content import media
-from appliance.content.pictures import process
-from appliance.content.pictures.formats import Picture, UnusablePicture
+from appliance.content.pictures import Picture, UnusablePicture, shrink
 from appliance.core import errors, uploads
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.storage.models import Media
@@ -128,7 +127,7 @@ async def show_thumbnail(request: Request, visit: Visit, picture_id: int, side: 
 
     content = await fetch(read)
     try:
-        thumbnail = await media.decode(visit.account_id, process.shrink, content, side)
+        thumbnail = await media.decode(visit.account_id, shrink, content, side)
     except UnusablePicture:
         raise errors.NotFound from None
     return HTTPResponse(thumbnail, 200, {"cache-control": "private, max-age=31536000, immutable"}, "image/webp")

@@ -7,16 +7,15 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.audience.filters import parse as filter_parser
+from appliance.audience.filters import compiler as filter_parser
 from appliance.audience.segments import explain, members, starters, store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.storage.models import Segment
 from appliance.storage.transactions import commit, fetch, scan, scan_for
-from ui import formats, view
-from ui.forms import Form, edit_conflicts
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import formats, forms, view
+from ui.forms import Form, FormPart, FormParts
 from ui.forms.filter_rows import PREFIX, FilterRows
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
@@ -170,7 +169,7 @@ async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     return await _render_builder(
         request,
         visit,
-        edit_conflicts.open_form(_build_form(row), _FORM_PARTS),
+        forms.open_form(_build_form(row), _FORM_PARTS),
         FilterRows.from_filters(row.filters),
         row,
         200,
@@ -179,7 +178,7 @@ async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 
 @pages.post("/<segment_id:int>")
 @signed_in("contacts:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def update(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Save the name and the rules of a segment."""
     return await _save(request, visit, await fetch(store.get, visit.account_id, segment_id))
@@ -192,7 +191,7 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
         return await _render_builder(request, visit, form, rows, row, 200)
     if row is not None:
         form.values["rules"] = _serialize_rules(rows)
-        edit_conflicts.merge_form(
+        forms.merge_form(
             form,
             _FORM_PARTS,
             _build_form(row),
@@ -212,7 +211,7 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
         else:
             args = (store.update, visit.account_id, row.id, validation.read(SegmentPatch, raw), visit.actor)
             stored = await commit(
-                edit_conflicts.write_if_unchanged, form, _FORM_PARTS, lambda: _build_form(store.get(*args[1:3])), *args
+                forms.write_if_unchanged, form, _FORM_PARTS, lambda: _build_form(store.get(*args[1:3])), *args
             )
     except errors.Invalid as error:
         return await _render_builder(request, visit, form, rows, row, 422, error)

@@ -17,9 +17,8 @@ from appliance.settings.config import LoadedConfig
 from appliance.settings.schema import Email
 from appliance.storage.models import SendingDomain
 from appliance.storage.transactions import commit, fetch
-from ui import formats, view
-from ui.forms import Form, edit_conflicts, parse_int
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import formats, forms, view
+from ui.forms import Form, FormPart, FormParts, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 
@@ -158,7 +157,7 @@ async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
 
     The query's `preset` fills in the server of a well-known relay.
     """
-    form = edit_conflicts.open_form(build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS), FORM_PARTS)
+    form = forms.open_form(build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS), FORM_PARTS)
     fill_preset(form, request.args.get("preset") or "")
     return _render_transports(request, visit, form, 200)
 
@@ -169,7 +168,7 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
     """Save the email or SMS settings of the form, either all or none; workers apply them at once."""
     form = Form.from_request(request)
     names = SMS_SETTINGS if form["part"] == "sms" else EMAIL_SETTINGS
-    edit_conflicts.merge_form(form, FORM_PARTS, build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS))
+    forms.merge_form(form, FORM_PARTS, build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS))
     if form.conflicts:
         return _render_transports(request, visit, form, 409)
     try:

@@ -20,9 +20,8 @@ from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from ui import guard, session, view
-from ui.forms import Form, edit_conflicts, lookups, safe_path
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import forms, guard, session, view
+from ui.forms import Form, FormPart, FormParts, lookups, safe_path
 from ui.forms.lookups import time_zone_groups
 from ui.guard import signed_in
 from ui.session import Pages, Visit
@@ -52,17 +51,17 @@ _ACCOUNT_PARTS = FormParts(
 async def show_account(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the account settings."""
     return await _render_account(
-        request, visit, edit_conflicts.open_form(_build_account_form(visit.account), _ACCOUNT_PARTS), 200
+        request, visit, forms.open_form(_build_account_form(visit.account), _ACCOUNT_PARTS), 200
     )
 
 
 @pages.post("/settings", strict_slashes=False)
 @signed_in("account:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_account(request: Request, visit: Visit) -> HTTPResponse:
     """Save the form of the account settings."""
     form = Form.from_request(request)
-    edit_conflicts.merge_form(form, _ACCOUNT_PARTS, _build_account_form(await fetch(accounts.get, visit.account_id)))
+    forms.merge_form(form, _ACCOUNT_PARTS, _build_account_form(await fetch(accounts.get, visit.account_id)))
     if form.conflicts:
         return await _render_account(request, visit, form, 409)
     form.require("name", gettext("Enter an account name."))
@@ -84,7 +83,7 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
             audit.run_and_record, visit.actor, "account_update", accounts.update, visit.account_id, body, data=details
         )
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             _ACCOUNT_PARTS,
             lambda: _build_account_form(accounts.get(visit.account_id)),
@@ -191,7 +190,7 @@ _CONSENT_PARTS = FormParts(
 @signed_in()
 async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the consent and frequency rules."""
-    return _render_consent(request, edit_conflicts.open_form(_build_consent_form(visit.account), _CONSENT_PARTS))
+    return _render_consent(request, forms.open_form(_build_consent_form(visit.account), _CONSENT_PARTS))
 
 
 def _render_consent(request: Request, form: Form, status: int = 200) -> HTTPResponse:
@@ -222,11 +221,11 @@ def _read_hints(form: Form) -> dict[str, str]:
 
 @pages.post("/settings/consent")
 @signed_in("account:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
     """Save the form of the consent and frequency rules."""
     form = Form.from_request(request)
-    edit_conflicts.merge_form(form, _CONSENT_PARTS, _build_consent_form(await fetch(accounts.get, visit.account_id)))
+    forms.merge_form(form, _CONSENT_PARTS, _build_consent_form(await fetch(accounts.get, visit.account_id)))
     if form.conflicts:
         return _render_consent(request, form, 409)
     raw = {
@@ -244,7 +243,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
             audit.run_and_record, visit.actor, "account_update", accounts.update, visit.account_id, body, data=details
         )
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             _CONSENT_PARTS,
             lambda: _build_consent_form(accounts.get(visit.account_id)),

@@ -14,9 +14,8 @@ from appliance.sending.delivery.mx_routes import domain_of
 from appliance.sending.domains import records, store
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from ui import session, view
-from ui.forms import Form, edit_conflicts
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import forms, session, view
+from ui.forms import Form, FormPart, FormParts
 from ui.forms.lookups import time_zone_groups
 from ui.guard import public_page, render_problem, signed_in
 from ui.pages import brand as brand_page
@@ -92,7 +91,7 @@ _ACCOUNT_FIELDS = ("time_zone", "email_from_name", "email_from_email")
 @signed_in("account:write")
 async def show_sender(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of company, postal address and sender, with the known values filled in."""
-    form = edit_conflicts.open_form(await fetch(_build_sender_form, visit.account_id), _SENDER_PARTS)
+    form = forms.open_form(await fetch(_build_sender_form, visit.account_id), _SENDER_PARTS)
     is_new = not form["company_name"]
     form.values["company_name"] = form["company_name"] or visit.account.name
     form.values["email_from_name"] = form["email_from_name"] or visit.account.name
@@ -111,11 +110,11 @@ def _build_sender_form(account_id: int) -> Form:
 
 @pages.post("/welcome", strict_slashes=False)
 @signed_in("account:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_sender(request: Request, visit: Visit) -> HTTPResponse:
     """Save the form of company, postal address, time zone and sender."""
     form = Form.from_request(request)
-    edit_conflicts.merge_form(form, _SENDER_PARTS, await fetch(_build_sender_form, visit.account_id))
+    forms.merge_form(form, _SENDER_PARTS, await fetch(_build_sender_form, visit.account_id))
     if form.conflicts:
         return _render_screen(request, "sender", form, 409, zones=time_zone_groups(form["time_zone"]), is_new=False)
     try:
@@ -142,16 +141,14 @@ async def _write_sender(visit: Visit, form: Form) -> None:
             visit.actor, "brand_update", brand.update, visit.account_id, validation.read(brand.BrandWrite, brand_values)
         )
 
-    await commit(
-        edit_conflicts.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), write
-    )
+    await commit(forms.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), write)
 
 
 @pages.get("/welcome/mail")
 @signed_in("account:write")
 async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the email transport; the query's `preset` fills in the server of a well-known relay."""
-    form = edit_conflicts.open_form(sending.build_transport_form(sending.EMAIL_SETTINGS), sending.FORM_PARTS)
+    form = forms.open_form(sending.build_transport_form(sending.EMAIL_SETTINGS), sending.FORM_PARTS)
     sending.fill_preset(form, request.args.get("preset") or "")
     return _render_transport(request, form)
 
@@ -161,7 +158,7 @@ async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
 async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
     """Save the form of the email transport, and redirect to the next setup page."""
     form = Form.from_request(request)
-    edit_conflicts.merge_form(form, sending.FORM_PARTS, sending.build_transport_form(sending.EMAIL_SETTINGS))
+    forms.merge_form(form, sending.FORM_PARTS, sending.build_transport_form(sending.EMAIL_SETTINGS))
     if form.conflicts:
         return _render_transport(request, form, 409)
     try:
@@ -219,18 +216,18 @@ async def _render_domain(request: Request, visit: Visit, form: Form, status: int
 @signed_in("account:write")
 async def show_brand(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of logo and colours, with a sample email."""
-    form = edit_conflicts.open_form(await fetch(_load_brand_form, visit.account_id), brand_page.BRAND_PARTS)
+    form = forms.open_form(await fetch(_load_brand_form, visit.account_id), brand_page.BRAND_PARTS)
     form.values |= {name: request.args[name][0] for name in brand_page.COLOURS if request.args.get(name)}
     return await _render_brand(request, visit, form)
 
 
 @pages.post("/welcome/brand")
 @signed_in("account:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
     """Save the form of the brand, and redirect to Home with its setup checklist."""
     form = Form.from_request(request)
-    edit_conflicts.merge_form(form, brand_page.BRAND_PARTS, await fetch(_load_brand_form, visit.account_id))
+    forms.merge_form(form, brand_page.BRAND_PARTS, await fetch(_load_brand_form, visit.account_id))
     if form.conflicts:
         return await _render_brand(request, visit, form, 409)
     try:
@@ -243,7 +240,7 @@ async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
             brand_page.read_form(form),
         )
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             brand_page.BRAND_PARTS,
             lambda: _load_brand_form(visit.account_id),

@@ -21,9 +21,8 @@ from appliance.sending.domains import records
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from ui import formats, view
-from ui.forms import Form, edit_conflicts, is_message, list_params, lookups
-from ui.forms.edit_conflicts import FormPart
+from ui import formats, forms, view
+from ui.forms import Form, FormPart, is_message, list_params, lookups
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 from ui.widgets import charts
@@ -80,7 +79,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     if form["act"]:
         return await _render_form(request, visit, form, None, 200, apply_action(form))
     form.require("name", gettext("Enter a name."))
-    add_missing_labels(form)
+    add_label_errors(form)
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -141,12 +140,12 @@ async def _render_qr(visit: Visit, form_id: int, kind: Literal["svg", "png"], me
 async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Show the settings of a sign-up form."""
     row = await fetch(store.get, visit.account_id, form_id)
-    return await _render_form(request, visit, edit_conflicts.open_form(_build_form(row), _FORM_PARTS), row, 200)
+    return await _render_form(request, visit, forms.open_form(_build_form(row), _FORM_PARTS), row, 200)
 
 
 @pages.post("/<form_id:int>", name="update")
 @signed_in("contacts:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Save the settings of a sign-up form."""
     form = Form.from_request(request)
@@ -157,18 +156,18 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         str(contact_list.id): contact_list.name
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
     }
-    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(row), {_LISTS: list_names, _TOPICS: list_names})
+    forms.merge_form(form, _FORM_PARTS, _build_form(row), {_LISTS: list_names, _TOPICS: list_names})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
     form.require("name", gettext("Enter a name."))
-    add_missing_labels(form)
+    add_label_errors(form)
     try:
         if form.errors:
             raise errors.Invalid({})
         body = validation.read(store.FormPatch, _read_form(form))
         args = (audit.run_and_record, visit.actor, "form_update", store.update, visit.account_id, form_id, body)
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             _FORM_PARTS,
             lambda: _build_form(store.get(visit.account_id, form_id)),
@@ -451,7 +450,7 @@ def _derive_key(label: str, row: FieldRow) -> str:
     return key if key[:1].isalpha() else f"field_{row.number}"
 
 
-def add_missing_labels(form: Form) -> None:
+def add_label_errors(form: Form) -> None:
     """Add an error to each new field that has neither a label nor a key from which its label could be derived."""
     for row in list_rows(form):
         if not row.name and row.type != "hidden" and not form[f"label-{row.number}"] and not form[f"key-{row.number}"]:
@@ -488,7 +487,7 @@ def _error_sentence(place: str, message: str) -> str:
     return gettext("Use at most 255 characters, without line breaks.")
 
 
-class SignupFormParts(edit_conflicts.FormParts):
+class SignupFormParts(forms.FormParts):
     """The parts of the settings of a sign-up form; its fields are one part."""
 
     FIELDS = gettext_noop("Fields")

@@ -106,9 +106,7 @@ async def create_from_starter(request: Request, visit: Visit) -> HTTPResponse:
     label = gettext(starter.label)
     values = {
         "name": label,
-        "subject": starter.subject,
-        "preheader": starter.preheader,
-        "design": starter.design,
+        **starter.email._asdict(),
     }
     return await _create_template(
         request,
@@ -180,12 +178,9 @@ async def show_starter(request: Request, visit: Visit, key: str) -> HTTPResponse
     """Show a starter in the look of the brand, as a document for a frame."""
 
     def read() -> str:
-        starter_ = _find_starter(visit.account_id, key)
-        text: dict[str, Any] = dict.fromkeys(revisions.CONTENT_FIELDS) | {
-            "subject": starter_.subject,
-            "preheader": starter_.preheader,
-        }
-        return preview.render_fields(visit.account_id, text | {"design": starter_.design}).html
+        email = _find_starter(visit.account_id, key).email
+        fields: dict[str, Any] = dict.fromkeys(revisions.CONTENT_FIELDS) | email._asdict()
+        return preview.render_fields(visit.account_id, fields).html
 
     return view.render_email(await render_for(visit.account_id, read))
 

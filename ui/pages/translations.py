@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.content import media
 from appliance.content.designs import markup
-from appliance.content.templates import store, translation_edits
+from appliance.content.templates import store, template_edits
 from appliance.content.templates.translations import TextState, TranslationSummary
 from appliance.core import i18n
 from appliance.core.errors import Invalid, NotFound
@@ -100,7 +100,7 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     try:
         if form.errors:
             raise Invalid({})
-        language = translation_edits.read_language(form["language"])
+        language = template_edits.read_language(form["language"])
         await _save(visit, template_id, language, {})
     except Invalid as error:
         return await _render_index(request, visit, template_id, form.add_errors(error), 422)
@@ -144,7 +144,7 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
 
 async def _save_text(visit: Visit, template_id: int, language: str, text_id: str, typed: str, form: Form) -> None:
     """Save one text; raises Invalid if another user has changed its translation since the page was shown."""
-    summary = await render_for(visit.account_id, translation_edits.get_summary, visit.account_id, template_id, language)
+    summary = await render_for(visit.account_id, template_edits.get_summary, visit.account_id, template_id, language)
     state = next((state for state in summary.texts if state.text.id == text_id), None)
     if state is None:
         raise Invalid({"base": [gettext("The original of this text was removed. Reload the page.")]})
@@ -161,9 +161,9 @@ async def _save_text(visit: Visit, template_id: int, language: str, text_id: str
 
 async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, str | None]) -> None:
     args = (visit.account_id, template_id, language, texts)
-    prepared = await render_for(visit.account_id, translation_edits.prepare, *args)
+    prepared = await render_for(visit.account_id, template_edits.prepare, *args)
     # With the user as its author, an edit of a live flow stays a draft (`flows.store.publish_changed_template`).
-    await commit(partial(translation_edits.set_texts, *args, visit.user.id, prepared=prepared))
+    await commit(partial(template_edits.set_texts, *args, visit.user.id, prepared=prepared))
 
 
 @pages.post("/templates/<template_id:int>/translations/<language:str>/remove")
@@ -171,8 +171,8 @@ async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, 
 async def remove(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
     """Remove a language; the notice can undo it."""
     args = (visit.account_id, template_id, language)
-    prepared = await render_for(visit.account_id, translation_edits.prepare, *args, None)
-    row = await commit(partial(translation_edits.remove, *args, visit.user.id, prepared=prepared))
+    prepared = await render_for(visit.account_id, template_edits.prepare, *args, None)
+    row = await commit(partial(template_edits.remove, *args, visit.user.id, prepared=prepared))
     undo = (f"/templates/{template_id}/undo", {"revision": str(row.revision)})
     name = i18n.name_language(language)
     view.flash(request, gettext("Translation into %(language)s removed.", language=name), undo)
@@ -183,14 +183,14 @@ def _build_context(visit: Visit, template_id: int, language: str) -> dict[str, A
     """Return the template context of the pages; raises NotFound for an unknown template or language."""
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
-    languages = translation_edits.list_summaries(visit.account_id, template_id)
+    languages = template_edits.list_summaries(visit.account_id, template_id)
     summary = next((summary for summary in languages if summary.language == language), None)
     if summary is None and language:
         raise NotFound
     stored = row.translations.get(language, {})
     groups = _group_rows(summary.texts if summary is not None else (), stored)
     missing = [row for _, rows in groups for row in rows if row.state in ("missing", "changed")]
-    original = translation_edits.get_original_language(visit.account_id)
+    original = template_edits.get_original_language(visit.account_id)
     return {
         "nav": view.list_navigation(f"/{home.kind}s"),
         "row": row, "home": home, "here": f"/templates/{row.id}/translations", "editor": editor_url(home),

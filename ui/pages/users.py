@@ -15,9 +15,8 @@ from appliance.sending.messages import system_emails
 from appliance.settings import config
 from appliance.storage.models import Session, User
 from appliance.storage.transactions import commit, fetch
-from ui import formats, session, view
-from ui.forms import Form, edit_conflicts
-from ui.forms.edit_conflicts import FormPart, FormParts
+from ui import formats, forms, session, view
+from ui.forms import Form, FormPart, FormParts
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 from ui.widgets import charts
@@ -44,19 +43,19 @@ async def show_team(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/team/<user_id:int>/role")
 @signed_in(access.ADMIN_SCOPE)
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Change the role of a member of the team."""
     form, present = Form.from_request(request), await fetch(users.get, visit.account_id, user_id)
     parts = _role_parts(present)
     names = {key: gettext(label) for key, (label, _) in ROLES.items()}
-    edit_conflicts.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), names))
+    forms.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), names))
     if form.conflicts:
         return await render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
     try:
         args = (users.change_role, visit.actor, user_id, form["role"])
         user = await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             parts,
             lambda: _build_role_form(users.get(visit.account_id, user_id)),
@@ -140,7 +139,7 @@ async def render_team(
         status,
         form=form,
         members=page,
-        forms={member.id: edit_conflicts.open_form(_build_role_form(member), _role_parts(member)) for member in page}
+        forms={member.id: forms.open_form(_build_role_form(member), _role_parts(member)) for member in page}
         | dict(filter(None, (conflict,))),
         conflict=conflict,
         roles=ROLES,

@@ -16,9 +16,8 @@ from appliance.webhooks import queue, subscriptions, worker
 from appliance.webhooks.queue import DeliveryQuery, ReplayFailed
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.worker import WebhookTest
-from ui import formats, labels, session, view
-from ui.forms import Form, edit_conflicts, parse_id, parse_int
-from ui.forms.edit_conflicts import FormPart
+from ui import formats, forms, labels, session, view
+from ui.forms import Form, FormPart, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 
@@ -46,7 +45,7 @@ _DISABLED_REASONS = {
 _URL_LABEL = gettext_noop("URL")
 
 
-class _WebhookParts(edit_conflicts.FormParts):
+class _WebhookParts(forms.FormParts):
     """The parts of the webhook form, for edit conflicts; selected and entered events are one part."""
 
     def value(self, form: Form, key: str) -> Any:
@@ -116,23 +115,23 @@ async def show(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Show the form with the stored URL and events of a webhook."""
     webhook = await fetch(subscriptions.get, visit.account_id, webhook_id)
-    return await _render_form(request, visit, edit_conflicts.open_form(_build_form(webhook), _FORM_PARTS), webhook, 200)
+    return await _render_form(request, visit, forms.open_form(_build_form(webhook), _FORM_PARTS), webhook, 200)
 
 
 @pages.post("/<webhook_id:int>", name="update")
 @signed_in("account:write")
-@edit_conflicts.retry_on_change
+@forms.retry_on_change
 async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Save the form of a webhook."""
     form = Form.from_request(request)
     webhook = await fetch(subscriptions.get, visit.account_id, webhook_id)
-    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(webhook))
+    forms.merge_form(form, _FORM_PARTS, _build_form(webhook))
     if form.conflicts:
         return await _render_form(request, visit, form, webhook, 409)
     try:
         args = (subscriptions.update, visit.account_id, webhook_id, _parse_form(WebhookPatch, form), visit.actor)
         await commit(
-            edit_conflicts.write_if_unchanged,
+            forms.write_if_unchanged,
             form,
             _FORM_PARTS,
             lambda: _build_form(subscriptions.get(*args[1:3])),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from appliance.audience.contacts import store
-from appliance.audience.filters import parse
+from appliance.audience.filters import compiler
+from appliance.audience.filters.compiler import ConditionGroup, EventCondition, FieldCondition, Node
 from appliance.audience.filters.fields import FIELDS, Field, FilterPlace, Scope
-from appliance.audience.filters.parse import ConditionGroup, EventCondition, FieldCondition, Node
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import explain, members, suggestions
 from appliance.audience.segments.members import BackgroundCount
@@ -423,7 +423,7 @@ def parse_rows(account_id: int, rows: FilterRows, place: str = SEGMENT) -> tuple
     """
     scope = members.build_scope(account_id, writing=True)
     scope = scope._replace(place=FilterPlace.SPLIT) if place == BRANCH else scope
-    return parse.parse_filters(rows.complete_filters(), scope), scope
+    return compiler.parse_filters(rows.complete_filters(), scope), scope
 
 
 def _count_rows(account_id: int, rows: FilterRows, nodes: list[Node], current: Scope) -> None:

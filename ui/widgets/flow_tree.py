@@ -7,7 +7,7 @@ from appliance.audience.segments import explain
 from appliance.content.designs.merge import make_readable
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
-from appliance.flows import document, report, triggers
+from appliance.flows import document, drafts, report, triggers
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.report import FlowReport, Number, StepFigures
 from appliance.flows.steps import BY_TYPE
@@ -298,3 +298,13 @@ def _frequency_label(start: TriggerSpec) -> str:
         else:
             label = gettext("Once per contact") if often == "once" else gettext("Every time")
     return gettext("%(frequency)s, with conditions", frequency=label) if has_conditions else label
+
+
+def step_titles(draft: FlowDraft) -> dict[int, str]:
+    """Return the titles of all published and unpublished steps by id."""
+    titles = {}
+    for steps in (draft.flow.steps, draft.steps):
+        for step in drafts.add_contents(steps):
+            for inner in (step, *document.list_descendants(step)):
+                titles[inner["id"]] = describe_step(draft.flow.account_id, inner)[0]
+    return titles

@@ -26,7 +26,7 @@ from appliance.audience.segments import suggestions
 from appliance.content.designs.document import MAX_SECTIONS
 from appliance.content.designs.kind import STYLES, THEME, Prop
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
-from appliance.core import refused_keys
+from appliance.core import errors
 from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by_empty
 from appliance.flows.document import STEP_KEYS
 from appliance.flows.steps import BY_TYPE
@@ -405,7 +405,7 @@ def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> d
     that the Struct refuses. `kind` is None for a schema that does not belong to a Struct.
     """
     if refused := getattr(kind, "REFUSED", {}):
-        schema["description"] += f" These keys are refused (422): {refused_keys.describe_refused_keys(refused)}."
+        schema["description"] += f" These keys are refused (422): {errors.describe_refused_keys(refused)}."
     cleared = {info.encode_name for info in declared_fields(kind) if is_cleared_by_empty(info.type)} if kind else set()
     declared = {info.encode_name: _find_description(info.type) for info in declared_fields(kind)} if kind else {}
     for name, schema_property in schema.get("properties", {}).items():

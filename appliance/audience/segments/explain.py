@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from appliance.audience.filters import compiler
+from appliance.audience.filters.compiler import ConditionGroup, EventCondition, EventQuery, FieldCondition, Node
 from appliance.audience.filters.fields import Scope
-from appliance.audience.filters.parse import ConditionGroup, EventCondition, EventQuery, FieldCondition, Node
 from appliance.audience.filters.predicates import Span
 from appliance.audience.segments import members, store
 from appliance.core import clock

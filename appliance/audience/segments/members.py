@@ -13,9 +13,9 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from appliance.audience.filters import compiler, parse
+from appliance.audience.filters import compiler
+from appliance.audience.filters.compiler import Node
 from appliance.audience.filters.fields import Compiled, Scope
-from appliance.audience.filters.parse import Node
 from appliance.audience.segments import query_plan
 from appliance.core import clock
 from appliance.core.errors import Invalid
@@ -73,7 +73,7 @@ def build_scope(account_id: int, writing: bool = False) -> Scope:
     def segment(number: int) -> list[Node] | None:
         if number not in parsed_segments:
             row = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
-            parsed_segments[number] = parse.parse_filters(row.filters, scope._replace(exists=None)) if row else None
+            parsed_segments[number] = compiler.parse_filters(row.filters, scope._replace(exists=None)) if row else None
         return parsed_segments[number]
 
     scope = Scope(account_id, zone, clock.now_ms(), exists=exists if writing else None, segment=segment)
@@ -82,7 +82,7 @@ def build_scope(account_id: int, writing: bool = False) -> Scope:
 
 def parse_filters(account_id: int, filters: Any, writing: bool = False) -> list[Node]:
     """Parse filters of an account into nodes; raises Invalid with all errors. `writing` is as in `build_scope`."""
-    return parse.parse_filters(filters, build_scope(account_id, writing))
+    return compiler.parse_filters(filters, build_scope(account_id, writing))
 
 
 def compile_condition(account_id: int, filters: Any, prefix: str = "f") -> Compiled:
@@ -91,7 +91,7 @@ def compile_condition(account_id: int, filters: Any, prefix: str = "f") -> Compi
     Raises Invalid if the filters cannot be parsed or have too many conditions.
     """
     scope = build_scope(account_id)
-    return compiler.compile_filters(parse.parse_filters(filters, scope), scope, prefix)
+    return compiler.compile_filters(compiler.parse_filters(filters, scope), scope, prefix)
 
 
 def compile_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:

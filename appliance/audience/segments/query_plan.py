@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from appliance.audience.filters import compiler, fields
+from appliance.audience.filters.compiler import ConditionGroup, EventCondition, FieldCondition, Node
 from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Operand, Scope
-from appliance.audience.filters.parse import ConditionGroup, EventCondition, FieldCondition, Node
 from appliance.audience.filters.predicates import equals, one_of
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run, scalar

@@ -10,9 +10,9 @@ from peewee import fn
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.audience.filters import compiler, parse
+from appliance.audience.filters import compiler
+from appliance.audience.filters.compiler import MAX_FILTERS, ConditionGroup, FieldCondition, Node
 from appliance.audience.filters.fields import FilterPlace
-from appliance.audience.filters.parse import MAX_FILTERS, ConditionGroup, FieldCondition, Node
 from appliance.audience.segments import members
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound
@@ -128,7 +128,7 @@ def _find_references(account_id: int, filters: Any, kind: Kind) -> set[int]:
         return set()
     scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
     try:
-        nodes = parse.parse_filters(filters, scope)
+        nodes = compiler.parse_filters(filters, scope)
     except Invalid:
         return set()
     return {referenced_id for reference_kind, referenced_id, _ in iter_references(nodes) if reference_kind == kind}

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from appliance.audience.filters import fields, parse, predicates
+from appliance.audience.filters import compiler, fields, predicates
+from appliance.audience.filters.compiler import GROUP_MODES
 from appliance.audience.filters.fields import FIELDS, Field, FilterPlace
-from appliance.audience.filters.parse import GROUP_MODES
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import members, query_plan
 from appliance.storage.database import rows, scalar
@@ -256,9 +256,9 @@ def describe_builder() -> dict[str, Any]:
     fields.insert(9, {"name": "contact_data.<path>", "type": "json", "label": "custom data", "section": "person",
                       "aliases": ["data.<path>"], "choices": [], "of": None})  # fmt: skip
     limits = {
-        "filters": parse.MAX_FILTERS,
-        "group": parse.MAX_IN_GROUP,
-        "depth": parse.MAX_DEPTH,
+        "filters": compiler.MAX_FILTERS,
+        "group": compiler.MAX_IN_GROUP,
+        "depth": compiler.MAX_DEPTH,
         "in": predicates.MAX_IN_VALUES,
     }
     return {"fields": fields, "types": types, "limits": limits}

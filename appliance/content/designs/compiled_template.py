@@ -38,9 +38,6 @@ from appliance.content.designs.language import (
     AS_PICTURE,
     AS_QUERY,
     AS_STYLE,
-    NeedsLiquid,
-    Piece,
-    SpliceTemplate,
     liquid_environment,
     prepare_nodes,
     render_template,
@@ -55,6 +52,7 @@ from appliance.content.designs.merge_limits import (
     render_deadline,
     scan_tags,
 )
+from appliance.content.designs.splice import NeedsLiquid, Piece, SpliceTemplate
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext_noop
 
 # Checks of addresses that contain merge tags: a single pass finds the text before each tag.

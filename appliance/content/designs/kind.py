@@ -23,7 +23,7 @@ from appliance.content.designs.theme import (
     render_table,
 )
 from appliance.core import recipient_texts
-from appliance.core.i18n import gettext, gettext_noop, translate_stored
+from appliance.core.i18n import gettext, gettext_noop
 
 # A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
@@ -89,12 +89,17 @@ class Prop(Struct, frozen=True, kw_only=True):
     # Whether a text is one that people read, or a link, so that it may differ by language (`translations`).
     is_translatable: bool = True
 
+    @property
+    def is_text(self) -> bool:
+        """Return whether the value is a text with merge tags, also one that is an address."""
+        return self.kind in _MAX_CHARACTERS
+
     def describe(self) -> dict[str, Any]:
         """Return the declaration as `/templates/spec` shows it; empty entries are left out."""
         spec: dict[str, Any] = {"name": self.name, "kind": self.kind, "label": self.label, "default": self.default}
         if self.kind in ("number", "items", "sections"):
             spec |= {"minimum": self.minimum, "maximum": self.maximum}
-        if self.kind in _MAX_CHARACTERS:
+        if self.is_text:
             spec["max_length"] = _MAX_CHARACTERS[self.kind]
         for name, value in (("help", self.help), ("unit", self.unit), ("options", list(self.options)),
                             ("aliases", list(self.aliases)),
@@ -540,18 +545,6 @@ class InnerContent(NamedTuple):
     text: str
 
 
-# The properties in `Kind.initial_props` that are texts to translate; all others are the same in every language.
-_INITIAL_TEXTS = frozenset(("author", "content", "cta_text", "name", "price", "subtitle", "text", "title"))
-
-
-def _translate_texts(value: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _translate_texts(entry, key) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_translate_texts(entry) for entry in value]
-    return translate_stored(value) if name in _INITIAL_TEXTS and isinstance(value, str) else value
-
-
 class Kind(NamedTuple):
     """A kind of section; its template is `sections/<name>.mjml`.
 
@@ -577,11 +570,6 @@ class Kind(NamedTuple):
     matches_loosely: Callable[[dict[str, Any]], bool] = lambda props: False
     # The properties of a section that the editor adds, where the defaults would leave it empty.
     initial_props: dict[str, Any] = {}
-
-    def build_initial_props(self) -> dict[str, Any]:
-        """Return `initial_props` with the texts in the current language."""
-        props: dict[str, Any] = _translate_texts(self.initial_props)
-        return props
 
     def all_props(self) -> tuple[Prop, ...]:
         """Return the kind's own properties, then the common ones.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct
 
-from appliance.audience.filters import parse as filters
+from appliance.audience.filters import compiler as filters
 from appliance.audience.segments import members
 from appliance.content.designs import document, sanitizer, theme
 from appliance.content.designs import document as designs
@@ -502,7 +502,7 @@ def _build_conflict(template: Template, path: str, current: Any, edited_field: s
 def edit_sections(
     account_id: int, template_id: int, make: SectionEdit, user_id: int | None, prepared: PreparedContent | None = None
 ) -> EditResult:
-    """Apply a section edit of `section_edits`, and return the template with the key of the section to select.
+    """Apply a section edit of `template_edits`, and return the template with the key of the section to select.
 
     Raises NotFound for an unknown template or section, Invalid if the new place of a section is not allowed or the
     design is too large, and the errors of `store.write`.

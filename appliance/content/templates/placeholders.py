@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from appliance.content.designs import document as designs
 from appliance.content.designs import links, markup
 from appliance.content.designs.kind import Prop
-from appliance.content.designs.sections import KINDS
+from appliance.content.designs.sections import KINDS, build_initial_props
 from appliance.content.designs.theme import Look
 from appliance.content.templates.starters import FALLBACK_URL, SENDABLE_TEXTS, build_flow_emails, build_starters
 from appliance.core import i18n
@@ -212,22 +212,22 @@ def load_known_texts() -> _KnownTexts:
 def _build_known_texts() -> _KnownTexts:
     """Return the known texts in the current language, with those that may be sent unchanged."""
     locale = i18n.get_language_tag()
-    campaign_emails = [starter._asdict() for starter in build_starters(Look(locale=locale))]
+    campaign_emails = [starter.email for starter in build_starters(Look(locale=locale))]
     flow_emails = [*build_flow_emails(FALLBACK_URL, locale).values()]
-    texts = [email["preheader"] for email in campaign_emails + flow_emails]
+    texts = [email.preheader for email in campaign_emails + flow_emails]
     # Texts with the wording `title` (`Prop.wording`) are only placeholders if they are from starters.
     for emails, wordings in ((campaign_emails, ("own", "title")), (flow_emails, ("own",))):
-        for section in (section for email in emails for section in designs.walk_sections(email["design"])):
+        for section in (section for email in emails for section in designs.walk_sections(email.design)):
             if section.kind is not None:
                 values = _iterate_texts(section.kind.props, section.props)
                 texts += [text.text for text in values if text.prop.wording in wordings]
-    subjects = frozenset(email["subject"] for email in campaign_emails)
+    subjects = frozenset(email.subject for email in campaign_emails)
     return _KnownTexts(_build_initial_texts(), _to_paragraphs(texts), subjects)
 
 
 def _build_initial_texts() -> dict[str, frozenset[str]]:
     """Return the paragraphs that a new section contains, and its default texts, by kind, in the current language."""
-    begun = [{"type": kind.name, "props": kind.build_initial_props()} for kind in KINDS]
+    begun = [{"type": kind.name, "props": build_initial_props(kind)} for kind in KINDS]
     texts = {kind.name: [text.text for text in _iterate_texts(kind.props, {})] for kind in KINDS}
     for section in designs.walk_sections({"sections": begun}):
         if section.kind is not None:

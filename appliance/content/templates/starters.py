@@ -14,15 +14,21 @@ FALLBACK_URL = "https://example.com"
 Sections = list[dict[str, Any]]
 
 
+class ReadyEmail(NamedTuple):
+    """A ready-made email; its fields are those of a template and of a step that sends an email."""
+
+    subject: str
+    preheader: str
+    design: dict[str, Any]
+
+
 class Starter(NamedTuple):
     """A ready-made email that users choose by its label; `key` identifies it in URLs."""
 
     key: str
     label: str
     description: str
-    subject: str
-    preheader: str
-    design: dict[str, Any]
+    email: ReadyEmail
 
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
@@ -33,8 +39,8 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
     home = get_home_url(look)
     with i18n.use_language(language_of_locale(look.locale)):
         return tuple(
-            Starter(key, label, description, gettext(subject), gettext(preheader),
-                    set_ids({"sections": _add_frame(sections(home), look, bare=key == "letter"), "theme": {}}))
+            Starter(key, label, description, _build_email(
+                gettext(subject), gettext(preheader), _add_frame(sections(home), look, bare=key == "letter")))
             for key, label, description, subject, preheader, sections in _STARTERS
         )  # fmt: skip
 
@@ -57,8 +63,13 @@ def _add_frame(inner: Sections, look: Look, bare: bool) -> Sections:
     links = [{"platform": name, "url": url} for name, url in look.links if url.startswith("http")][:6]
     header = [] if bare else [_section("header", layout="left")]
     social = [_section("social", links=links, align="center", style="ink")] if links and not bare else []
-    framed = [*header, *inner, *social, _section("footer", view_in_browser=not bare)]
-    return [{"id": f"s{number}", **section} for number, section in enumerate(framed, 1)]
+    return [*header, *inner, *social, _section("footer", view_in_browser=not bare)]
+
+
+def _build_email(subject: str, preheader: str, sections: Sections) -> ReadyEmail:
+    """Return an email with ids for its sections."""
+    numbered = [{"id": f"s{number}", **section} for number, section in enumerate(sections, 1)]
+    return ReadyEmail(subject, preheader, set_ids({"sections": numbered, "theme": {}}))
 
 
 def _section(kind: str, styles: dict[str, str] | None = None, **props: Any) -> dict[str, Any]:
@@ -402,11 +413,11 @@ _STARTERS: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...]
 )
 
 
-# Emails of the ready-made flows in `appliance.flows.starters`.
+# Emails of the ready-made flows (`build_starters` of `appliance/flows/store.py`).
 
 
-def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, dict[str, Any]]:
-    """Return the emails of ready-made flows by name, each with `subject`, `preheader` and `design`.
+def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, ReadyEmail]:
+    """Return the emails of ready-made flows by name.
 
     Buttons link to `home`. The texts are in the language of `locale`, that of the account.
     """
@@ -414,7 +425,7 @@ def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, di
         return _build_flow_emails(home) | _build_reminders(home)
 
 
-def _build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
+def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
     return {
         "welcome_clicked": _build_flow_email(
             gettext("What to read next"),
@@ -503,17 +514,12 @@ def _build_reminders(home: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _build_flow_email(subject: str, preheader: str, heading: str, text: str, button: str, home: str) -> dict[str, Any]:
+def _build_flow_email(subject: str, preheader: str, heading: str, text: str, button: str, home: str) -> ReadyEmail:
     sections = [
-        _flow_section("header", layout="left"),
-        _flow_section("heading", text=heading, level=1),
-        _flow_section("text", content=f"<p>{gettext(GREETING)}</p><p>{text}</p>"),
-        _flow_section("button", text=button, href=home),
-        _flow_section("footer", view_in_browser=True),
+        _section("header", layout="left"),
+        _section("heading", text=heading, level=1),
+        _text(gettext(GREETING), text),
+        _section("button", text=button, href=home),
+        _section("footer", view_in_browser=True),
     ]
-    design = {"sections": [{"id": f"s{number}", **section} for number, section in enumerate(sections, 1)], "theme": {}}
-    return {"subject": subject, "preheader": preheader, "design": design}
-
-
-def _flow_section(kind: str, **props: Any) -> dict[str, Any]:
-    return {"type": kind, "props": props, "styles": {}}
+    return _build_email(subject, preheader, sections)

@@ -1,4 +1,4 @@
-"""Templates: queries, writes with a revision for each change, archive and owners. See `undo` for undo and redo."""
+"""Templates: queries, writes with a revision for each change, archive and owners. Undo is in `template_edits`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -38,7 +38,6 @@ _FIELD_LABELS = {
     "subject": gettext_noop("Subject"), "preheader": gettext_noop("Preview text"),
     "from_name": gettext_noop("From name"), "body": gettext_noop("Content"),
 }  # fmt: skip
-_TEXT_KINDS = ("line", "text", "rich", "html", "url", "image")
 # Values of these kinds may differ by language, but need not: without one of its own, a language shows the original.
 _OPTIONAL_KINDS = ("image", "url")
 # A text that is only an address, such as a link written out, can be the same in every language, too.
@@ -170,7 +169,7 @@ def _walk_prop(entry: Entry, prop: Prop) -> Iterator[tuple[TranslatableText, _Wr
 
 def _read_text(entry: Entry, prop: Prop, values: dict[str, Any], path: str, label: str) -> TranslatableText | None:
     """Return a text of a section, or None if the value is no text that can be translated."""
-    if prop.kind not in _TEXT_KINDS or not prop.is_translatable:
+    if not prop.is_text or not prop.is_translatable:
         return None
     value = prop.get_value(values)
     is_of_brand = entry.section.kind is not None and entry.section.kind.name in _KINDS_OF_BRAND

@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.audience.filters import parse
+from appliance.audience.filters import compiler
 from appliance.audience.segments import members
 from appliance.content.designs import document, merge, merge_limits
 from appliance.core import i18n
-from appliance.core.errors import Faults, Invalid
-from appliance.core.refused_keys import RefusedKeys, content_keys
+from appliance.core.errors import Faults, Invalid, RefusedKeys, content_keys
 from appliance.core.validation import EmailText, Line, PageQuery, Short, Subject, Text, When, default, schema_name
 from appliance.sending.sms import segments
 from appliance.storage.models.content import EMPTY_DESIGN
@@ -142,7 +141,7 @@ def _check_conditions(account_id: int, design: dict[str, Any], prefix: str, faul
     for path, raw in _iterate_conditions(design):
         scope = scope or members.build_scope(account_id, writing=True)
         try:
-            parse.parse_filters(raw, scope, prefix + path)
+            compiler.parse_filters(raw, scope, prefix + path)
         except Invalid as refused:
             faults.merge(refused.fields)
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from appliance.audience.filters import compiler
-from appliance.audience.filters import parse as read
+from appliance.audience.filters import compiler as read
+from appliance.audience.filters.compiler import Node as Filter
 from appliance.audience.filters.fields import FilterPlace, Scope
-from appliance.audience.filters.parse import Node as Filter
 from appliance.audience.segments import explain, members
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop

@@ -214,12 +214,6 @@ _threads = ThreadPoolExecutor(16, thread_name_prefix="dns")
 _last_answer_at = float("-inf")  # monotonic time of the last answer of any name server
 
 
-def clear_caches() -> None:
-    """Remove all cached routes and addresses."""
-    _routes.clear()
-    _addresses.clear()
-
-
 def get_last_dns_answer_at() -> float:
     """Return when a name server last answered, in seconds of `clock.monotonic`; minus infinity if none did yet."""
     return _last_answer_at

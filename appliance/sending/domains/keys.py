@@ -111,15 +111,6 @@ def activate_key(key: DomainKey) -> None:
     key.save()
 
 
-def retire_key(key: DomainKey) -> None:
-    """Retire a key. Raises Conflict for the active RSA key, without which the domain could not sign."""
-    require_write_transaction()
-    if key.state == "active" and key.algorithm == RSA:
-        raise Conflict(gettext("the domain needs a key: make a next one first"))
-    if key.state != "retired":
-        _retire(key, clock.now_ms())
-
-
 def _retire(key: DomainKey, now: int) -> None:
     key.state, key.retired_at = "retired", now
     key.save()
@@ -128,13 +119,11 @@ def _retire(key: DomainKey, now: int) -> None:
 def fetch_published_keys(domain: SendingDomain) -> list[DomainKey]:
     """Return the keys whose records should be in DNS, oldest first.
 
-    A retired key is included for `RETIRED_KEY_TTL_MS` after its retirement, unless it was never active.
+    A retired key is included for `RETIRED_KEY_TTL_MS` after its retirement.
     """
     retired_after = clock.now_ms() - RETIRED_KEY_TTL_MS
     domain_keys = DomainKey.select().where(DomainKey.domain == domain).order_by(DomainKey.id)
-    return [
-        key for key in domain_keys if key.state != "retired" or (key.activated_at and key.retired_at > retired_after)
-    ]
+    return [key for key in domain_keys if key.state != "retired" or key.retired_at > retired_after]
 
 
 def txt_record(key: DomainKey) -> tuple[str, str]:
@@ -215,14 +204,6 @@ def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
         (account_id, *names),
     )
     return KeyRing([_KeyRow._make(row) for row in key_rows])
-
-
-def fetch_signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
-    """Return the signers of an account's mail from a domain, dated `at` (ms, default now).
-
-    Raises KeyUnusable if a key cannot be decrypted.
-    """
-    return fetch_key_ring(account_id, domain_name).get_signers_at(clock.now_ms() if at is None else at)
 
 
 def _select_key(keys: list[_KeyRow], moment: int) -> _KeyRow | None:

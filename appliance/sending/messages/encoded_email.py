@@ -18,8 +18,9 @@ from liquid.exceptions import LiquidError
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge_limits
 from appliance.content.designs.compiled_template import CompiledTemplate
-from appliance.content.designs.language import (
-    ENCODINGS,
+from appliance.content.designs.language import ENCODINGS
+from appliance.content.designs.merge_limits import MAX_OUTPUT_BYTES
+from appliance.content.designs.splice import (
     ConditionPiece,
     FillBudget,
     NeedsLiquid,
@@ -29,7 +30,6 @@ from appliance.content.designs.language import (
     as_parent,
     is_present,
 )
-from appliance.content.designs.merge_limits import MAX_OUTPUT_BYTES
 from appliance.core import addresses
 from appliance.sending.delivery.mime import SOFT_BREAK, Mail, encode_fragment, encode_quoted_printable, is_single_spaced
 from appliance.sending.messages import links

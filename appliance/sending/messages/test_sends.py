@@ -18,9 +18,18 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import placeholders, revisions, store, translations
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
-from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
+from appliance.core.errors import (
+    SEND_TIMES,
+    Faults,
+    Invalid,
+    NotFound,
+    RateLimitExceeded,
+    RefusedKeys,
+    content_keys,
+    unsupported,
+    use_instead,
+)
 from appliance.core.i18n import gettext
-from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, content_keys, unsupported, use_instead
 from appliance.core.validation import Data, EmailText, Id, LanguageTag, Phone
 from appliance.events import log
 from appliance.events.log import NewEvent

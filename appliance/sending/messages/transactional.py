@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import idempotency
+from appliance.accounts import request_limits
 from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
@@ -18,9 +18,8 @@ from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, translations
 from appliance.core import addresses, clock, crypto, signals
-from appliance.core.errors import Faults, Invalid
+from appliance.core.errors import SEND_TIMES, Faults, Invalid, RefusedKeys, unsupported, use_instead
 from appliance.core.i18n import gettext
-from appliance.core.refused_keys import SEND_TIMES, RefusedKeys, unsupported, use_instead
 from appliance.core.validation import Data, EmailText, Id, Line, Short, Subject, Text, When
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -385,7 +384,7 @@ def _validate_request(
         }
     )
     if isinstance(request.idempotency_key, str):
-        faults.collect(idempotency.validate_key, request.idempotency_key, "idempotency_key")
+        faults.collect(request_limits.validate_idempotency_key, request.idempotency_key, "idempotency_key")
     return _ValidatedRequest(template, message_fields, checked)
 
 

@@ -26,26 +26,24 @@ from appliance.storage.models.account import (
 )
 from appliance.storage.models.content import (
     Brand,
+    Campaign,
     Confirmation,
+    Cursor,
     DomainKey,
     Erasure,
+    Flow,
     Form,
     Import,
     ImportChunk,
     Media,
-    SendingDomain,
-    Template,
-    TemplateRevision,
-)
-from appliance.storage.models.flow import (
-    Campaign,
-    Cursor,
-    Flow,
     Run,
     SegmentMember,
     SegmentWatch,
+    SendingDomain,
     Step,
     StepVisit,
+    Template,
+    TemplateRevision,
     Trigger,
 )
 from appliance.storage.models.message import (

@@ -4,8 +4,7 @@ from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, Forei
 
 from appliance.storage.database import Json, Table, Time
 from appliance.storage.models.account import Account, Contact
-from appliance.storage.models.content import Template
-from appliance.storage.models.flow import Campaign, Flow, Run
+from appliance.storage.models.content import Campaign, Flow, Run, Template
 
 OPEN = ("queued", "held", "sending")
 

@@ -11,9 +11,8 @@ from appliance.content.designs.kind import Kind, View, choice, items, line, numb
 from appliance.core import executable
 from appliance.core.i18n import gettext_noop
 
-# The icons: `NAME.svg` and `NAME-STYLE.png`.
+# The icons: `NAME.svg` and `NAME-STYLE.png`, in the styles colour, ink-dark, ink-light, outline-dark, outline-light.
 ICONS = executable.shipped_path("appliance", "content", "designs", "icons")
-ICON_STYLES = ("colour", "ink-dark", "ink-light", "outline-dark", "outline-light")
 
 
 class Platform(NamedTuple):

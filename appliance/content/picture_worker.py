@@ -1,7 +1,7 @@
 """The child process that decodes pictures, one at a time and within a memory limit.
 
-The process ends when the service closes the socket. Uploaded pictures are decoded only here. `process` is the service's
-side.
+The process ends when the service closes the socket. Uploaded pictures are decoded only here. `pictures` is the
+service's side.
 """
 
 import colorsys
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import msgspec
 from PIL import GifImagePlugin, Image, ImageCms
 
-from appliance.content.pictures import formats
-from appliance.content.pictures.formats import (
+from appliance.content import pictures
+from appliance.content.pictures import (
     MAX_PIXELS,
     MAX_WEBP_PIXELS,
     TOO_LARGE_ENCODED,
@@ -462,9 +462,9 @@ def main() -> int:
     _limit_process()
     with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
         while True:
-            task = msgspec.msgpack.decode(formats.receive_message(service), type=Task)
+            task = msgspec.msgpack.decode(pictures.receive_message(service), type=Task)
             _limit_processor_time()
-            formats.send_message(service, msgspec.msgpack.encode(_run_task(task)))
+            pictures.send_message(service, msgspec.msgpack.encode(_run_task(task)))
     return 0
 
 
@@ -490,7 +490,7 @@ def _limit_process() -> None:
 def _limit_processor_time() -> None:
     """Make the kernel end this process with SIGXCPU after `MAX_PROCESSOR_SECONDS` more of processor time."""
     usage, (_, hard) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
-    limit = ceil(usage.ru_utime + usage.ru_stime) + formats.MAX_PROCESSOR_SECONDS
+    limit = ceil(usage.ru_utime + usage.ru_stime) + pictures.MAX_PROCESSOR_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 

@@ -1,1 +1,0 @@
-"""Re-encoding of uploaded pictures in a child process, without access to the database."""
