@@ -479,7 +479,7 @@ def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
     }
 
 
-def _build_reminders(home: str) -> dict[str, dict[str, Any]]:
+def _build_reminders(home: str) -> dict[str, ReadyEmail]:
     return {
         "cart": _build_flow_email(
             gettext("You left something in your cart"),
