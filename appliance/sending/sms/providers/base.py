@@ -329,17 +329,17 @@ def find_url_fault(url: str) -> str | None:
         return "cannot be read"
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or port == 0:
         return "is not an http(s) address"
-    return None if re.fullmatch(r"[!-~]+", url) and not parts.fragment else "may hold no spaces, no # and no umlauts"
+    return (
+        None
+        if re.fullmatch(r"[!-~]+", url) and not parts.fragment
+        else "must consist of ASCII characters without spaces and #"
+    )
 
 
 def unencrypted_warnings(setting: str, url: str) -> list[str]:
     """Return a list with a warning if requests to the public URL in a setting are not encrypted, else an empty list."""
     is_unencrypted = url.startswith("http://") and _is_public_url(url)
-    return (
-        [f"{setting}: {url} is not https: who is written to, and what, can be read on the way"]
-        if is_unencrypted
-        else []
-    )
+    return [f"{setting}: {url} is not https: recipients and texts are sent unencrypted"] if is_unencrypted else []
 
 
 def signing_time() -> float:
@@ -390,7 +390,7 @@ class Provider(ABC):
 
         Raises DeliveryError if the login is rejected or the provider cannot be reached.
         """
-        return "is always there"
+        return "needs no login"
 
     def list_warnings(self) -> list[str]:
         """Return warnings about current settings that are valid but not recommended, by default none."""

@@ -44,11 +44,11 @@ class Twilio(Provider):
         if not twilio_settings.account_sid:
             faults.append(("sms.twilio.account_sid", "needed when sms.transport is twilio"))
         elif not _SID.fullmatch(twilio_settings.account_sid):
-            faults.append(("sms.twilio.account_sid", "is no account SID: letters, digits and dashes"))
+            faults.append(("sms.twilio.account_sid", "must be an account SID of letters, digits and dashes"))
         if not twilio_settings.auth_token:
             faults.append(("sms.twilio.auth_token", "needed when sms.transport is twilio"))
         elif not re.fullmatch(r"[!-~]+", twilio_settings.auth_token):
-            faults.append(("sms.twilio.auth_token", "holds what no token holds"))
+            faults.append(("sms.twilio.auth_token", "must consist of ASCII characters without spaces"))
         if (fault := base.find_url_fault(twilio_settings.base_url)) is not None:
             faults.append(("sms.twilio.base_url", f"{twilio_settings.base_url!r} {fault}"))
         elif urlsplit(twilio_settings.base_url).query:
@@ -74,7 +74,9 @@ class Twilio(Provider):
                 400, details.get("error_code"), base.clean_text(details.get("error_message") or "failed"), 1
             )
         if sid is None:
-            raise Uncertain(f"taken, but not said under which name: {base.excerpt(response)}", response.status)
+            raise Uncertain(
+                f"accepted, but the response has no valid message id: {base.excerpt(response)}", response.status
+            )
         return AcceptedSms(sid, status)
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
@@ -202,7 +204,7 @@ async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]
         rejection = _error_of(response, listing)
         raise Deferred(rejection.text, response.status) if isinstance(rejection, Uncertain) else rejection
     if not _is_listing(listing.get("messages")):
-        raise Deferred(f"no listing but {base.excerpt(response)}", response.status)
+        raise Deferred(f"the response is no list of messages: {base.excerpt(response)}", response.status)
     return response, listing
 
 
