@@ -10,7 +10,7 @@ gc.disable()
 
 
 def main() -> None:
-    """Run the command line, or the worker of a child process that `executable.run_child` has started."""
+    """Run the command line, or the worker of a child process that `executable` has started."""
     # All files that the program and its libraries create must be private.
     os.umask(0o077)
     from appliance.core import executable

@@ -146,12 +146,16 @@ def _load_problem_groups(campaign: Campaign) -> list[_ProblemGroup]:
 
 
 def _group_problems(condition: str, values: tuple[Any, ...]) -> list[_ProblemGroup]:
-    """Group the messages that match a condition by normalized problem; return the `_MAX_SHOWN` largest groups."""
+    """Group the messages that match a condition by normalized problem, the largest groups first.
+
+    Returns the `_MAX_SHOWN` largest groups, and all groups of skipped messages, whose reasons are few.
+    """
     counts: Counter[_ProblemGroup] = Counter()
     sql = f"SELECT {_PROBLEM_COLUMNS}, count(*) FROM message m {_JOIN_BOUNCE} WHERE {condition} GROUP BY 1, 2, 3, 4"
     for row in rows(sql, values):
         counts[_ProblemGroup(row[0], row[1], row[2], row[3], 0).normalized()] += row[4]
-    return [group._replace(message_count=count) for group, count in counts.most_common(_MAX_SHOWN)]
+    groups = [group._replace(message_count=count) for group, count in counts.most_common()]
+    return groups[:_MAX_SHOWN] + [group for group in groups[_MAX_SHOWN:] if group.status == "skipped"]
 
 
 def _retry_parameters(campaign: Campaign) -> tuple[int, str, int]:

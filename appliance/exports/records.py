@@ -226,7 +226,10 @@ _RECIPIENT_COLUMNS = {
 
 
 def write_recipients_csv(message_ids: list[int]) -> Iterator[str]:
-    """Yield the CSV header, then a line for the recipient of each message. The ids must be in descending order."""
+    """Yield the CSV header, then blocks of lines, one line for the recipient of each message.
+
+    The ids must be in descending order.
+    """
     yield streaming.format_line(_RECIPIENT_COLUMNS)
     sql = f"SELECT {', '.join(_RECIPIENT_COLUMNS.values())} FROM message m LEFT JOIN contact c ON c.id = m.contact_id"
     for start in range(0, len(message_ids), _RECIPIENT_PAGE_SIZE):

@@ -123,7 +123,10 @@ def list_forms(account_id: int, query: FormQuery) -> Page:
 
 
 def get(account_id: int, form_id: int) -> Form:
-    """Return a form with `url` and `topics` set, without the lists that were deleted; raises NotFound."""
+    """Return a form without the lists that were deleted; raises NotFound.
+
+    `url` is set to the address of its hosted page, and `topics` to the (id, name) of public lists that visitors choose.
+    """
     form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if form is None:
         raise NotFound

@@ -148,7 +148,10 @@ class WebhookWorker:
                 self._lock.release()
 
     def stop(self) -> None:
-        """Start no new deliveries, and give deliveries in flight `_GRACE_SECONDS` to finish."""
+        """Ask the worker to stop for good, and return at once.
+
+        `run` then starts no delivery, gives those in flight `_GRACE_SECONDS` to finish, and returns.
+        """
         self.stopping.set()
         self.wake()
 

@@ -8,7 +8,7 @@ import pytest
 from appliance.campaigns import recipients, report, store
 from appliance.sending.messages import retries
 from appliance.storage import transactions
-from appliance.storage.database import connection, rows
+from appliance.storage.database import connection, rows, run
 from appliance.storage.models import Campaign, Message
 from tests.domain.home import Home
 from tests.domain.test_outcomes import claim_next, finish
@@ -51,6 +51,22 @@ def test_problems_are_up_to_date(home: Home, campaign: Campaign) -> None:
     assert sorted(second) == [("failed", "refused", 1), ("queued", "temporary", 1), ("skipped", "unsubscribed", 1)]
     assert third[0] == ("failed", "refused", 2) and ("queued", "temporary", 1) in third
     assert sorted(list_problem_groups(home, campaign)) == [("failed", "refused", 2), ("skipped", "unsubscribed", 1)]
+    assert report.count_skips(reload(home, campaign)) == {"unsubscribed": 1}
+
+
+def _store_different_replies() -> None:
+    run("UPDATE message SET error_text = 'No such user ' || char(20000 + id) WHERE status = 'failed'")
+
+
+def test_skips_are_counted_beside_many_different_replies(home: Home) -> None:
+    """A skip reason is counted even if more replies of servers differ than the table of problems shows."""
+    contact_ids = [home.contact(f"p{number}@example.org").id for number in range(report._MAX_SHOWN + 5)]
+    home.opt_out("p0@example.org")
+    campaign = home.send(home.campaign(home.list_of(*contact_ids).id))
+    while (claim := claim_next()) is not None:
+        finish(claim, "permanent")
+    transactions.write(_store_different_replies)
+    assert len(report.list_problems(reload(home, campaign))) == report._MAX_SHOWN
     assert report.count_skips(reload(home, campaign)) == {"unsubscribed": 1}
 
 

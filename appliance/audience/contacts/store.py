@@ -208,7 +208,7 @@ class SearchQuery(PageQuery, kw_only=True):
 
 
 class MergeWrite(Struct):
-    """The contact to merge into another contact, which is then deleted."""
+    """The contact that is merged into the contact of the URL, and then deleted."""
 
     contact_id: Annotated[Id, Meta(description="id of the contact to merge into this one; it is deleted")]
 

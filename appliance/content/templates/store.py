@@ -296,7 +296,10 @@ def fill(
 
 
 def write_silently(template: Template, values: dict[str, Any], user_id: int | None = None) -> None:
-    """Write fields into the template of a flow's step without sending `step_template_changed`."""
+    """Write fields into the template of a flow's step, with a revision, without sending `step_template_changed`.
+
+    For fields that `hold_back_draft` puts back afterwards.
+    """
     require_write_transaction()
     _write_fields(template, values, user_id)
 

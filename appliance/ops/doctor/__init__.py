@@ -320,6 +320,8 @@ def run_checks(
 ) -> Iterator[Finding]:
     """Run all checks and yield their findings. Stop at a finding that makes further checks impossible.
 
+    For a process of its own: it opens the database, leaves it open, and sets the configuration of the process.
+
     `load` loads the configuration; its argument is the settings saved on pages, or None before the database is open.
     `with_seed` adds the test message. `account_id` limits the checks of accounts to one account. `is_tenant` leaves out
     what concerns the installation, for users of an account that does not manage it.

@@ -429,7 +429,10 @@ def format_day(ms: int) -> str:
 
 
 def count_warm_up_sent(counts: Mapping[str, int]) -> None:
-    """Add accepted messages to today's warm-up days; `counts` is the number of messages by From domain."""
+    """Add numbers of accepted messages by From domain to the domain's warm-up row of today (UTC).
+
+    Domains without a row for today are not warming up; their numbers are left out.
+    """
     require_write_transaction()
     day = get_day_number()
     for domain, count in counts.items():

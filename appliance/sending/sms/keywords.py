@@ -91,7 +91,7 @@ _COURTESY = re.compile(rf"\b(?:{_COURTESY_WORDS})\b")
 
 
 def strip_courtesy(words: Sequence[str]) -> list[str]:
-    """Return the normalized words of a message without courtesy words such as "please" and "thanks"."""
+    """Return words, which must be normalized already, without courtesy words such as "please" and "thanks"."""
     return _COURTESY.sub(" ", " ".join(words)).split()
 
 

@@ -108,9 +108,9 @@ class Twilio(Provider):
         return tuple(message for _, message in sorted(matches, key=lambda match: match[0]))
 
     async def check_login(self) -> str:
-        """Check the login by requesting a listing with one message, and return the result as a predicate.
+        """Check the login by requesting a listing with one message; return a phrase such as `accepts the login`.
 
-        Raises the errors of `find_accepted`, except LookupUnsupported.
+        Closes the idle connections of this event loop. Raises DeliveryError.
         """
         try:
             await _fetch_listing(f"{_account_url()}/Messages.json?PageSize=1")
