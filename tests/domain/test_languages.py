@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.content.pictures import formats as pictures
+from appliance.content import pictures
 from appliance.content.templates.validation import validate_design
 from appliance.core import addresses, i18n
 from appliance.core.errors import Faults, Invalid

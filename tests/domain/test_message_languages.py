@@ -258,11 +258,11 @@ def test_preflight_names_what_is_not_translated(home: Home) -> None:
     campaign = draft(home, ids)
     changed = {"subject": "Hello again"}
     transactions.write(templates.update, home.account_id, campaign.template_id, TemplateWrite(**changed))
-    translate(campaign.template_id, "de", {"b2/props.text": "Karte {{ unknown_root.x }}"})
+    translate(campaign.template_id, "de", {"b2/props.text": "Karte {{ unknown_root.x }}", "preheader": None})
     result = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1"))
     warnings = {finding.code: (finding.message, finding.field) for finding in result.warnings}
     de = "template_attributes.translations.de"
-    assert warnings["translation_missing"] == ("German: 1 of 7 texts are not translated (Link)", de)
+    assert warnings["translation_missing"] == ("German: 1 of 6 texts are not translated (Preview text)", de)
     assert warnings["translation_changed"] == ("German: 1 text has changed since its translation (Subject)", de)
     assert "German: unknown_root.x is not a known merge tag" in warnings["unknown_merge_tag"][0]
     untranslated = [finding.message for finding in result.warnings if finding.code == "language_untranslated"]

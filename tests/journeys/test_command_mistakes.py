@@ -70,7 +70,7 @@ def test_a_wrong_kind_of_file_is_rejected(
     for command in (("serve",), ("setup", "--email", "new@example.com")):
         assert server.cli(*command, stdin=PASSWORD, expect=1, timeout=20).stderr == f"campanero: {sentence}\n"
     report = server.cli("doctor", expect=1)
-    assert f"fail  data directory: {sentence}\n" in report.stdout and report.stderr == ""
+    assert f"fail  data directory: {sentence}" in report.stdout and report.stderr == ""
     assert {"a directory": path.is_dir, "a named pipe": path.is_fifo, "a file": path.is_file}[kind]()
 
 

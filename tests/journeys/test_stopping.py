@@ -86,6 +86,7 @@ def test_the_stop_file_is_checked_before_the_data(relay: Server, smtp_server: Sm
     message = api.post("/messages", {"to": "bo@people.example", **SINGLE}).expect(201)
     gate.wait_reached()
     (relay.data / "STOP").touch()
+    time.sleep(0.2)  # the sender looks for the file every 50 ms
     gate.release()
     waiting = api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "queued")
 

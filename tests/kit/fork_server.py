@@ -29,6 +29,7 @@ from typing import IO, Any
 import sanic.touchup.schemes.base
 import sanic_routing.router
 from jinja2 import FileSystemBytecodeCache
+from jinja2.bccache import Bucket
 from sanic import Sanic
 from sanic.touchup import TouchUp
 from sanic_routing import BaseRouter
@@ -228,6 +229,15 @@ def _render_route_table(router: BaseRouter, do_compile: bool = True, do_optimize
 _generate_source = BaseRouter._render
 
 
+class _TemplateCache(FileSystemBytecodeCache):
+    """The compiled templates that children share; a child whose disk a test made unwritable keeps its own."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Store a compiled template, if the disk is writable."""
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
 def _prepare(templates: str) -> None:
     """Do what each child would: import modules, compile common templates, build types and mount routes.
 
@@ -241,7 +251,7 @@ def _prepare(templates: str) -> None:
 
     for module in ("appliance.__main__", "appliance.http.server", *(f"ui.pages.{name}" for name in pages.NAMES)):
         importlib.import_module(module)
-    view.template_environment().bytecode_cache = FileSystemBytecodeCache(templates)
+    view.template_environment().bytecode_cache = _TemplateCache(templates)
     validation.build_type_info()
     app = server.mount_routes()
     app.finalize()

@@ -34,7 +34,7 @@ PAGES = [
     ListPage("/segments"),
     ListPage("/forms"),
     ListPage("/contacts/suppressions"),
-    ListPage("/activity", "ol.timeline a.link", "who"),
+    ListPage("/activity", "ol.timeline a.link[href^='/contacts/']", "who"),
     ListPage("/inbox", "#rows ul.list a"),
 ]
 CHOSEN = {"/campaigns", "/flows", "/templates", "/contacts", "/lists", "/segments"}

@@ -103,10 +103,7 @@ async def _arrange(
     except Invalid as error:
         text = formats.sentence(next(iter(error.fields.values()))[0])
         return await render_blocks(request, visit, template_id, None, ("state",), 422, base=text, say=text)
-    notice = {
-        "text": template_edits,
-        "undo": (f"/templates/{template_id}/undo", {"revision": str(edited.template.revision)}),
-    }
+    notice = {"text": undo, "undo": (f"/templates/{template_id}/undo", {"revision": str(edited.template.revision)})}
     text = await fetch(_announcement, visit, template_id, edited.key, verb) if verb else ""
     return await render_blocks(
         request,
@@ -117,7 +114,7 @@ async def _arrange(
         say=text,
         changed=True,
         select=edited.key,
-        notice=notice if template_edits else None,
+        notice=notice if undo else None,
     )
 
 
