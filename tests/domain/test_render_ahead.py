@@ -1,5 +1,6 @@
 """Rendering ahead of sending, with a real sender thread and server: in order, and no more than needed."""
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.sending.workers import ready_queue
+from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.settings import config
@@ -93,6 +95,38 @@ def test_a_sender_limit_causes_no_busy_loop(home: Home, monkeypatch: pytest.Monk
         with run_sender(monkeypatch) as counts:
             time.sleep(2)
         assert 2 <= len(smtp.messages) <= 8 and counts["fills"] < 60
+
+
+@pytest.mark.parametrize("method", ["take", "peek_provider"])
+def test_workers_that_wait_for_a_paused_group_do_not_refill_the_queue(
+    method: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While all messages left are of a paused group, five idle workers read the rows again only after some seconds."""
+    send_campaign(home, *(f"p{number}@gmail.com" for number in range(5)))
+    use_relay(home, free_port(), email__rate_per_second="10", email__slow_down="60s")
+    limits, refill_count = EmailRateLimits(config.current().email), 0
+    (claim,) = QueueReader().fetch_candidates(1)
+    limits.record_answer(claim, Deferred("slow down", 421, "4.7.0"))
+    refill = ready_queue.ReadyQueue._refill
+
+    async def refill_and_count(self: ready_queue.ReadyQueue) -> None:
+        nonlocal refill_count
+        refill_count += 1
+        await refill(self)
+
+    async def wait_for_messages() -> None:
+        waiting = ready_queue.ReadyQueue(CircuitBreaker(60.0), limits, 16, StopSwitch())
+        workers = [asyncio.create_task(getattr(waiting, method)()) for _ in range(5)]
+        await asyncio.sleep(0.5)
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        waiting.close()
+
+    monkeypatch.setattr(ready_queue.ReadyQueue, "_refill", refill_and_count)
+    transactions.start(before_write=queue.settle_log)
+    asyncio.run(wait_for_messages())
+    assert 1 <= refill_count <= 5
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -4,7 +4,6 @@ Messages in the queue are not claimed yet: if the process dies, they are rendere
 """
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from concurrent.futures import Future
@@ -91,6 +90,7 @@ class ReadyQueue:
         None means that no message is due or sending is stopped.
         """
         while not self._stop_switch.is_halted():
+            self._changed.clear()
             for queue in self._get_queues():
                 ready = self._pop_fresh(queue)
                 if ready is not None:
@@ -255,10 +255,13 @@ class ReadyQueue:
             else blocked_seconds
         )
         wait = min(wait, blocked_seconds) if blocked_seconds > 0 else wait
-        if wait > _MAX_WAIT_SECONDS:
-            self.is_exhausted = False
-        with contextlib.suppress(TimeoutError):
+        try:
             await asyncio.wait_for(self._changed.wait(), min(max(wait, _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS))
+        except TimeoutError:
+            # Before the wait it would be too early: each refill wakes all workers that peek, and the next would refill
+            # at once.
+            if wait > _MAX_WAIT_SECONDS:
+                self.is_exhausted = False
 
     async def _refill(self) -> None:
         try:
