@@ -87,8 +87,6 @@ _HOUR_MS = 3600 * 1000
 # The minimum time between the end of a run and the next run, in seconds. Every commit of a sender wakes the job
 # `flows`, which without a pause would slow down sending.
 _PAUSE_SECONDS = {"flows": 0.04}
-# The maximum wait for the SMS sender to end after `stop`; its requests have shorter timeouts.
-_STOP_TIMEOUT_SECONDS = 27.0
 
 
 class Jobs:
@@ -199,17 +197,18 @@ class Jobs:
     def renew(self) -> None:
         """Replace the email and SMS senders with new ones that read the current configuration.
 
-        The old senders first finish the messages that they have claimed, so that nothing is sent twice or becomes
-        uncertain. The senders are not replaced if the process is stopping.
+        The old senders first finish the messages that they have claimed, however long a server takes to reply, so that
+        nothing is sent twice or becomes uncertain. The senders are not replaced if the process is stopping.
         """
         with self._renew_lock:
-            self.email_sender.stop()
-            self.sms_sender.stop()
-            with self._email_lock, self._senders_lock:
-                self.email_sender = self.email_sender if self._is_stopping else EmailSender(self.process)
-            self.sms_sender.join(_STOP_TIMEOUT_SECONDS)
+            self.email_sender.retire()
+            self.sms_sender.retire()
+            # SMS first: a request ends within `sms.request_timeout`, while a mail server may take ten minutes.
+            self.sms_sender.join()
             with self._senders_lock:
                 self.sms_sender = self.sms_sender if self._is_stopping else SmsSender(self.process)
+            with self._email_lock, self._senders_lock:
+                self.email_sender = self.email_sender if self._is_stopping else EmailSender(self.process)
         signals.wake("outbox")
 
     def stop(self) -> None:

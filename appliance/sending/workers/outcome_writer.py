@@ -73,18 +73,14 @@ class OutcomeWriter:
             loop.call_soon(self._submit)
         return future
 
-    async def flush(self, seconds: float | None = None) -> None:
-        """Wait until all entries are written or the writer has stopped, then settle the log.
-
-        The wait is at most `seconds`, if given.
-        """
-        with contextlib.suppress(TimeoutError, Unavailable):
-            async with asyncio.timeout(seconds):
-                while self._is_busy and not transactions.is_stopped():
-                    await asyncio.sleep(0.02)
-                settling = self._settle()
-                if settling is not None:
-                    await asyncio.wrap_future(settling)
+    async def flush(self) -> None:
+        """Wait until all entries are written or the writer has stopped, then settle the log."""
+        with contextlib.suppress(Unavailable):
+            while self._is_busy and not transactions.is_stopped():
+                await asyncio.sleep(0.02)
+            settling = self._settle()
+            if settling is not None:
+                await asyncio.wrap_future(settling)
 
     def _settle(self) -> "Future[None] | None":
         """Settle the log if there may be anything in it; a failure is logged, and settling is tried again later."""

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -23,10 +23,13 @@ from appliance.sending.workers.ready_queue import ReadyQueue
 from appliance.settings.config import parse_seconds
 
 log = logging.getLogger("campanero.sender")
-# Time that open transactions and requests get to finish, so that a hanging one cannot delay the end of the service, and
-# then the time in which cancelled workers store outcomes. Both fit into the 27 s for which `jobs.tasks` waits.
+# In a shutdown, open transactions and requests get this time to finish, so that a hanging one cannot delay the end of the
+# service; then cancelled workers get the second time to store outcomes. Both fit into the 27 s for which `jobs.tasks`
+# waits.
 _STOP_SECONDS = 22.0
 _CANCEL_SECONDS = 2.0
+# How often a sender that was retired looks whether the service is being shut down meanwhile.
+_SHUTDOWN_CHECK_SECONDS = 0.2
 
 
 Limits = TypeVar("Limits", bound=RateLimits)
@@ -63,6 +66,7 @@ class Sender(ABC, Generic[Limits]):
         self._channel, self._name, self._process = channel, name, process
         self.stop_switch = StopSwitch()
         self.stopping = self.stop_switch.stopping
+        self._is_shutdown = threading.Event()
         self.breaker = CircuitBreaker(parse_seconds(probe_after))
         self.limits = limits
         self._woken = threading.Event()
@@ -115,7 +119,19 @@ class Sender(ABC, Generic[Limits]):
                 log.debug("%s: wake ignored, sender has ended", self._name)
 
     def stop(self) -> None:
-        """Start no new transactions or requests, and let the loop end once the open ones have finished."""
+        """Shut down: start no new transactions or requests, and end the loop soon (`_STOP_SECONDS`).
+
+        A transaction that has not ended by then is cancelled, so its message may be uncertain. A retired sender can be
+        stopped too.
+        """
+        self._is_shutdown.set()
+        self.retire()
+
+    def retire(self) -> None:
+        """Start no new transactions or requests, and let the loop end once the open ones have ended by themselves.
+
+        Nothing is cancelled, so no message becomes uncertain; a slow server may take until its timeout.
+        """
         self.stopping.set()
         self.wake()
 
@@ -126,8 +142,9 @@ class Sender(ABC, Generic[Limits]):
         return status._replace(closed_transports=closed, connections=self._count_connections())
 
     async def _run(self) -> None:
-        """Run workers on this event loop until `_rest` returns False or `stop` is called; then close all connections.
+        """Run workers on this event loop until `_rest` returns False or the sender is stopped or retired.
 
+        Then wait for the open transactions and close all connections.
         A wake-up starts workers in place of those that ended because they found no message.
         """
         self._loop, self._wake_event = asyncio.get_running_loop(), (wake_event := asyncio.Event())
@@ -150,8 +167,10 @@ class Sender(ABC, Generic[Limits]):
             self._cancel_waiting()
             await self._finish_workers()
             self._loop = self._wake_event = None
-            # The shutdown does not wait for a database that cannot be written.
-            await outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
+            # A shutdown does not wait for a database that cannot be written; the next start reads the log.
+            flushing = asyncio.create_task(outcome_writer.flush())
+            if not await self._wait_for({flushing}, _CANCEL_SECONDS):
+                flushing.result()
             await self._close_connections()
             await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
@@ -176,15 +195,25 @@ class Sender(ABC, Generic[Limits]):
             log.exception("%s: worker failed", self._name)
 
     async def _finish_workers(self) -> None:
-        """Wait until all workers have ended, and cancel those that take longer than `_STOP_SECONDS`.
+        """Wait until all workers have ended; in a shutdown, cancel those that take longer than `_STOP_SECONDS`.
 
-        The next process decides about a message whose outcome was not stored (`retries.recover_interrupted`).
+        The next start of the service decides about a message whose outcome was then not stored
+        (`retries.recover_interrupted`).
         """
-        if not self._tasks:
-            return
-        _, late = await asyncio.wait({*self._tasks}, timeout=_STOP_SECONDS)
+        if await self._wait_for(self._tasks, _STOP_SECONDS) and self._tasks:
+            # The cancelled workers store the outcomes that they know.
+            await asyncio.wait({*self._tasks}, timeout=_CANCEL_SECONDS)
+
+    async def _wait_for(self, tasks: Iterable["asyncio.Task[None]"], seconds: float) -> bool:
+        """Wait until all tasks have ended; in a shutdown, cancel those that take longer than `seconds` more.
+
+        Return whether tasks were cancelled.
+        """
+        late = {*tasks}
+        while late and not self._is_shutdown.is_set():
+            _, late = await asyncio.wait(late, timeout=_SHUTDOWN_CHECK_SECONDS)
+        if late:
+            _, late = await asyncio.wait(late, timeout=seconds)
         for task in late:
             task.cancel()
-        if late:
-            # The cancelled workers store the outcomes that they know.
-            await asyncio.wait(late, timeout=_CANCEL_SECONDS)
+        return bool(late)

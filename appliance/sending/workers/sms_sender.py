@@ -270,8 +270,8 @@ class SmsSender(Sender[SmsRateLimits]):
                 self._thread = threading.Thread(target=self._run_thread, name="texter")
                 self._thread.start()
 
-    def join(self, timeout: float) -> None:
-        """Wait for the thread to end, at most `timeout` seconds."""
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the thread to end, at most `timeout` seconds, if given."""
         if self._thread is not None:
             self._thread.join(timeout)
 
