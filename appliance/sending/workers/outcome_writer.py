@@ -29,6 +29,7 @@ class _Pending(NamedTuple):
     outcome: Outcome | None
     claim: Claim | None
     future: "asyncio.Future[bool]"
+    claim_error: BaseException | None = None  # why its claim failed, if the outcome is written alone because of that
 
 
 def _may_suppress(outcome: Outcome) -> bool:
@@ -56,9 +57,9 @@ class OutcomeWriter:
         """Write an outcome and claim a message; return a future whose result is whether the message is claimed.
 
         The future is done once both are on disk; a message that is not claimed must not be sent. While the storage is
-        unavailable, an outcome is retried until it is stored, and its claim is given up (result False). The future
-        fails with Unavailable if there is only a claim or the service ends, and with any other error of the
-        transaction.
+        unavailable, an outcome is retried until it is stored, and its claim is given up (result False). If the claim
+        fails with another error, the outcome is stored without it. The future fails with Unavailable if there is only a
+        claim or the service ends, and with any other error of the transaction.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
@@ -163,13 +164,20 @@ class OutcomeWriter:
             # The transaction was rolled back. Each entry is retried alone, so that one error does not fail the others.
             self._retried_alone += batch
         elif error is not None:
-            log.error("sender: storing an outcome failed", exc_info=error)
-            self._raise_to_callers(batch, error)
+            [entry] = batch
+            log.error("sender: storing an outcome or a claim failed", exc_info=error)
+            if entry.outcome is not None and entry.claim is not None:
+                # Without its outcome, a message that was accepted would be sent again after the next start.
+                self._retried_alone.insert(0, entry._replace(claim=None, claim_error=error))
+            else:
+                self._raise_to_callers(batch, error)
         else:
             claimed = finished.result()
             self._note_logged(len(batch))
             for entry in batch:
-                if not entry.future.done():
+                if entry.claim_error is not None:
+                    self._raise_to_callers([entry], entry.claim_error)
+                elif not entry.future.done():
                     entry.future.set_result(entry.claim is not None and entry.claim.id in claimed)
         self._submit_later()
 
