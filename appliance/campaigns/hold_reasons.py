@@ -95,7 +95,7 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     provider, due_at = next_message
     status = send_status.current(campaign.channel)
     is_sms = campaign.channel == "sms"
-    for transport in status.closed_transports:
+    for transport in status.paused_transports:
         if transport.provider == provider:
             values = {"reason": translate_stored(transport.text), "time": _format_time(transport.until, zone, True)}
             text = (

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
-class ClosedTransport(NamedTuple):
+class PausedTransport(NamedTuple):
     """A transport that was unreachable or rejected every message; nothing is sent to it before `until`.
 
-    `text` is the error, `since` the time at which it was closed.
+    `text` is the error, `since` the time at which it was paused.
     """
 
     provider: str
@@ -55,7 +55,7 @@ class WarmingDomain(NamedTuple):
 class SendStatus(NamedTuple):
     """The state of the senders of one channel; `connections` is the number of their open connections."""
 
-    closed_transports: tuple[ClosedTransport, ...] = ()
+    paused_transports: tuple[PausedTransport, ...] = ()
     throttled_groups: tuple[ThrottledGroup, ...] = ()
     exhausted_limits: tuple[ExhaustedLimit, ...] = ()
     connections: int = 0

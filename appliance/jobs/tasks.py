@@ -290,10 +290,10 @@ class Jobs:
             self._start(account_id, campaign_id)
         transactions.write(send.release_held_campaigns)
         for breaker in (self.email_sender.breaker, self.sms_sender.breaker):
-            circuit = breaker.get_open_circuit()
-            if circuit.providers or circuit.campaigns:
-                transactions.write(states.pause_rejected, circuit.providers, circuit.campaigns, circuit.reason)
-                breaker.confirm_pause(circuit)
+            request = breaker.get_pause_request()
+            if request.providers or request.campaigns:
+                transactions.write(states.pause_rejected, request.providers, request.campaigns, request.reason)
+                breaker.confirm_pause(request)
         for account_id, campaign_id in states.list_auto_pause_candidates():
             transactions.write(states.check_auto_pause, account_id, campaign_id)
         transactions.write(states.complete_finished)

@@ -1,17 +1,29 @@
 """The circuit breaker: repeated rejections pause a campaign or provider, and the pause is not lost."""
 
+import time
+
 import pytest
 from peewee import IntegrityError
 
-from appliance.core.errors import ClientRejected, MailUnauthenticated, RecipientRejected, SenderRejected
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    MailUnauthenticated,
+    RecipientRejected,
+    SenderRejected,
+)
 from appliance.jobs.tasks import Jobs
 from appliance.sending.delivery import bounce_classes
+from appliance.sending.messages import queue
 from appliance.sending.messages.queue_reader import QueueReader
-from appliance.sending.workers.circuit_breaker import MAX_REFUSALS
+from appliance.sending.workers.circuit_breaker import MAX_REFUSALS, CircuitBreaker
+from appliance.sending.workers.email_sender import EmailSender
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home
 from tests.domain.test_queue_reader import send_campaign
+from tests.domain.test_render_ahead import use_relay
+from tests.kit.smtp import SmtpServer
 
 
 @pytest.mark.parametrize("scope", ["campaign", "provider"])
@@ -39,8 +51,8 @@ def test_a_pause_that_failed_to_save_is_retried(scope: str, home: Home) -> None:
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     assert (
         breaker.get_held_campaigns() == ()
-        and not breaker.get_open_circuit().campaigns
-        and not breaker.get_open_circuit().providers
+        and not breaker.get_pause_request().campaigns
+        and not breaker.get_pause_request().providers
     )
 
 
@@ -83,3 +95,38 @@ def test_consecutive_blocklist_rejections_pause_the_campaign(home: Home) -> None
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     [(pause_detail,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
     assert "spamhaus" in pause_detail and bounce_classes.BLOCKLIST.help in pause_detail
+
+
+def test_a_late_answer_does_not_hide_a_pause(home: Home) -> None:
+    """A reply on an old connection leaves a paused provider in the status; after the pause it ends the failure."""
+    send_campaign(home, "ana@example.org")
+    row, breaker = QueueReader().fetch_candidates(1)[0], CircuitBreaker(0.2)
+    breaker.record_connection_failure(row.provider, ConnectionFailed("no route"))
+    breaker.record_answer(row, None)
+    assert breaker.get_paused_providers() == (row.provider,)
+    [paused] = breaker.get_paused_transports()
+    assert (paused.provider, paused.text) == (row.provider, "no route")
+    time.sleep(0.25)
+    breaker.record_answer(row, None)
+    breaker.record_connection_failure(row.provider, ConnectionFailed("no route"))
+    assert breaker.get_paused_transports()[0].since > paused.since
+
+
+def test_failures_of_rendering_do_not_hide_rejections(home: Home) -> None:
+    """A relay that rejects the sender holds the campaign, although messages between them cannot be rendered."""
+    addresses = [f"p{number}@example.org" for number in range(MAX_REFUSALS * 2)]
+    lengths = [2, 2000] * MAX_REFUSALS  # a template may not repeat a part 2,000 times
+    contacts = [
+        home.contact(address, data={"many": list(range(length))})
+        for address, length in zip(addresses, lengths, strict=True)
+    ]
+    body = "<p>{% for one in contact.data.many %}{{ one }}{% endfor %}</p>"
+    campaign = home.send(home.campaign(home.list_of(*(contact.id for contact in contacts)).id, body=body))
+    with SmtpServer() as smtp:
+        smtp.rules.reject("mail", "*", code=550, text="5.7.1 not from you")
+        use_relay(home, smtp.port, email__connections="1")
+        transactions.start(before_write=queue.settle_log)
+        sender = EmailSender("p")
+        sender.drain()
+    assert rows("SELECT count(*), skip_reason FROM message WHERE status = 'skipped'")[0][1] == "render_error"
+    assert sender.breaker.get_held_campaigns() == (campaign.id,)

@@ -236,7 +236,7 @@ def find_obstacles(account: Account, status: SendStatus, transport: str) -> list
             transport_status.until,
             blocks_all=transport_status.provider == transport,
         )
-        for transport_status in status.closed_transports
+        for transport_status in status.paused_transports
     ]
     own_domains = senders.get_account_domains(account.id) if status.warming_domains else set()
     for warming in status.warming_domains:
@@ -342,7 +342,7 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
     blocks: list[tuple[int, str]] = []
     for channel, transport in transports.items():
         status = send_status.current(channel)
-        blocks += [(block.until, block.text) for block in status.closed_transports if block.provider == transport]
+        blocks += [(block.until, block.text) for block in status.paused_transports if block.provider == transport]
         blocks += [
             (
                 block.until,

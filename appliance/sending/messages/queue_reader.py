@@ -115,18 +115,18 @@ class QueueReader:
         return {group for (_, group), ids in self._parked.items() if ids and group}
 
     def fetch_candidates(
-        self, limit: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
+        self, limit: int, taken: Set[int] = frozenset(), paused: tuple[str, ...] = (), held: Iterable[int] = (),
         room: Mapping[str, int] | None = None, singles: int | None = None, used: Callable[[int], float] | None = None,
     ) -> list[Claim]:  # fmt: skip
         """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
         flows. Both are divided evenly between the accounts; the account for which `used` returns the smallest value
-        comes first. Messages with an id in `taken`, with a provider in `closed` or of a campaign in `held` are left
+        comes first. Messages with an id in `taken`, with a provider in `paused` or of a campaign in `held` are left
         out. `room` is the number of messages that may be returned by recipient group or limit; a name that is not in
         it is unlimited.
         """
-        request = _ReadRequest(clock.now_ms(), taken, closed, dict(room or {}), self._names)
+        request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names)
         self.has_more = False
         live = get_live_sources(self._channel)
         self._forget_finished({source for sources in live.values() for source in sources})
@@ -215,7 +215,7 @@ class QueueReader:
             for row in map(Claim._make, current):
                 if request.is_taken(row):
                     continue
-                if row.provider in request.closed:
+                if row.provider in request.paused:
                     self._parked.setdefault((source, ""), {})[row.id] = None
                 elif (full_group := request.find_full_group(row)) is not None:
                     self._park(source, row, full_group)
@@ -241,7 +241,7 @@ class QueueReader:
             is_at_end = len(page) < (_PAGE_ROWS if request.room else limit)
             for row in page:
                 claim = Claim._make(row[:-1])
-                if source.kind == "campaign" and claim.provider in request.closed:
+                if source.kind == "campaign" and claim.provider in request.paused:
                     # All messages of a campaign are sent by the same provider, so its first row decides for all.
                     return claims
                 if len(claims) >= limit:
@@ -311,9 +311,9 @@ class _ReadRequest:
     """The parameters and state of one call of `fetch_candidates`."""
 
     def __init__(
-        self, now: int, taken: Set[int], closed: tuple[str, ...], room: dict[str, int], names: LimitNames
+        self, now: int, taken: Set[int], paused: tuple[str, ...], room: dict[str, int], names: LimitNames
     ) -> None:
-        self.now, self.taken, self.closed, self.room, self._names = now, taken, closed, room, names
+        self.now, self.taken, self.paused, self.room, self._names = now, taken, paused, room, names
         # Ids of parked rows returned in this call, because scanning the source may read the same rows again.
         self.returned_ids: set[int] = set()
 
@@ -342,11 +342,11 @@ def _read_page(
     """Return up to `size` due rows of a source after a position: the columns of `Claim`, then `due_at`."""
     condition, parameters = build_open_condition(source, channel)
     extra = _ACTIVE if source.kind == "flow" else ""
-    closed: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
     if source.kind != "campaign":
         extra += _NOT_STOPPED
-        closed = request.closed
-        extra += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
+        paused = request.paused
+        extra += f" AND provider NOT IN ({','.join('?' * len(paused))})" if paused else ""
     page: list[tuple[Any, ...]] = []
     # Many rows of a campaign have the same `due_at`. In a single query for both conditions, SQLite would read the index
     # from the first of these rows.
@@ -355,16 +355,16 @@ def _read_page(
             page += rows(
                 f"SELECT {COLUMNS}, due_at FROM message WHERE {condition} AND {where} {extra} {_NOT_LOGGED} "
                 "ORDER BY due_at, id LIMIT ?",
-                (*parameters, *values, *closed, size - len(page)),
+                (*parameters, *values, *paused, size - len(page)),
             )
     return page
 
 
-def has_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
-    """Return whether a message of a channel is due now that may be sent by a provider that is not in `closed`."""
-    request = _ReadRequest(clock.now_ms(), frozenset(), closed, {}, _get_recipient_groups)
+def has_due(paused: tuple[str, ...] = (), channel: str = "email") -> bool:
+    """Return whether a message of a channel is due now that may be sent by a provider that is not in `paused`."""
+    request = _ReadRequest(clock.now_ms(), frozenset(), paused, {}, _get_recipient_groups)
     for source in (source for sources in get_live_sources(channel).values() for source in sources):
         for row in _read_page(source, channel, request, (-1, 0), 1):
-            if source.kind != "campaign" or Claim._make(row[:-1]).provider not in closed:
+            if source.kind != "campaign" or Claim._make(row[:-1]).provider not in paused:
                 return True
     return False

@@ -14,7 +14,7 @@ from appliance.core.errors import (
     RecipientRejected,
     SenderRejected,
 )
-from appliance.core.send_status import ClosedTransport
+from appliance.core.send_status import PausedTransport
 from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.delivery.smtp_connect import MxTarget
@@ -31,10 +31,11 @@ MAX_UNAUTHENTICATED = 3
 _STOP_FILE_SECONDS = 0.05
 
 
-class OpenCircuit(NamedTuple):
-    """Providers that reject us, ids of campaigns whose sender is rejected, and the text of the last rejection.
+class PauseRequest(NamedTuple):
+    """The campaigns to pause, and the text of the last rejection.
 
-    They must be paused, as well as all campaigns that use such a provider.
+    They are the campaigns with an id in `campaigns`, whose sender is rejected, and all that use one of `providers`,
+    which reject us.
     """
 
     providers: frozenset[str]
@@ -42,68 +43,72 @@ class OpenCircuit(NamedTuple):
     reason: str
 
 
-class CircuitBreaker:
-    """The transports of one channel that are closed, and the counts of rejections; any thread may call its methods.
+class _TransportPause(NamedTuple):
+    """The pause of a provider that failed: its end (`time.monotonic`), its start (Unix ms) and the last reason."""
 
-    A provider that fails is closed for `probe_after` seconds, in which its messages wait without using up attempts.
-    This class pauses no campaign itself: `jobs.tasks.advance_campaigns` pauses what `get_open_circuit` returns.
+    until: float
+    since: int
+    reason: str
+
+
+class CircuitBreaker:
+    """The transports of one channel that are paused, and the counts of rejections; any thread may call its methods.
+
+    A provider that fails is paused for `probe_after` seconds, in which its messages wait without using up attempts.
+    This class pauses no campaign itself: `jobs.tasks.advance_campaigns` pauses what `get_pause_request` returns.
     """
 
     def __init__(self, probe_after: float) -> None:
         self._probe_after = probe_after
         self._lock = threading.Lock()
-        self._closed_until: dict[str, float] = {}
-        # By provider: when it was closed first, in ms, and the last reason.
-        self._close_reasons: dict[str, tuple[int, str]] = {}
+        # By provider: its current pause, or the last one until the provider replies.
+        self._pauses: dict[str, _TransportPause] = {}
         # By provider (of the client) or campaign id (of the sender): rejections in a row.
         self._refusal_counts: dict[str | int, int] = {}
         # By campaign id: ids of the messages that could not be authenticated.
         self._unauthenticated: dict[int, set[int]] = {}
         # By campaign id and recipient group: rejections in a row because of our reputation.
         self._reputation_counts: dict[tuple[int, str], int] = {}
-        # What has to be paused, until `confirm_pause`, and the last reason.
-        self._open_providers: set[str] = set()
-        self._open_campaigns: set[int] = set()
+        # The campaigns to pause, until `confirm_pause`, and the last reason (see `PauseRequest`).
+        self._providers_to_pause: set[str] = set()
+        self._campaigns_to_pause: set[int] = set()
         self._reason = ""
 
-    def get_closed_providers(self) -> tuple[str, ...]:
-        """Return the names of the providers that are closed now."""
+    def get_paused_providers(self) -> tuple[str, ...]:
+        """Return the names of the providers that are paused now."""
         now = time.monotonic()
         with self._lock:
-            return tuple(name for name, until in self._closed_until.items() if until > now)
+            return tuple(name for name, pause in self._pauses.items() if pause.until > now)
 
-    def get_closed_transports(self) -> tuple[ClosedTransport, ...]:
-        """Return the providers that are closed now, each with the reason, the start and the end of the closure (ms)."""
+    def get_paused_transports(self) -> tuple[PausedTransport, ...]:
+        """Return the providers that are paused now, each with the reason, the start and the end of the pause (ms)."""
         loop_now, now = time.monotonic(), clock.now_ms()
         with self._lock:
             return tuple(
-                ClosedTransport(
-                    name,
-                    self._close_reasons[name][1],
-                    self._close_reasons[name][0],
-                    now + int((until - loop_now) * 1000),
-                )
-                for name, until in self._closed_until.items()
-                if until > loop_now and name in self._close_reasons
+                PausedTransport(name, pause.reason, pause.since, now + int((pause.until - loop_now) * 1000))
+                for name, pause in self._pauses.items()
+                if pause.until > loop_now
             )
 
     def record_connection_failure(self, provider: str, error: DeliveryError) -> None:
-        """Close a provider for `probe_after` seconds, because it is unreachable or rejects us.
+        """Pause a provider for `probe_after` seconds, because it is unreachable or rejects us.
 
         A ClientRejected error also counts towards the rejections in a row of the provider (`MAX_REFUSALS`).
         """
         with self._lock:
-            self._closed_until[provider] = time.monotonic() + self._probe_after
-            self._close_reasons[provider] = (self._close_reasons.get(provider, (clock.now_ms(), ""))[0], error.text)
+            last = self._pauses.get(provider)
+            since = last.since if last is not None else clock.now_ms()
+            self._pauses[provider] = _TransportPause(time.monotonic() + self._probe_after, since, error.text)
             self._reason = error.text
             if isinstance(error, ClientRejected):
                 self._count_refusal(provider)
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
-        """Count the outcome of a message for its provider and campaign; `error` is None for an accepted message.
+        """Count the reply to a message for its provider and campaign; `error` is None for an accepted message.
 
-        Rejections of the sender and failed authentications count against the campaign. An outcome for which neither the
-        sender nor the transport is the cause resets the counts of rejections in a row.
+        Rejections of the sender and failed authentications count against the campaign. A reply for which neither the
+        sender nor the transport is the cause resets the counts of rejections in a row. Of the messages that cannot be
+        rendered, count only those whose sender is rejected.
         """
         with self._lock:
             if isinstance(error, MailUnauthenticated):
@@ -114,7 +119,10 @@ class CircuitBreaker:
                     self._count_refusal(claim.campaign_id)
             elif not isinstance(error, ConnectionFailed | ClientRejected):
                 self._refusal_counts.pop(claim.provider, None)
-                self._close_reasons.pop(claim.provider, None)
+                pause = self._pauses.get(claim.provider)
+                # The reply may be a late one on a connection that was opened before the pause, which then goes on.
+                if pause is not None and pause.until <= time.monotonic():
+                    del self._pauses[claim.provider]
                 if claim.campaign_id is not None:
                     self._refusal_counts.pop(claim.campaign_id, None)
                     if self._reputation_counts or isinstance(error, RecipientRejected):
@@ -133,7 +141,7 @@ class CircuitBreaker:
             if self._reputation_counts[key] >= MAX_REFUSALS:
                 bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
                 self._reason = f"{error.text} - {bounce_class.help}"
-                self._open_campaigns.add(campaign_id)
+                self._campaigns_to_pause.add(campaign_id)
         elif error is None:
             self._reputation_counts.pop(key, None)
 
@@ -144,32 +152,32 @@ class CircuitBreaker:
         message_ids.add(claim.id)
         if len(message_ids) >= MAX_UNAUTHENTICATED:
             self._reason = f"{error.text} - {bounce_classes.authentication_help(error.enhanced, error.text)}"
-            self._open_campaigns.add(claim.campaign_id)
+            self._campaigns_to_pause.add(claim.campaign_id)
 
     def _count_refusal(self, key: str | int) -> None:
         self._refusal_counts[key] = self._refusal_counts.get(key, 0) + 1
         if self._refusal_counts[key] >= MAX_REFUSALS:
             self._refusal_counts[key] = 0
             if isinstance(key, int):
-                self._open_campaigns.add(key)
+                self._campaigns_to_pause.add(key)
             else:
-                self._open_providers.add(key)
+                self._providers_to_pause.add(key)
 
     def get_held_campaigns(self) -> tuple[int, ...]:
         """Return the ids of the campaigns that must not send because they are about to be paused."""
         with self._lock:
-            return tuple(self._open_campaigns)
+            return tuple(self._campaigns_to_pause)
 
-    def get_open_circuit(self) -> OpenCircuit:
+    def get_pause_request(self) -> PauseRequest:
         """Return the providers and campaigns to pause; call `confirm_pause` for them, or they are returned again."""
         with self._lock:
-            return OpenCircuit(frozenset(self._open_providers), frozenset(self._open_campaigns), self._reason)
+            return PauseRequest(frozenset(self._providers_to_pause), frozenset(self._campaigns_to_pause), self._reason)
 
-    def confirm_pause(self, paused: OpenCircuit) -> None:
+    def confirm_pause(self, paused: PauseRequest) -> None:
         """Record that providers and campaigns were paused, and reset the counts of the campaigns."""
         with self._lock:
-            self._open_providers -= paused.providers
-            self._open_campaigns -= paused.campaigns
+            self._providers_to_pause -= paused.providers
+            self._campaigns_to_pause -= paused.campaigns
             for campaign_id in paused.campaigns:
                 self._unauthenticated.pop(campaign_id, None)
             self._reputation_counts = {

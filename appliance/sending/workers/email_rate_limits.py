@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from appliance.core import clock
 from appliance.core.errors import DeliveryError, RateLimited
-from appliance.core.send_status import ClosedTransport, SendStatus, WarmingDomain
+from appliance.core.send_status import PausedTransport, SendStatus, WarmingDomain
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
@@ -241,7 +241,7 @@ class EmailRateLimits(RateLimits):
                     del self._throttles[claim.provider, group]
         self.is_free = not self._throttles and not self._has_limits and not self._is_direct
 
-    def get_closed_providers(self) -> tuple[str, ...]:
+    def get_paused_providers(self) -> tuple[str, ...]:
         """Return the providers that are paused as a whole."""
         now = clock.monotonic()
         return tuple(
@@ -272,7 +272,7 @@ class EmailRateLimits(RateLimits):
         throttles = [*self._throttles.items()]
         return SendStatus(
             tuple(
-                ClosedTransport(
+                PausedTransport(
                     provider, throttle.reason, throttle.since, now + int((throttle.paused_until - loop_now) * 1000)
                 )
                 for (provider, group), throttle in throttles

@@ -1,7 +1,7 @@
 """Open connections to recipients' mail servers in direct delivery, and reuse idle connections.
 
 If the servers of a domain cannot be reached, only the attempts to send to that domain fail. If no server on the
-internet can be reached, the transport is closed and no attempt is counted.
+internet can be reached, the transport is paused and no attempt is counted.
 `circuit_breaker.py` knows which servers are unreachable, and `email_rate_limits.py` which are slow.
 """
 
@@ -222,7 +222,7 @@ class MxConnections:
             async with self._probe_lock:
                 reason = await self.hosts.find_dns_outage()
             if reason is not None:
-                return self._close_transport(reason)
+                return self._pause_transport(reason)
         return error
 
     async def _handle_connect_error(self, target: MxTarget, claim: Claim, error: DeliveryError) -> DeliveryError:
@@ -230,7 +230,7 @@ class MxConnections:
             async with self._probe_lock:
                 reason = await self.hosts.find_outage()
             if reason is not None:
-                return self._close_transport(reason)
+                return self._pause_transport(reason)
             error = Deferred(error.text, None, "4.4.1")
         elif error.smtp is not None:
             self.hosts.record_reply()
@@ -256,7 +256,7 @@ class MxConnections:
             return error
         return SenderRejectedByMx(error.text, error.smtp, error.enhanced)
 
-    def _close_transport(self, reason: str) -> DeliveryError:
+    def _pause_transport(self, reason: str) -> DeliveryError:
         error = ConnectionFailed(reason)
         self._breaker.record_connection_failure(DIRECT, error)
         return error

@@ -238,7 +238,7 @@ class RateLimits(ABC):
         """
 
     @abstractmethod
-    def get_closed_providers(self) -> tuple[str, ...]:
+    def get_paused_providers(self) -> tuple[str, ...]:
         """Return the names of the providers that are paused as a whole."""
 
     @abstractmethod
@@ -294,8 +294,8 @@ class RateLimits(ABC):
         room: dict[str, int] = {}
         for group, limit in self._get_group_limits():
             opens_at = limit.allowed_at(now)
-            closed = opens_at != NEVER and opens_at > now + _SOON_SECONDS
-            room_left = 0 if closed else max(0, _get_max_ready(limit) - len(waiting.get(group, ())))
+            is_paused = opens_at != NEVER and opens_at > now + _SOON_SECONDS
+            room_left = 0 if is_paused else max(0, _get_max_ready(limit) - len(waiting.get(group, ())))
             room[group] = min(room.get(group, room_left), room_left)
         return room
 
@@ -423,7 +423,7 @@ class SmsRateLimits(RateLimits):
     def _update_is_free(self) -> None:
         self.is_free = not (self._has_limits or self._throttles or self._probe)
 
-    def get_closed_providers(self) -> tuple[str, ...]:
+    def get_paused_providers(self) -> tuple[str, ...]:
         """Return an empty tuple, because limits pause single senders of SMS but never a whole provider."""
         return ()
 
@@ -476,7 +476,7 @@ class SmsRateLimits(RateLimits):
         return throttle.put_off(error, now)
 
     def record_uncertain(self) -> bool:
-        """Count an uncertain message, and return whether the caller has to close the provider.
+        """Count an uncertain message, and return whether the caller has to pause the provider.
 
         That is the case after `MAX_UNCERTAIN` uncertain messages in a row, and then after each further uncertain
         message until the provider is at its full rate again.

@@ -178,14 +178,14 @@ class ReadyQueue:
     def _pop_fresh(self, queue: deque[RenderedMessage]) -> RenderedMessage | None:
         """Pop the first message that may still be sent, or return None.
 
-        Messages of closed providers or held campaigns and outdated messages are dropped; their rows are read again.
+        Messages of paused providers or held campaigns and outdated messages are dropped; their rows are read again.
         """
-        closed, held = self._breaker.get_closed_providers(), self._breaker.get_held_campaigns()
+        paused, held = self._breaker.get_paused_providers(), self._breaker.get_held_campaigns()
         oldest = time.monotonic() - _MAX_AGE_SECONDS
         while queue:
             ready = queue.popleft()
             claim = ready.claim
-            if claim.provider not in closed and claim.campaign_id not in held and ready.rendered_at > oldest:
+            if claim.provider not in paused and claim.campaign_id not in held and ready.rendered_at > oldest:
                 return ready
             self._give_back(claim)
             self.is_exhausted = False
@@ -265,10 +265,10 @@ class ReadyQueue:
 
     async def _refill(self) -> None:
         try:
-            closed = (*self._breaker.get_closed_providers(), *self._limits.get_closed_providers())
+            paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
             room = None if self._limits.is_free else self._limits.get_room(self._waiting)
             limit = self._max_ready if len(self._ready) < self._max_ready // 2 else 0
-            claims = {claim.id: claim for claim in self._read(limit, closed, room)}
+            claims = {claim.id: claim for claim in self._read(limit, paused, room)}
             count = len(claims)
             try:
                 await self._render(claims)
@@ -306,13 +306,13 @@ class ReadyQueue:
             *(campaign_id for campaign_id, name in self._sender_limits.items() if name in full),
         )
 
-    def _read(self, limit: int, closed: tuple[str, ...], room: dict[str, int] | None) -> list[Claim]:
+    def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[Claim]:
         """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
         waiting = len(self._single) + sum(map(len, self._single_waiting.values()))
         claims = self._reader.fetch_candidates(
             limit,
             self._taken_ids,
-            closed,
+            paused,
             self._get_held_campaigns(),
             room,
             max(0, self._max_ready - waiting),

@@ -104,9 +104,9 @@ class Sender(ABC, Generic[Limits]):
         return
 
     def is_due(self) -> bool:
-        """Return whether a message is due whose provider is open, and sending is not stopped."""
-        closed = (*self.breaker.get_closed_providers(), *self.limits.get_closed_providers())
-        return not self.stop_switch.is_halted() and queue_reader.has_due(closed, self._channel)
+        """Return whether a message is due whose provider is not paused, and sending is not stopped."""
+        paused = (*self.breaker.get_paused_providers(), *self.limits.get_paused_providers())
+        return not self.stop_switch.is_halted() and queue_reader.has_due(paused, self._channel)
 
     def wake(self) -> None:
         """Make a running sender look for due messages again; may be called from any thread."""
@@ -138,8 +138,8 @@ class Sender(ABC, Generic[Limits]):
     def get_status(self) -> SendStatus:
         """Return the state of the transports, limits and connections; may be called from any thread."""
         status = self.limits.get_status()
-        closed = (*self.breaker.get_closed_transports(), *status.closed_transports)
-        return status._replace(closed_transports=closed, connections=self._count_connections())
+        paused = (*self.breaker.get_paused_transports(), *status.paused_transports)
+        return status._replace(paused_transports=paused, connections=self._count_connections())
 
     async def _run(self) -> None:
         """Run workers on this event loop until `_rest` returns False or the sender is stopped or retired.

@@ -127,7 +127,10 @@ class SmsWorker:
                 outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
                 await self._transmit(prepared, outcome)
                 self._record_answer(outcome, prepared.sender)
-        if not isinstance(outcome.error, Uncertain):
+                if not isinstance(outcome.error, Uncertain):
+                    self._context.breaker.record_answer(ready.claim, outcome.error)
+        elif isinstance(outcome.error, SenderRejected):
+            # Any other failure of rendering says nothing about sender and provider, so it must not reset their counts.
             self._context.breaker.record_answer(ready.claim, outcome.error)
 
     async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome) -> None:
@@ -152,7 +155,7 @@ class SmsWorker:
         claim, breaker = outcome.claim, self._context.breaker
         error = self._context.limits.record_answer(claim, sender, outcome.error)
         if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
-            # Only this sender in this country is rejected, so the provider stays open for all other messages.
+            # Only this sender in this country is rejected, so the provider is not paused for all other messages.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
         outcome.error = error
         if isinstance(error, ConnectionFailed) or (

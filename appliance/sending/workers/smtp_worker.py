@@ -27,6 +27,7 @@ from appliance.core.errors import (
     DeliveryError,
     Postponed,
     RecipientRejected,
+    SenderRejected,
     Uncertain,
 )
 from appliance.sending.delivery import smtp_connect
@@ -307,7 +308,9 @@ class SmtpWorker:
             outcome.skip_reason = "smtputf8_unsupported"
         if client is not None:
             outcome.error = self._limits.record_answer(ready.claim, outcome.error)
-        self._breaker.record_answer(ready.claim, outcome.error)
+        if ready.failure is None or isinstance(outcome.error, SenderRejected):
+            # Any other failure of rendering says nothing about sender and server, so it must not reset their counts.
+            self._breaker.record_answer(ready.claim, outcome.error)
 
     async def _wait_until_ready(
         self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None, outcome: Outcome
