@@ -71,7 +71,7 @@ def test_a_throttled_sender_recovers(home: Home, now: list[float]) -> None:
     limits.release(4)
     for _ in range(60):
         limits.record_answer(build_claim(4), US, None)
-    assert limits.get_status().throttled_groups == () and limits.is_free
+    assert limits.get_status().throttled_groups == () and limits.is_unlimited
 
 
 def test_uncertain_responses_reduce_the_rate(home: Home, now: list[float]) -> None:
@@ -82,7 +82,7 @@ def test_uncertain_responses_reduce_the_rate(home: Home, now: list[float]) -> No
     for number in range(MAX_UNCERTAIN):
         limits.record_answer(build_claim(number), US, error)
         results.append(limits.record_uncertain())
-    assert results == [False, False, True] and not limits.is_free
+    assert results == [False, False, True] and not limits.is_unlimited
     assert limits.admit(build_claim(10), US) is None
     blocked = limits.admit(build_claim(11), US)
     assert blocked is not None and blocked.name == "*"
@@ -91,12 +91,12 @@ def test_uncertain_responses_reduce_the_rate(home: Home, now: list[float]) -> No
     )
     limits.release(10)
     limits.record_answer(build_claim(12), US, ConnectionFailed("gone"))
-    assert not limits.is_free, "a failed connection must change nothing"
+    assert not limits.is_unlimited, "a failed connection must change nothing"
     limits.record_answer(build_claim(12), US, RecipientRejected("21211 no number", 400))
     assert limits.admit(build_claim(13), US) is None and limits.admit(build_claim(14), US) is None
     assert limits.admit(build_claim(15), US) is not None
     limits.record_answer(build_claim(13), US, None)
-    assert limits.is_free
+    assert limits.is_unlimited
     assert [limits.record_uncertain() for _ in range(MAX_UNCERTAIN)][-1]
 
 

@@ -33,7 +33,9 @@ FLOWS_DUE_NOW = 2
 
 
 class Claim(NamedTuple):
-    """The columns of a ledger row that a worker needs to send its message; the row is claimed or about to be.
+    """The columns of a ledger row that a worker needs to send its message.
+
+    The row is claimed only once `queue.record_and_claim` has returned its id; before that it is queued.
 
     `provider` is the transport: `relay`, `direct` or `capture` for email, the name of a provider for SMS. `attempts`
     counts ended attempts, `uncertain_count` those of them that may have been accepted. `body_hash` is the CRC of the

@@ -23,8 +23,8 @@ from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero.sender")
-# Automatic replies to SMS need no consent. They are sent within `MAX_AUTO_REPLY_AGE_MS` or not at all.
 
+# Automatic replies to SMS need no consent. They are sent within this time or not at all.
 MAX_AUTO_REPLY_AGE_MS = 5 * 60 * 1000
 # Suppression reasons that do not prevent an automatic reply, because the recipient has just written to us. A
 # suppression by an operator (`manual`) does.
@@ -100,8 +100,8 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     """Claim an open row for `process` if its message may be sent now (P4, P5), and return whether it was claimed.
 
     A message that may never be sent is skipped. A message that has to wait stays open, if necessary with a later due
-    time. `row` is the row as stored. `rendered` is the claim that the message was rendered for: its `first_attempt_at`
-    and `body_hash` are stored.
+    time. `row` is the row as stored; in spite of its type it is not claimed yet. `rendered` is the same row as it was
+    read before rendering: its `first_attempt_at` and `body_hash` are stored.
     """
     require_write_transaction()
     if not _is_source_live(row):
@@ -249,9 +249,8 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
     )
 
 
-# A message may be sent if its campaign or flow is live and consent allows it (P4, P5). Rows for which this condition
-# does not hold are checked by `claim_one`, so it may be false for messages that may be sent, but must not be true for a
-# message that `claim_one` would not claim.
+# A message may be sent if its campaign or flow is live and consent allows it (P4, P5). This condition is sufficient,
+# not necessary: `claim_one` would claim every message for which it holds, and decides about all others.
 IS_ALLOWED = (
     "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
@@ -347,7 +346,7 @@ def claim(claims: list[Claim], process: str) -> set[int]:
 # encryption have no column here.
 
 # A plus sign keeps SQLite from using an index, so that it reads the log first, and then the messages by id.
-_OPEN = "('queued', 'held', 'sending')"
+_UNFINISHED = "('queued', 'held', 'sending')"
 # Items: (id, time of the first attempt, hash of the body).
 _LOG_CLAIM = (
     "INSERT INTO send_log (message_id, batch, process, first_attempt_at, body_hash) "
@@ -371,7 +370,7 @@ _SHOW_CLAIMS = (
     "updated_at = :now FROM send_log l WHERE message.id = +l.message_id AND l.sent_at IS NULL "
     "AND +message.status IN ('queued', 'held')"
 )
-_ACCEPTED = f"l.sent_at IS NOT NULL AND +m.status IN {_OPEN} AND (:id IS NULL OR m.id = :id)"
+_ACCEPTED = f"l.sent_at IS NOT NULL AND +m.status IN {_UNFINISHED} AND (:id IS NULL OR m.id = :id)"
 _LIST_ACCEPTED = (
     f"SELECT json_group_array(json_array({', '.join(f'm.{name}' for name in Claim._fields)}, l.sender)) "
     f"FROM send_log l JOIN message m ON m.id = +l.message_id WHERE {_ACCEPTED}"

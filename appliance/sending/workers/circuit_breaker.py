@@ -44,7 +44,7 @@ class PauseRequest(NamedTuple):
 
 
 class _TransportPause(NamedTuple):
-    """The pause of a provider that failed: its end (`time.monotonic`), its start (Unix ms) and the last reason."""
+    """The pause of a provider that failed: its end (`clock.monotonic`), its start (Unix ms) and the last reason."""
 
     until: float
     since: int
@@ -76,13 +76,13 @@ class CircuitBreaker:
 
     def get_paused_providers(self) -> tuple[str, ...]:
         """Return the names of the providers that are paused now."""
-        now = time.monotonic()
+        now = clock.monotonic()
         with self._lock:
             return tuple(name for name, pause in self._pauses.items() if pause.until > now)
 
     def get_paused_transports(self) -> tuple[PausedTransport, ...]:
         """Return the providers that are paused now, each with the reason, the start and the end of the pause (ms)."""
-        loop_now, now = time.monotonic(), clock.now_ms()
+        loop_now, now = clock.monotonic(), clock.now_ms()
         with self._lock:
             return tuple(
                 PausedTransport(name, pause.reason, pause.since, now + int((pause.until - loop_now) * 1000))
@@ -98,7 +98,7 @@ class CircuitBreaker:
         with self._lock:
             last = self._pauses.get(provider)
             since = last.since if last is not None else clock.now_ms()
-            self._pauses[provider] = _TransportPause(time.monotonic() + self._probe_after, since, error.text)
+            self._pauses[provider] = _TransportPause(clock.monotonic() + self._probe_after, since, error.text)
             self._reason = error.text
             if isinstance(error, ClientRejected):
                 self._count_refusal(provider)
@@ -121,7 +121,7 @@ class CircuitBreaker:
                 self._refusal_counts.pop(claim.provider, None)
                 pause = self._pauses.get(claim.provider)
                 # The reply may be a late one on a connection that was opened before the pause, which then goes on.
-                if pause is not None and pause.until <= time.monotonic():
+                if pause is not None and pause.until <= clock.monotonic():
                     del self._pauses[claim.provider]
                 if claim.campaign_id is not None:
                     self._refusal_counts.pop(claim.campaign_id, None)

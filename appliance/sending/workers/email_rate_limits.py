@@ -114,11 +114,11 @@ class EmailRateLimits(RateLimits):
         self._first_connections = min(_FIRST_CONNECTIONS, self._max_group_connections, max(1, email.connections // 2))
         self._throttles: dict[tuple[str, str], AdaptiveThrottle] = {}
         self._slow_groups: deque[tuple[float, str]] = deque(maxlen=100)
-        self._has_limits = bool(self.is_timed or self._senders or self._groups)
+        self._has_limits = bool(self.has_overall_limit or self._senders or self._groups)
         self._is_direct = self._provider == DIRECT
         self._has_warm_up = self._is_direct and email.direct.warm_up
         self._quotas: dict[str, WarmUpQuota] = {}  # by sending domain
-        self.is_free = not self._has_limits and not self._is_direct
+        self.is_unlimited = not self._has_limits and not self._is_direct
 
     async def load_quota(self, claim: Claim, sender: str) -> None:
         """Load the warm-up quota of a sending domain for today, unless it is loaded."""
@@ -148,7 +148,7 @@ class EmailRateLimits(RateLimits):
         # The settings limit the configured transport only, not test messages that go to the capture server.
         if self._has_limits and claim.provider == self._provider:
             limits += [self._senders.get(domain_of(sender)), *map(self._groups.get, names)]
-            limits += [self.overall] if self.is_timed else []
+            limits += [self.overall] if self.has_overall_limit else []
         return [limit for limit in limits if limit is not None]
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
@@ -184,7 +184,7 @@ class EmailRateLimits(RateLimits):
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:
         throttle = self._get_throttle(provider, group)
         throttle.record_refusal(now, error.text, bounce_classes.asks_for_pause(error))
-        self.is_free = False
+        self.is_unlimited = False
         return throttle
 
     def _get_throttle(self, provider: str, group: str) -> AdaptiveThrottle:
@@ -239,7 +239,7 @@ class EmailRateLimits(RateLimits):
                     throttle.reason = ""  # the throttle is kept, because direct delivery limits every group
                 else:
                     del self._throttles[claim.provider, group]
-        self.is_free = not self._throttles and not self._has_limits and not self._is_direct
+        self.is_unlimited = not self._throttles and not self._has_limits and not self._is_direct
 
     def get_paused_providers(self) -> tuple[str, ...]:
         """Return the providers that are paused as a whole."""

@@ -102,7 +102,7 @@ class EmailWorker(SmtpWorker):
         """Return False for direct delivery, where the next message may need another connection."""
         return provider != DIRECT
 
-    async def _transmit(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
+    async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         if ready.claim.provider == DIRECT:
             if isinstance(outcome.error, SenderRejected):
                 outcome.error = self._mx_connections.classify_refusal(outcome.error, outcome.claim, ready.sender)
@@ -110,7 +110,7 @@ class EmailWorker(SmtpWorker):
                 if self._transaction is not None:
                     self._transaction.is_claimed = True
                 outcome.delivered_via = {"mx": client.server.host, "tls": client.encryption}
-        await super()._transmit(ready, client, outcome)
+        await super()._complete_outcome(ready, client, outcome)
 
     async def _connect_ahead(self, provider: str) -> None:
         if provider != DIRECT:

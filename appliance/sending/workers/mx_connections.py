@@ -72,7 +72,8 @@ class ConnectionPool:
         """Count a new connection in the target's group as in use, before it is opened.
 
         If the group has `limit` connections, close idle connections and wait until they are closed. Connections in use
-        are not waited for, so the group may exceed `limit`.
+        are not waited for: that they stay within `limit` is up to the rate limits, which admit only so many messages of
+        a group (`EmailRateLimits`).
         """
         while True:
             idle = [connection for connection in self._idle if connection.target.group == target.group]

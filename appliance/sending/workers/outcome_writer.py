@@ -1,9 +1,9 @@
 """Write outcomes and claims of many workers in one transaction (group commit).
 
 Only one transaction is in progress at a time. Entries that arrive meanwhile share the next transaction, which begins
-as soon as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
-entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/queue.py`)
-and settled some tenths of a second later, or by the next other write.
+as soon as there are enough entries (one of every worker), or a millisecond after the first: a commit costs much more
+than an entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged
+(`messages/queue.py`) and settled some tenths of a second later, or by the next other write.
 """
 
 import asyncio
@@ -40,12 +40,22 @@ def _may_suppress(outcome: Outcome) -> bool:
 class OutcomeWriter:
     """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop.
 
-    A batch of `workers` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
+    A batch of `batch_size` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
     `process` is the name of this process, which each claim stores.
+
+    The writer is in one of four states:
+
+    - idle: no entry waits, and `_is_busy` is False;
+    - collecting: entries wait for more of them until `_delay` fires;
+    - writing: a transaction is in progress, and entries wait in `_waiting` for the next;
+    - interrupted: the storage is unavailable, and outcomes wait for `_RETRY_SECONDS`.
+
+    `_is_busy` is True in all but the first. After a transaction the writer is writing again if there are enough entries
+    or some to retry alone, else collecting or idle.
     """
 
-    def __init__(self, process: str, workers: int) -> None:
-        self._process, self._workers = process, workers
+    def __init__(self, process: str, batch_size: int) -> None:
+        self._process, self._batch_size = process, batch_size
         self._waiting: list[_Pending] = []
         self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
@@ -67,7 +77,7 @@ class OutcomeWriter:
         if not self._is_busy:
             self._is_busy = True
             self._delay = loop.call_later(_MAX_DELAY_SECONDS, self._submit)
-        if self._delay is not None and len(self._waiting) >= self._workers:
+        if self._delay is not None and len(self._waiting) >= self._batch_size:
             self._delay.cancel()
             self._delay = None
             # Workers that are ready in the same iteration of the event loop join the batch.
@@ -121,7 +131,7 @@ class OutcomeWriter:
 
     def _submit_later(self) -> None:
         """Submit the next batch, or wait for more entries if there are few."""
-        if self._retried_alone or not self._waiting or len(self._waiting) >= self._workers:
+        if self._retried_alone or not self._waiting or len(self._waiting) >= self._batch_size:
             self._submit()
         else:
             self._delay = asyncio.get_running_loop().call_later(_MAX_DELAY_SECONDS, self._submit)

@@ -211,14 +211,15 @@ _SOON_SECONDS = 5.0
 class RateLimits(ABC):
     """The limits of one channel; used on one event loop, and only read from other threads.
 
-    `is_free` is True while no limit can delay a message, and `is_timed` if there is a limit for the whole channel. A
-    message is admitted from `admit` to `release`: in that time it counts towards the limits that apply to it.
+    `is_unlimited` is True while there is no limit that could delay any message, and `has_overall_limit` if the settings
+    limit the whole channel. A message is admitted from `admit` to `release`: in that time it counts towards the limits
+    that apply to it.
     """
 
     def __init__(self, overall: RateLimit) -> None:
         self.overall = RateLimiter(ALL, overall)
-        self.is_timed = any(overall)
-        self.is_free = False
+        self.has_overall_limit = any(overall)
+        self.is_unlimited = False
         self._admitted: dict[int, list[SendLimit]] = {}
         self._has_counted_past = False
 
@@ -258,7 +259,7 @@ class RateLimits(ABC):
 
     def admit(self, claim: Claim, sender: str) -> SendLimit | None:
         """Admit a message: count it towards its limits and return None, or return the limit that it has to wait for."""
-        if self.is_free:
+        if self.is_unlimited:
             return None
         limits = self._get_limits_of(claim, sender)
         now = clock.monotonic()
@@ -273,11 +274,11 @@ class RateLimits(ABC):
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
         """Return whether a message is still admitted; if no limit applied to it before, admit it now if possible."""
-        return self.is_free or claim.id in self._admitted or self.admit(claim, sender) is None
+        return self.is_unlimited or claim.id in self._admitted or self.admit(claim, sender) is None
 
-    def is_unlimited(self, claim: Claim, sender: str) -> bool:
+    def exempts(self, claim: Claim, sender: str) -> bool:
         """Return whether no limit applies to a message."""
-        return self.is_free or not self._get_limits_of(claim, sender)
+        return self.is_unlimited or not self._get_limits_of(claim, sender)
 
     def release(self, message_id: int, used: bool = True) -> None:
         """End the admission of a message; `used` is False if it was not sent."""
@@ -414,14 +415,14 @@ class SmsRateLimits(RateLimits):
         self._senders = {
             f"from {name}": RateLimiter(f"from {name}", limit) for name, limit in map(parse_limit, sms.sender_limits)
         }
-        self._has_limits = bool(self.is_timed or self._senders)
+        self._has_limits = bool(self.has_overall_limit or self._senders)
         self._throttles: dict[str, AdaptiveThrottle] = {}
         self._uncertain_in_a_row = 0
         self._probe: _Probe | None = None
-        self._update_is_free()
+        self._update_is_unlimited()
 
-    def _update_is_free(self) -> None:
-        self.is_free = not (self._has_limits or self._throttles or self._probe)
+    def _update_is_unlimited(self) -> None:
+        self.is_unlimited = not (self._has_limits or self._throttles or self._probe)
 
     def get_paused_providers(self) -> tuple[str, ...]:
         """Return an empty tuple, because limits pause single senders of SMS but never a whole provider."""
@@ -433,7 +434,7 @@ class SmsRateLimits(RateLimits):
             return []
         name = get_limit_name(sender)
         limits: list[SendLimit | None] = [self._throttles.get(name), self._senders.get(name), self._probe]
-        limits += [self.overall] if self.is_timed else []
+        limits += [self.overall] if self.has_overall_limit else []
         return [limit for limit in limits if limit is not None]
 
     def _get_all_limits(self) -> list[SendLimit]:
@@ -462,7 +463,7 @@ class SmsRateLimits(RateLimits):
         throttle = self._throttles.get(name) if error is None else None
         if throttle is not None and throttle.record_accepted(clock.monotonic()):
             del self._throttles[name]
-            self._update_is_free()
+            self._update_is_unlimited()
         return error
 
     def _slow_down(self, name: str, error: RateLimited) -> RateLimited:
@@ -470,7 +471,7 @@ class SmsRateLimits(RateLimits):
         throttle = self._throttles.get(name)
         if throttle is None:
             throttle = self._throttles[name] = AdaptiveThrottle(name, self._usual, _PAUSE_SECONDS)
-            self.is_free = False
+            self.is_unlimited = False
         throttle.record_refusal(now, error.text, silence=False)
         throttle.paused_until = max(throttle.paused_until, now + error.seconds)
         return throttle.put_off(error, now)
@@ -487,7 +488,7 @@ class SmsRateLimits(RateLimits):
         if self._probe is None:
             self._probe = _Probe()
         self._probe.max_in_use = 1
-        self._update_is_free()
+        self._update_is_unlimited()
         return True
 
     def _record_reply(self) -> None:
@@ -497,7 +498,7 @@ class SmsRateLimits(RateLimits):
         self._probe.max_in_use *= 2
         if self._probe.max_in_use >= self._usual:
             self._probe = None
-            self._update_is_free()
+            self._update_is_unlimited()
 
     def get_status(self) -> SendStatus:
         """Return the throttled senders and the exhausted hourly limits."""

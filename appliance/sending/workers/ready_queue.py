@@ -32,6 +32,18 @@ class ReadyQueue:
     """The rendered messages of a channel that wait for a worker or a limit; used on one event loop.
 
     Single messages come before those of campaigns and flows. `is_exhausted` is True once a refill found no due rows.
+
+    A message from `take` or `poll` is admitted by the limits, and its row is taken: a refill does not read it. The
+    worker reports each message:
+
+    | When                     | Method                | Admission       | Row                       |
+    |--------------------------|-----------------------|-----------------|---------------------------|
+    | it does not claim it now | `put_back`            | ends, not used  | taken; first in the queue |
+    | the claim was refused    | `finish_claim(False)` | ends, not used  | read again                |
+    | the claim is on disk     | `finish_claim(True)`  | goes on         | claimed; not taken        |
+    | it has processed it      | `release`             | ends            | has its outcome           |
+
+    `_give_back` has the row of a message read again that was not admitted, such as an outdated one.
     """
 
     def __init__(
@@ -45,8 +57,8 @@ class ReadyQueue:
     ) -> None:
         self._breaker, self._limits, self._stop_switch = breaker, limits, stop_switch
         self._max_ready = limits.get_max_ready(max_ready)
-        self._single: deque[RenderedMessage] = deque()
-        self._ready: deque[RenderedMessage] = deque()
+        self._rendered_single: deque[RenderedMessage] = deque()
+        self._rendered: deque[RenderedMessage] = deque()
         self._waiting: dict[str, deque[RenderedMessage]] = {}  # by the name of the limit that the messages wait for
         self._single_waiting: dict[str, deque[RenderedMessage]] = {}
         # Ids of messages in this queue, or with a worker and not claimed yet: their rows are not read again.
@@ -114,11 +126,11 @@ class ReadyQueue:
         return ready
 
     def _get_queues(self) -> tuple[deque[RenderedMessage], ...]:
-        return (*self._single_waiting.values(), self._single, *self._waiting.values(), self._ready)
+        return (*self._single_waiting.values(), self._rendered_single, *self._waiting.values(), self._rendered)
 
     def _start_refill(self) -> None:
         if self._filling is None and (
-            self._refill_requested or (len(self._ready) < self._max_ready // 2 and self._may_find_more())
+            self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more())
         ):
             self._refill_requested = False
             self._filling = asyncio.create_task(self._refill())
@@ -139,10 +151,11 @@ class ReadyQueue:
     def _waits_for_limits(self) -> bool:
         """Return whether there are messages that wait for a limit, rendered or skipped.
 
-        What `poll` leaves in `_ready` waits for the overall limit, so a refill brings nothing that may be sent sooner.
+        A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
+        sent sooner.
         While only other limits are waited for, the refill in progress may bring such messages.
         """
-        return bool(self._ready or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
+        return bool(self._rendered or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
 
     async def _wait_for_refill(self) -> bool:
         """Wait for the refill in progress, if any; return whether there was one."""
@@ -157,15 +170,15 @@ class ReadyQueue:
                 ready = self._pop_fresh(queue)
                 if ready is None:
                     break
-                if ready.prepared is None or self._limits.is_free:
+                if ready.prepared is None or self._limits.is_unlimited:
                     return ready
                 sender = ready.prepared.sender
-                if behind and not self._limits.is_unlimited(ready.claim, sender):
+                if behind and not self._limits.exempts(ready.claim, sender):
                     queue.appendleft(ready)
                     return None
                 blocking_limit = self._limits.admit(ready.claim, sender)
                 if blocking_limit is None:
-                    if queue is not self._single and queue is not self._ready:
+                    if queue is not self._rendered_single and queue is not self._rendered:
                         self.is_exhausted = False  # one more message that waits for this limit may be rendered
                     return ready
                 if blocking_limit.name == ALL:
@@ -210,7 +223,7 @@ class ReadyQueue:
     def put_back(self, ready: RenderedMessage) -> None:
         """Put a message that was taken but not claimed at the front of the queue, and end its admission."""
         self._limits.release(ready.claim.id, used=False)
-        (self._single if ready.claim.is_single else self._ready).appendleft(ready)
+        (self._rendered_single if ready.claim.is_single else self._rendered).appendleft(ready)
         self._changed.set()
 
     def finish_claim(self, claim: Claim, is_claimed: bool) -> None:
@@ -246,7 +259,7 @@ class ReadyQueue:
         """Wait until a limit opens, a message ends, or a refill is requested or done; at most `_MAX_WAIT_SECONDS`."""
         waiting = [*self._waiting.items(), *self._single_waiting.items()]
         names = {name for name, queue in waiting if queue}
-        has_ready = bool(self._ready or self._single)
+        has_ready = bool(self._rendered or self._rendered_single)
         blocked_seconds = self._get_blocked_seconds() if self._blocked_groups else 0.0
         names |= self._blocked_groups if blocked_seconds <= 0 else set()
         wait = (
@@ -266,8 +279,8 @@ class ReadyQueue:
     async def _refill(self) -> None:
         try:
             paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
-            room = None if self._limits.is_free else self._limits.get_room(self._waiting)
-            limit = self._max_ready if len(self._ready) < self._max_ready // 2 else 0
+            room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting)
+            limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
             claims = {claim.id: claim for claim in self._read(limit, paused, room)}
             count = len(claims)
             try:
@@ -286,9 +299,9 @@ class ReadyQueue:
 
     def _append(self, ready: RenderedMessage) -> None:
         if ready.claim.is_single:
-            self._single.append(ready)
+            self._rendered_single.append(ready)
             return
-        self._ready.append(ready)
+        self._rendered.append(ready)
         campaign_id = ready.claim.campaign_id
         name = self._limits.get_sender_limit_name(ready.prepared.sender) if ready.prepared is not None else None
         if name is not None and campaign_id is not None:
@@ -308,7 +321,7 @@ class ReadyQueue:
 
     def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[Claim]:
         """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
-        waiting = len(self._single) + sum(map(len, self._single_waiting.values()))
+        waiting = len(self._rendered_single) + sum(map(len, self._single_waiting.values()))
         claims = self._reader.fetch_candidates(
             limit,
             self._taken_ids,

@@ -69,15 +69,17 @@ class SmtpWorker:
         self._breaker, self._limits, self._stop_switch = context.breaker, context.limits, context.stop_switch
         self._ready_queue, self._outcome_writer = context.ready_queue, context.outcome_writer
         self._connections: dict[str, SmtpClient] = {}
-        self._next: RenderedMessage | None = None  # the next message, taken from the queue
-        self._early_claim: _PendingClaim | None = None  # the claim of the next message, if it is claimed ahead
-        self._pipelined: OpenedEnvelope | None = None  # the envelope of the next message, if its commands were sent
         self._closing: set[asyncio.Future[None]] = set()
+        # The next message, taken from the queue; its claim, if it is claimed ahead; its envelope, if the commands were
+        # sent; and until when it may wait here (time of the event loop; 0 if it does not wait).
+        self._next: RenderedMessage | None = None
+        self._next_claim: _PendingClaim | None = None
+        self._next_envelope: OpenedEnvelope | None = None
+        self._next_waits_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         # Outcomes that are not stored yet: of the last message, and while a message is being sent of the one before.
         self._outcome: Outcome | None = None
         self._previous: Outcome | None = None
-        self._waiting_until = 0.0  # until when the next message may wait here (event loop); 0 if it does not wait
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def connections(self) -> int:
@@ -101,7 +103,7 @@ class SmtpWorker:
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
             # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
-            if self._pipelined is not None:
+            if self._next_envelope is not None:
                 self._abort_connection(ready.claim.provider)
             self._return(ready)
         elif ready is not None:
@@ -112,7 +114,7 @@ class SmtpWorker:
 
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
-        if self._next is None and not self._limits.is_timed and not self._stop_switch.is_halted():
+        if self._next is None and not self._limits.has_overall_limit and not self._stop_switch.is_halted():
             self._next = self._ready_queue.poll()
         if self._next is None:
             # The wait may be long, so the known outcome is stored before.
@@ -120,7 +122,7 @@ class SmtpWorker:
             timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._close_idle)
             try:
                 # With a rate limit, the worker connects first, so that connecting does not delay an admitted message.
-                if not self._limits.is_timed or await self._connect_for_next():
+                if not self._limits.has_overall_limit or await self._connect_for_next():
                     self._next = await self._ready_queue.take()
             finally:
                 timer.cancel()
@@ -163,17 +165,17 @@ class SmtpWorker:
         sending the message.
         """
         loop = asyncio.get_running_loop()
-        self._waiting_until = loop.time() + _MAX_WAIT_SECONDS
+        self._next_waits_until = loop.time() + _MAX_WAIT_SECONDS
         if self._timer is None:
-            self._timer = loop.call_at(self._waiting_until, self._check_waiting)
+            self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
 
     def _check_waiting(self) -> None:
         self._timer = None
-        if self._waiting_until <= 0:
+        if self._next_waits_until <= 0:
             return
         loop = asyncio.get_running_loop()
-        if loop.time() < self._waiting_until:
-            self._timer = loop.call_at(self._waiting_until, self._check_waiting)
+        if loop.time() < self._next_waits_until:
+            self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
         else:
             self._return_next()
 
@@ -184,7 +186,7 @@ class SmtpWorker:
 
     def _return(self, ready: RenderedMessage) -> None:
         """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
-        early, self._early_claim = self._early_claim, None
+        early, self._next_claim = self._next_claim, None
         if early is None:
             self._ready_queue.put_back(ready)
         else:
@@ -220,7 +222,7 @@ class SmtpWorker:
         except DeliveryError as error:
             return None, error
         finally:
-            self._waiting_until = 0.0
+            self._next_waits_until = 0.0
 
     async def _process(
         self, ready: RenderedMessage, client: SmtpClient | None, connection_error: DeliveryError | None
@@ -230,12 +232,12 @@ class SmtpWorker:
         The envelope is sent before the claim is on disk, because it does not deliver anything: without a claim the
         connection is aborted. While the body is being sent, the next message may be taken and its envelope sent.
         """
-        early, self._early_claim = self._early_claim, None
+        early, self._next_claim = self._next_claim, None
         if early is None:
             last_outcome, self._outcome = self._outcome, None
             revision = transactions.get_permission_revision()
             early = _PendingClaim(self._outcome_writer.write(last_outcome, ready.claim), revision)
-        opened, self._pipelined = self._pipelined, None
+        opened, self._next_envelope = self._next_envelope, None
         outcome, prepared = ready.failure or Outcome(ready.claim, connection_error), ready.prepared
         started_at = time.monotonic()
         if client is not None and prepared is not None:
@@ -263,7 +265,7 @@ class SmtpWorker:
         # The message is claimed, so from here on it always gets an outcome.
         self._previous, self._outcome = self._outcome, outcome
         try:
-            await self._transmit(ready, client, outcome)
+            await self._complete_outcome(ready, client, outcome)
         finally:
             self._store_previous()
         if client is not None and prepared is not None:
@@ -295,8 +297,8 @@ class SmtpWorker:
         if previous is not None:
             self._outcome_writer.write(previous, None)
 
-    async def _transmit(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
-        """Send a claimed message unless it has an error already, and complete and count its outcome."""
+    async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
+        """Send a claimed message unless its outcome has an error already, and complete and count the outcome."""
         prepared = ready.prepared
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
@@ -341,21 +343,21 @@ class SmtpWorker:
         provider.
         """
         provider, next_envelope = outcome.claim.provider, None
-        if not self._limits.is_timed and not self._stop_switch.is_halted():
+        if not self._limits.has_overall_limit and not self._stop_switch.is_halted():
             self._next = self._ready_queue.poll(behind=True)
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             next_envelope = self._next.prepared.envelope
             if self._can_claim_ahead(provider):
                 previous, self._previous = self._previous, None
                 revision = transactions.get_permission_revision()
-                self._early_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.claim), revision)
+                self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.claim), revision)
         self._store_previous()
         self._start_waiting()
         try:
-            _, self._pipelined = await client.deliver(envelope, next_envelope)
+            _, self._next_envelope = await client.deliver(envelope, next_envelope)
             outcome.error = None
         except MessageRejected as rejection:
-            outcome.error, self._pipelined = rejection.error, rejection.next_envelope
+            outcome.error, self._next_envelope = rejection.error, rejection.next_envelope
         except DeliveryError as error:
             outcome.error = error
         except Exception as error:
@@ -363,8 +365,8 @@ class SmtpWorker:
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")
             client.abort()
         finally:
-            self._waiting_until = 0.0
-        if self._pipelined is not None and self._next is None:
+            self._next_waits_until = 0.0
+        if self._next_envelope is not None and self._next is None:
             # The next message was put back meanwhile, and SMTP cannot withdraw its envelope.
             self._abort_connection(provider)
 
@@ -372,7 +374,7 @@ class SmtpWorker:
         connection = self._connections.get(provider)
         if connection is not None and connection.is_open():
             return connection
-        self._pipelined = None
+        self._next_envelope = None
         await self._close_connection(provider)
         try:
             connection = self._connections[provider] = await smtp_connect.connect_to_provider(provider)
@@ -387,7 +389,7 @@ class SmtpWorker:
         return connection
 
     def _abort_connection(self, provider: str) -> None:
-        self._pipelined = None
+        self._next_envelope = None
         connection = self._connections.pop(provider, None)
         if connection is not None:
             connection.abort()
@@ -404,7 +406,7 @@ class SmtpWorker:
 
     async def close(self) -> None:
         """Close all connections of this worker with QUIT, and wait until they are closed."""
-        self._pipelined = None
+        self._next_envelope = None
         self._close_idle()
         if self._closing:
             await asyncio.wait({*self._closing})
