@@ -9,7 +9,9 @@ import pytest
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.campaigns import states
+from appliance.sending.messages import queue
 from appliance.sending.workers import sender
+from appliance.sending.workers.email_sender import EmailSender
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home, recover_after_crash
@@ -215,4 +217,33 @@ def test_a_stop_during_the_next_envelope_keeps_the_outcome_before_it(
             second_envelope.wait_reached()
         assert fetch_statuses() == [("sent", None), ("queued", None)]
         second_envelope.release()
+    assert recover_after_crash() == 0
+
+
+@pytest.mark.parametrize("is_server_slow", [False, True])
+def test_a_stop_while_a_claim_is_written_leaves_no_message_in_doubt(
+    is_server_slow: bool, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a worker is cancelled before its claim is on disk, the message that was not sent is queued again (P3)."""
+    monkeypatch.setattr(sender, "_STOP_SECONDS", 0.1)
+    with SmtpServer() as smtp:
+        send_campaign(home, ADDRESSES[0])
+        use_relay(home, smtp.port, email__connections="1")
+        if is_server_slow:
+            smtp.rules.hold("data", times=1)
+        transactions.start(before_write=queue.settle_log)
+        is_storage_free = threading.Event()
+        stalled = transactions.submit_record(is_storage_free.wait, 10)
+        email_sender = EmailSender("p")
+        sending = threading.Thread(target=email_sender.drain)
+        sending.start()
+        smtp.wait_for_phase("data")
+        time.sleep(0.1)
+        email_sender.stop()
+        time.sleep(0.5)
+        is_storage_free.set()
+        stalled.result(10)
+        sending.join(10)
+        smtp.rules.clear()
+        assert fetch_statuses() == [("queued", None)] and smtp.messages == []
     assert recover_after_crash() == 0

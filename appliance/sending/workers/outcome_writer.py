@@ -32,6 +32,11 @@ class _Pending(NamedTuple):
     claim_error: BaseException | None = None  # why its claim failed, if the outcome is written alone because of that
 
 
+def postpone(claim: Claim) -> Outcome:
+    """Return the outcome of a message that was claimed and not sent."""
+    return Outcome(claim, Postponed("it was claimed and not sent", 0))
+
+
 def _may_suppress(outcome: Outcome) -> bool:
     """Return whether recording an outcome may suppress the address of its recipient."""
     return outcome.error is not None and not isinstance(outcome.error, Postponed)
@@ -83,6 +88,32 @@ class OutcomeWriter:
             # Workers that are ready in the same iteration of the event loop join the batch.
             loop.call_soon(self._submit)
         return future
+
+    async def wait_for_claim(self, claim: Claim, is_claimed: "asyncio.Future[bool]") -> bool:
+        """Return whether a message was claimed; `is_claimed` is the future from `write`.
+
+        If the caller is cancelled meanwhile, a message that was claimed is postponed: nothing of it was sent, but
+        without an outcome it would be in doubt after the next start.
+        """
+        try:
+            return await asyncio.shield(is_claimed)
+        except asyncio.CancelledError:
+            await self.give_up_claim(claim, is_claimed)
+            raise
+
+    async def give_up_claim(self, claim: Claim, is_claimed: "asyncio.Future[bool]") -> bool:
+        """Wait for a claim, postpone its message if it was claimed, and return whether it was.
+
+        The outcome must not be written before, because the outcomes of a transaction are recorded before its claims.
+        """
+        try:
+            was_claimed = await is_claimed
+        except Exception as error:
+            log.debug("sender: message %s was not claimed: %s", claim.id, error)  # logged already
+            return False
+        if was_claimed:
+            await self.write(postpone(claim), None)
+        return was_claimed
 
     async def flush(self) -> None:
         """Wait until all entries are written or the writer has stopped, then settle the log."""

@@ -99,7 +99,8 @@ class SmsWorker:
         """Store the outcome of the last message, if any, and claim the given one; return whether it was claimed."""
         outcome, self._outcome = self._outcome, None
         try:
-            return await self._context.outcome_writer.write(outcome, claim)
+            writing = self._context.outcome_writer.write(outcome, claim)
+            return await (writing if claim is None else self._context.outcome_writer.wait_for_claim(claim, writing))
         finally:
             if outcome is not None and outcome.prepared is not None:
                 self._in_progress.finish(outcome.claim.recipient_key)

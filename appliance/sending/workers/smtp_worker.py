@@ -36,6 +36,7 @@ from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
+from appliance.sending.workers.outcome_writer import postpone
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.sender import WorkerContext
 from appliance.storage import transactions
@@ -45,11 +46,6 @@ log = logging.getLogger("campanero.sender")
 _MAX_WAIT_SECONDS = 1.0
 # Connections that are idle for this long are closed.
 _IDLE_SECONDS = 30.0
-
-
-def _postpone(claim: Claim) -> Outcome:
-    """Return the outcome of a message that was claimed ahead and was not sent."""
-    return Outcome(claim, Postponed("it was claimed ahead and not sent", 0))
 
 
 class _PendingClaim(NamedTuple):
@@ -194,14 +190,9 @@ class SmtpWorker:
             task.add_done_callback(self._closing.discard)
 
     async def _give_up_claim(self, claim: Claim, early: _PendingClaim) -> None:
-        is_claimed = False
-        try:
-            is_claimed = await early.is_claimed
-        except Exception as error:
-            log.debug("smtp: message %s was not claimed: %s", claim.id, error)  # The outcome writer logs the error.
+        is_claimed = await self._outcome_writer.give_up_claim(claim, early.is_claimed)
         self._ready_queue.finish_claim(claim, is_claimed)
         if is_claimed:
-            await self._outcome_writer.write(_postpone(claim), None)
             self._ready_queue.release(claim)
 
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
@@ -241,20 +232,28 @@ class SmtpWorker:
         outcome, prepared = ready.failure or Outcome(ready.claim, connection_error), ready.prepared
         started_at = time.monotonic()
         if client is not None and prepared is not None:
-            outcome.error = await self._wait_until_ready(client, prepared.envelope, opened, outcome)
+            try:
+                outcome.error = await self._wait_until_ready(client, prepared.envelope, opened)
+            except asyncio.CancelledError:
+                # The service ends before the server replied, so nothing of the message was sent. If it was claimed
+                # ahead, the outcome of the message before it is not stored yet.
+                self._previous, self._outcome = self._outcome, None
+                self._store_previous()
+                await self._give_up_claim(ready.claim, early)
+                raise
             if isinstance(outcome.error, ConnectionFailed) and client.sent_count:
                 # The message is claimed and checked again for the next connection, and this is not an attempt.
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
-            is_claimed = await early.is_claimed
+            is_claimed = await self._outcome_writer.wait_for_claim(ready.claim, early.is_claimed)
             if is_claimed and outcome.error is None:
                 is_claimed = await self._check_again(ready.claim, early.revision)
         except Exception:
             # The server already expects the message, so a QUIT would be part of its text.
             self._abort_connection(ready.claim.provider)
             if is_claimed:
-                self._outcome_writer.write(_postpone(ready.claim), None)
+                self._outcome_writer.write(postpone(ready.claim), None)
             raise
         finally:
             self._ready_queue.finish_claim(ready.claim, is_claimed)
@@ -284,10 +283,12 @@ class SmtpWorker:
         while (current := transactions.get_permission_revision()) != revision:
             revision = current
             is_allowed = transactions.fetch_inline(queue.is_still_allowed, claim.id)
-            if not is_allowed and not await self._outcome_writer.write(_postpone(claim), claim):
-                return False
+            if not is_allowed:
+                claimed_again = self._outcome_writer.write(postpone(claim), claim)
+                if not await self._outcome_writer.wait_for_claim(claim, claimed_again):
+                    return False
         if self._stop_switch.is_blocked():
-            self._outcome_writer.write(_postpone(claim), None)
+            self._outcome_writer.write(postpone(claim), None)
             return False
         return True
 
@@ -315,20 +316,13 @@ class SmtpWorker:
             self._breaker.record_answer(ready.claim, outcome.error)
 
     async def _wait_until_ready(
-        self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None, outcome: Outcome
+        self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
     ) -> DeliveryError | None:
         """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
         try:
             await client.wait_until_ready(opened or client.open_envelope(envelope))
         except DeliveryError as error:
             return error
-        except asyncio.CancelledError:
-            # The service ends before the server replied, so nothing of the message was sent.
-            outcome.error = Postponed("the service stopped before this message was sent", 0)
-            # If this message was claimed ahead, the outcome of the message before it is not stored yet.
-            self._previous, self._outcome = self._outcome, outcome
-            self._store_previous()
-            raise
         except Exception as error:
             # An internal error before the final dot affects this message only.
             log.exception("smtp: sending a message failed")
