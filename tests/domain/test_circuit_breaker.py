@@ -130,3 +130,19 @@ def test_failures_of_rendering_do_not_hide_rejections(home: Home) -> None:
         sender.drain()
     assert rows("SELECT count(*), skip_reason FROM message WHERE status = 'skipped'")[0][1] == "render_error"
     assert sender.breaker.get_held_campaigns() == (campaign.id,)
+
+
+def test_counts_of_old_campaigns_are_forgotten(home: Home) -> None:
+    """The rejections of thousands of campaigns do not stay in memory."""
+    send_campaign(home, "ana@example.org")
+    row, breaker = QueueReader().fetch_candidates(1)[0], CircuitBreaker(60.0)
+    errors = (
+        MailUnauthenticated("550 5.7.27 SPF does not pass", 550, "5.7.27"),
+        RecipientRejected("554 5.7.1 blocked using zen.spamhaus.org", 554, "5.7.1"),
+        SenderRejected("550 not from you", 550),
+    )
+    for campaign_id in range(3_000):
+        for error in errors:
+            breaker.record_answer(row._replace(campaign_id=campaign_id), error)
+    counts = (breaker._unauthenticated, breaker._reputation_counts, breaker._refusal_counts)
+    assert [len(one) for one in counts] == [1_000] * 3

@@ -21,6 +21,7 @@ from appliance.sending.workers import ready_queue
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.email_sender import EmailSender
+from appliance.sending.workers.rate_limits import ALL
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import run
@@ -174,8 +175,8 @@ def test_messages_of_a_stopped_account_stay_queued(home: Home) -> None:
     assert reader.fetch_candidates(16, frozenset(), room={"google": 0}) == []
 
 
-def test_old_throttles_are_removed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Throttles of thousands of recipient domains do not stay in memory."""
+def test_throttles_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of paused recipient domains do not stay in memory, and of them the last ones stay."""
     send_campaign(home, "p@example.org")
     rate_limits, now = EmailRateLimits(config.current().email), 1000.0
     monkeypatch.setattr("appliance.core.clock.monotonic", lambda: now)
@@ -183,6 +184,46 @@ def test_old_throttles_are_removed(home: Home, monkeypatch: pytest.MonkeyPatch) 
     error = Deferred("slow down", 421, "4.7.0")
     assert is_rate_limited(error)
     for number in range(2_000):
-        now += 10.0
+        now += 0.1
         rate_limits.record_answer(claim._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
-    assert len(rate_limits._throttles) < 400
+    groups = [group for _, group in rate_limits._throttles]
+    assert len(groups) <= 256 and ALL in groups and "d1990.example" in groups
+
+
+def test_a_learned_rate_outlives_groups_without_refusals(home: Home) -> None:
+    """In direct delivery, hundreds of willing domains do not make the sender forget which ones asked for less."""
+    send_campaign(home, "p@example.org")
+    home.configure(email__transport="direct")
+    rate_limits = EmailRateLimits(config.current().email)
+    (claim,) = QueueReader().fetch_candidates(1)
+    slow, *others = (claim._replace(recipient_key=f"a@d{number}.example", provider="direct") for number in range(1_000))
+    rate_limits.record_answer(slow, Deferred("slow down", 421, "4.7.0"))
+    home.advance(2 * 3600)
+    for other in others:
+        assert rate_limits.admit(other, "news@example.net") is None
+        rate_limits.release(other.id)
+    assert len(rate_limits._throttles) <= 256
+    assert [status.group for status in rate_limits.get_status().throttled_groups] == ["d0.example"]
+
+
+def test_limits_without_waiting_messages_are_forgotten(home: Home) -> None:
+    """A refill forgets the groups and campaigns for which no message waits any more."""
+    send_campaign(home, "p@gmail.com")
+    use_relay(home, free_port(), email__sender_limits=["campanero.invalid 1/s"])
+    limits = EmailRateLimits(config.current().email)
+    (claim,) = QueueReader().fetch_candidates(1)
+
+    async def take_two() -> None:
+        waiting = ready_queue.ReadyQueue(CircuitBreaker(60.0), limits, 16, StopSwitch())
+        assert limits.admit(claim._replace(id=99), "news@campanero.invalid") is None  # uses up the limit of this second
+        ready = await waiting.take()
+        assert ready is not None and [*waiting._waiting] == ["from campanero.invalid"] and waiting._sender_limits
+        waiting.finish_claim(ready.claim, is_claimed=True)
+        transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL")
+        waiting.refill()
+        assert await waiting.take() is None
+        assert not waiting._waiting and not waiting._sender_limits
+        waiting.close()
+
+    transactions.start(before_write=queue.settle_log)
+    asyncio.run(take_two())

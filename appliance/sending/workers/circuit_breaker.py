@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from appliance.core import clock, data_dir
 from appliance.core.errors import (
@@ -27,6 +27,8 @@ MAX_REFUSALS = 20
 # Messages of a campaign that servers could not authenticate before it is paused, even if others are accepted. A single
 # server may be wrong, but the limit is low because each such rejection harms the reputation of the domain.
 MAX_UNAUTHENTICATED = 3
+# Campaigns, or campaigns and recipient groups, with counts of rejections; above this number the oldest are forgotten.
+_MAX_COUNTS = 1_000
 # Interval between checks for the STOP file, which is to stop sending within two seconds (docs/promises.md#p5).
 _STOP_FILE_SECONDS = 0.05
 
@@ -49,6 +51,12 @@ class _TransportPause(NamedTuple):
     until: float
     since: int
     reason: str
+
+
+def _forget_oldest(counts: dict[Any, Any]) -> None:
+    """Remove the oldest entry of counts that have more than `_MAX_COUNTS`; call it after each addition."""
+    if len(counts) > _MAX_COUNTS:
+        del counts[next(iter(counts))]
 
 
 class CircuitBreaker:
@@ -138,6 +146,7 @@ class CircuitBreaker:
             error.smtp, error.enhanced, error.text
         ):
             self._reputation_counts[key] = self._reputation_counts.get(key, 0) + 1
+            _forget_oldest(self._reputation_counts)
             if self._reputation_counts[key] >= MAX_REFUSALS:
                 bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
                 self._reason = f"{error.text} - {bounce_class.help}"
@@ -150,12 +159,14 @@ class CircuitBreaker:
             return
         message_ids = self._unauthenticated.setdefault(claim.campaign_id, set())
         message_ids.add(claim.id)
+        _forget_oldest(self._unauthenticated)
         if len(message_ids) >= MAX_UNAUTHENTICATED:
             self._reason = f"{error.text} - {bounce_classes.authentication_help(error.enhanced, error.text)}"
             self._campaigns_to_pause.add(claim.campaign_id)
 
     def _count_refusal(self, key: str | int) -> None:
         self._refusal_counts[key] = self._refusal_counts.get(key, 0) + 1
+        _forget_oldest(self._refusal_counts)
         if self._refusal_counts[key] >= MAX_REFUSALS:
             self._refusal_counts[key] = 0
             if isinstance(key, int):

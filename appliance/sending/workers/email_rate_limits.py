@@ -88,8 +88,8 @@ class UncappedQuota:
 
 # The whole relay is throttled once this many recipient groups asked for a lower rate within this time.
 _MAX_SLOW_GROUPS, _SLOW_GROUPS_SECONDS = 3, 60.0
-# Above this number of throttles, those that are idle and were not paused for this long are dropped.
-_MAX_THROTTLES, _THROTTLE_IDLE_SECONDS = 64, 1800.0
+# With so many throttles, `_DROPPED_THROTTLES` that are not in use are dropped.
+_MAX_THROTTLES, _DROPPED_THROTTLES = 256, 64
 # Connections to a recipient group at first in direct delivery (D19); accepted messages raise the number.
 _FIRST_CONNECTIONS = 4
 
@@ -191,14 +191,8 @@ class EmailRateLimits(RateLimits):
         existing = self._throttles.get((provider, group))
         if existing is not None:
             return existing
-        if len(self._throttles) > _MAX_THROTTLES:
-            # A group whose throttle is dropped asks for a lower rate again if needed.
-            idle_since = clock.monotonic() - _THROTTLE_IDLE_SECONDS
-            self._throttles = {
-                key: old_throttle
-                for key, old_throttle in self._throttles.items()
-                if old_throttle.in_use or old_throttle.paused_until > idle_since
-            }
+        if len(self._throttles) >= _MAX_THROTTLES:
+            self._drop_throttles()
         if provider == DIRECT:
             throttle = AdaptiveThrottle(
                 group, self._max_group_connections, self._pause_seconds, self._first_connections
@@ -207,6 +201,20 @@ class EmailRateLimits(RateLimits):
             throttle = AdaptiveThrottle(group, self._max_connections, self._pause_seconds)
         self._throttles[provider, group] = throttle
         return throttle
+
+    def _drop_throttles(self) -> None:
+        """Drop throttles of recipient groups: first those without a refusal, then those whose pause ends first.
+
+        A group whose throttle is dropped asks for a lower rate again if needed.
+        """
+        idle = [
+            (bool(throttle.reason), throttle.paused_until, key)
+            for key, throttle in self._throttles.items()
+            if not throttle.in_use and key[1] != ALL
+        ]
+        idle.sort(key=lambda entry: entry[:2])
+        for _, _, key in idle[:_DROPPED_THROTTLES]:
+            del self._throttles[key]
 
     def get_max_connections(self, group: str, domain: str) -> int:
         """Return the maximum number of connections to the servers of a recipient group for mail to a domain."""

@@ -276,8 +276,17 @@ class ReadyQueue:
             if wait > _MAX_WAIT_SECONDS:
                 self.is_exhausted = False
 
+    def _forget_idle_limits(self) -> None:
+        """Forget the limits for which no message waits, so that they are not scanned by each poll."""
+        self._waiting = {name: queue for name, queue in self._waiting.items() if queue}
+        self._single_waiting = {name: queue for name, queue in self._single_waiting.items() if queue}
+        self._sender_limits = {
+            campaign_id: name for campaign_id, name in self._sender_limits.items() if name in self._waiting
+        }
+
     async def _refill(self) -> None:
         try:
+            self._forget_idle_limits()
             paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
             room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting)
             limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
