@@ -95,6 +95,42 @@ def test_approval_by_another_user(api: Client, visitors: dict[str, Visitor], lis
     assert send_campaign(admin, own_campaign) == 422 and send_campaign(owner, own_campaign) == 303
 
 
+def shown_state(page: str) -> str:
+    """Return the hidden field that says which content a page shows."""
+    match = re.search(r'name="shown" value="([^"]+)"', page)
+    assert match
+    return match[1]
+
+
+def test_a_decision_is_about_what_the_page_showed(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
+    """After an edit, neither an approval nor a send from a page that showed the old content has an effect."""
+    editor, owner = visitors["editor"], visitors["owner"]
+    campaign = draft(api, list_id)
+    approve, letter = campaign_path(campaign, "approve"), campaign_path(campaign)
+    editor.send("POST", campaign_path(campaign, "ask"))
+    before = {"shown": shown_state(owner.send("GET", letter).text)}
+    review = {"expected": "1", "shown": shown_state(owner.send("GET", campaign_path(campaign, "send")).text)}
+    editor.send("POST", campaign_path(campaign, "from"), {"subject": "Not what the owner read"})
+    assert owner.send("POST", approve, before).status == 303
+    page = owner.send("GET", letter).text
+    assert "The content has changed since you opened this page." in page
+    assert api.get(letter).json["approval_state"] == "pending_review" and send_campaign(editor, campaign) == 422
+    refused = owner.send("POST", campaign_path(campaign, "send"), review)
+    assert refused.status == 422 and "The content has changed since you opened this page." in refused.text
+    assert owner.send("POST", approve, {"shown": shown_state(page)}).status == 303
+    assert api.get(letter).json["approval_state"] == "approved"
+    assert owner.send("POST", campaign_path(campaign, "send"), {**review, "shown": shown_state(page)}).status == 303
+
+    flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
+    editor.send("POST", f"{flow}/ask")
+    before = {"shown": shown_state(owner.send("GET", flow).text)}
+    api.patch(flow, {"steps": [{**LETTER, "subject": "Not what the owner read"}]}).expect(200)
+    owner.send("POST", f"{flow}/approve", before)
+    assert api.get(flow).json["approval_state"] == "pending_review"
+    owner.send("POST", f"{flow}/approve", {"shown": shown_state(owner.send("GET", flow).text)})
+    assert api.get(flow).json["approval_state"] == "approved"
+
+
 def test_approval_of_flows(api: Client, visitors: dict[str, Visitor]) -> None:
     """An editor starts a flow only after approval; a rejection shows its note."""
     editor, owner = visitors["editor"], visitors["owner"]

@@ -11,6 +11,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import approvals, audit
 from appliance.campaigns import send
+from appliance.campaigns import store as campaigns
 from appliance.campaigns.preflight import Preflight
 from appliance.content.templates.placeholders import UNFINISHED_CODES
 from appliance.core import errors, validation
@@ -27,6 +28,7 @@ pages = Pages("ui_approvals")
 
 _REQUESTED = gettext_noop("Approval requested. Owners and admins see the request on their home page.")
 _APPROVED = gettext_noop("Approved.")
+CONTENT_CHANGED = gettext_noop("The content has changed since you opened this page. Review it again.")
 _REJECTED = gettext_noop("Rejected. It has to be changed before it can be approved.")
 
 
@@ -49,8 +51,14 @@ async def request_campaign(request: Request, visit: Visit, campaign_id: int) -> 
 @signed_in("campaigns:approve")
 async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Approve a campaign."""
-    args = (visit.actor, "campaign_approve", send.approve_campaign, visit.account_id, campaign_id, visit.actor)
-    return await _apply(request, f"/campaigns/{campaign_id}", _APPROVED, audit.run_and_record, *args)
+    shown = Form.from_request(request)["shown"]
+
+    def approve() -> None:
+        _require_shown(campaigns.get(visit.account_id, campaign_id), shown)
+        args = (send.approve_campaign, visit.account_id, campaign_id, visit.actor)
+        audit.run_and_record(visit.actor, "campaign_approve", *args)
+
+    return await _apply(request, f"/campaigns/{campaign_id}", _APPROVED, approve)
 
 
 @pages.post("/campaigns/<campaign_id:int>/reject")
@@ -88,8 +96,14 @@ async def request_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @signed_in("campaigns:approve")
 async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Approve a flow."""
-    args = (visit.actor, "flow_approve", store.apply_action, visit.account_id, flow_id, lifecycle.approve, visit.actor)
-    return await _apply(request, f"/flows/{flow_id}", _APPROVED, audit.run_and_record, *args)
+    shown = Form.from_request(request)["shown"]
+
+    def approve() -> None:
+        _require_shown(store.get(visit.account_id, flow_id), shown)
+        args = (store.apply_action, visit.account_id, flow_id, lifecycle.approve, visit.actor)
+        audit.run_and_record(visit.actor, "flow_approve", *args)
+
+    return await _apply(request, f"/flows/{flow_id}", _APPROVED, approve)
 
 
 @pages.post("/flows/<flow_id:int>/reject")
@@ -116,12 +130,15 @@ def _read_note(request: Request) -> str | None:
 async def _apply(request: Request, current: str, text: str, verb: Callable[..., Any], *args: Any) -> HTTPResponse:
     """Run an approval action, flash `text`, and redirect to the page of the campaign or flow.
 
-    If the action raises Invalid, the notice says instead that the state has changed or that something is missing.
+    If the action raises Invalid, the notice says instead that content or status has changed or that something is
+    missing.
     """
     try:
         await commit(verb, *args)
     except errors.Invalid as error:
-        if error.reason not in ("campaign_locked", "approval_required", None):
+        if error.reason == _CHANGED_REASON:
+            text = CONTENT_CHANGED
+        elif error.reason not in ("campaign_locked", "approval_required", None):
             text = gettext_noop("Something else is missing. See the checklist.")
         else:
             text = gettext_noop("The status changed in the meantime. This page shows the current status.")
@@ -129,9 +146,31 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
     return view.redirect(request, current)
 
 
+# An approval and a send are decisions about what the page showed. An edit between the request and the decision would
+# otherwise be approved unseen.
+
+_CHANGED_REASON = "content_changed"
+
+
+def describe_shown(row: Any) -> str:
+    """Return a text that changes with the content and audience of a campaign, or with a flow, for a hidden field."""
+    return str(row.updated_at) if isinstance(row, Flow) else f"{row.template.revision}-{row.trigger.updated_at}"
+
+
+def is_shown(row: Any, shown: str) -> bool:
+    """Return whether a campaign or flow is as a page showed it; `shown` is empty if the form does not say it."""
+    return not shown or shown == describe_shown(row)
+
+
+def _require_shown(row: Any, shown: str) -> None:
+    if not is_shown(row, shown):
+        raise errors.Invalid({"base": [gettext(CONTENT_CHANGED)]}, reason=_CHANGED_REASON)
+
+
 class Approval(NamedTuple):
     """The approval state of a campaign or flow, as one user sees it."""
 
+    shown: str  # what the page shows (`describe_shown`)
     is_required: bool  # the account requires approval
     state: str
     note: str | None
@@ -156,7 +195,7 @@ def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
     requester = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
     is_all = bool(codes) and set(codes) == {"approval_required"} and row.approval_state != "rejected"
     return Approval(
-        is_required, row.approval_state, row.approval_note, row.asked_at,
+        describe_shown(row), is_required, row.approval_state, row.approval_note, row.asked_at,
         (requester.name or requester.email) if requester else None,
         allowed, decides and not allowed, is_all,
         is_all and row.asked_at is None and visit.can("flows:write" if isinstance(row, Flow) else "campaigns:write"),
