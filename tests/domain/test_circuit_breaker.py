@@ -145,4 +145,4 @@ def test_counts_of_old_campaigns_are_forgotten(home: Home) -> None:
         for error in errors:
             breaker.record_answer(row._replace(campaign_id=campaign_id), error)
     counts = (breaker._unauthenticated, breaker._reputation_counts, breaker._refusal_counts)
-    assert [len(one) for one in counts] == [1_000] * 3
+    assert [len(errors_by_key) for errors_by_key in counts] == [1_000] * 3

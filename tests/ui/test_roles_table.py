@@ -18,7 +18,8 @@ FORMS = {
         /settings/you/sessions/*/end /settings/you/sessions/end""",
     "author": """
         /activity/answers/*/seen /campaigns /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
-        /campaigns/*/duplicate /campaigns/*/from /campaigns/*/html /campaigns/*/links/https /campaigns/*/list /campaigns/*/name
+        /campaigns/*/duplicate /campaigns/*/from /campaigns/*/html
+        /campaigns/*/links/https /campaigns/*/list /campaigns/*/name
         /campaigns/*/not-opened
         /campaigns/*/segment /campaigns/*/template /campaigns/*/template/undo /campaigns/*/test /campaigns/*/to
         /campaigns/*/when /campaigns/acts /campaigns/restore /contacts /contacts/* /contacts/*/consent
