@@ -192,6 +192,7 @@ def test_sample_contacts_show_names_of_codes(shop_page: Page) -> None:
     choose_option(page, "Value", "Austria")
     expect(page.locator("#sample td[data-l=Country]").first).to_have_text("Austria")
     choose_field(page, rule, "address status")
+    expect(page.locator("#sample td[data-l=Country]")).to_have_count(0)  # the finder is that of statuses
     choose_option(page, "Value", "Not confirmed")
     expect(page.locator("#sample td[data-l='Address status']").first).to_have_text("Not confirmed")
 
