@@ -132,7 +132,7 @@ def require_contacts_scope(request: ApiRequest) -> None:
 def require_contacts_scope_of_test_key(request: ApiRequest) -> None:
     """Raise a 403 error for a test key without the scope `contacts:read`, for a request that sends to contacts.
 
-    Messages of a test key are captured and reach nobody, but their outcome (sent or skipped, number of SMS parts)
+    Messages of a test key are captured and not delivered, but their outcome (sent or skipped, number of SMS parts)
     depends on the contact's values. Without the scope, a key could read these values by repeated tests (T45 in
     docs/threats.md).
     """

@@ -319,7 +319,7 @@ _NTH_ENGAGED = (
 def measure_half_time(campaign: Campaign, engagement: Literal["opened", "clicked"], count: int) -> float:
     """Return the seconds from the start of a campaign until half of `count` people had opened it, or clicked in it.
 
-    `count` is the number of people who have done so by now (`engagement`). The result is 0.0 if nobody has.
+    `count` is the number of people who have done so by now (`engagement`). The result is 0.0 if `count` is 0.
     """
     sql = _NTH_ENGAGED.format(at=f"{engagement}_at", engagement=engagement)
     at = scalar(sql, (campaign.id, max(0, (count + 1) // 2 - 1)))

@@ -493,16 +493,16 @@ def _read_catalogue(language: str) -> stdlib_gettext.NullTranslations:
 
 
 def _compile_once(source: Path) -> bytes:
-    """Return the compiled form of a catalogue of the sources, and keep it beside them as Python keeps modules."""
-    kept = source.parent / "__pycache__" / f"{source.stem}.mo"
-    if kept.exists() and kept.stat().st_mtime_ns > source.stat().st_mtime_ns:
-        return kept.read_bytes()
+    """Return the compiled form of a catalogue of the sources, which is cached in `__pycache__`."""
+    cached = source.parent / "__pycache__" / f"{source.stem}.mo"
+    if cached.exists() and cached.stat().st_mtime_ns > source.stat().st_mtime_ns:
+        return cached.read_bytes()
     content = compile_catalogue(source.read_bytes())
     with suppress(OSError):  # Sources that cannot be written beside are compiled each time.
-        kept.parent.mkdir(exist_ok=True)
-        written = kept.with_name(f"{kept.name}.{os.getpid()}.{threading.get_ident()}")
+        cached.parent.mkdir(exist_ok=True)
+        written = cached.with_name(f"{cached.name}.{os.getpid()}.{threading.get_ident()}")
         written.write_bytes(content)
-        written.replace(kept)
+        written.replace(cached)
     return content
 
 

@@ -51,10 +51,10 @@ async def request_campaign(request: Request, visit: Visit, campaign_id: int) -> 
 @signed_in("campaigns:approve")
 async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Approve a campaign."""
-    shown = Form.from_request(request)["shown"]
+    shown_version = Form.from_request(request)["shown"]
 
     def approve() -> None:
-        _require_shown(campaigns.get(visit.account_id, campaign_id), shown)
+        _require_shown(campaigns.get(visit.account_id, campaign_id), shown_version)
         args = (send.approve_campaign, visit.account_id, campaign_id, visit.actor)
         audit.run_and_record(visit.actor, "campaign_approve", *args)
 
@@ -96,10 +96,10 @@ async def request_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @signed_in("campaigns:approve")
 async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Approve a flow."""
-    shown = Form.from_request(request)["shown"]
+    shown_version = Form.from_request(request)["shown"]
 
     def approve() -> None:
-        _require_shown(store.get(visit.account_id, flow_id), shown)
+        _require_shown(store.get(visit.account_id, flow_id), shown_version)
         args = (store.apply_action, visit.account_id, flow_id, lifecycle.approve, visit.actor)
         audit.run_and_record(visit.actor, "flow_approve", *args)
 

@@ -73,13 +73,13 @@ def prune_backups(directory: Path, settings: schema.Backup) -> int:
     """Delete scheduled backups, and return how many were deleted.
 
     The first backup of each of the last `settings.keep` intervals that have one is kept, and the newest backup. Backups
-    on request therefore do not push out those of earlier days, however many somebody makes.
+    on request therefore do not push out those of earlier days, however many are made.
     """
     interval_ms = (config.parse_seconds(settings.every) or _DEFAULT_INTERVAL_SECONDS) * 1000
     backups = [backup for backup in list_backups(directory) if backup.is_scheduled]
     first_by_interval = {backup.created_at // interval_ms: backup for backup in backups}  # the newest come first
-    kept = {*backups[:1], *list(first_by_interval.values())[: settings.keep]}
-    surplus = [backup for backup in backups if backup not in kept]
+    backups_to_keep = {*backups[:1], *list(first_by_interval.values())[: settings.keep]}
+    surplus = [backup for backup in backups if backup not in backups_to_keep]
     for backup in surplus:
         backup.path.unlink(missing_ok=True)
     return len(surplus)

@@ -373,8 +373,8 @@ def _build_data_tag(key: DataKey, label: str, example: str, language: str) -> Me
     if not _ISO_DATE.fullmatch(key.example):
         return MergeTag(name, label, example, key.missing_share)
     dated = f"{name} | date"
-    shown = merge.compile_template("{{ value | date }}", "text", language).render({"value": example})
-    return MergeTag(dated, label, shown, key.missing_share)
+    formatted = merge.compile_template("{{ value | date }}", "text", language).render({"value": example})
+    return MergeTag(dated, label, formatted, key.missing_share)
 
 
 @lru_cache(maxsize=32)
