@@ -27,7 +27,7 @@ from appliance.core.errors import (
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
 from appliance.storage import transactions
-from appliance.storage.database import connection, rows, run
+from appliance.storage.database import connection, rows, run, scalar
 from tests.domain import flow_rows
 from tests.domain.home import BY_LINK, Home
 
@@ -68,7 +68,7 @@ MESSAGE_CASES = st.builds(
     MessageCase,
     st.sampled_from([None, *ERRORS, "accepted", "accepted"]),
     st.sampled_from([*SHAPES, "campaign", "campaign"]),
-    st.sampled_from(["left", "complaint", "deleted", *["stayed"] * 4]),
+    st.sampled_from(["left", "left the list", "complaint", "deleted", *["stayed"] * 4]),
     st.booleans(),
 )
 
@@ -102,6 +102,8 @@ def change_contact(home: Home, claim: Claim, change: str) -> None:
     """Change the contact of a message while it is being sent."""
     if change == "left":
         consent.opt_out(home.channel(claim.recipient), "recipient", BY_LINK)
+    elif change == "left the list":
+        consent.leave_list(home.channel(claim.recipient), scalar("SELECT max(id) FROM contact_list"), BY_LINK)
     elif change == "complaint":
         run("UPDATE channel SET suppression = 'complaint' WHERE key = ?", (claim.recipient_key,))
     elif change == "deleted" and claim.contact_id is not None:

@@ -6,7 +6,14 @@ from urllib.parse import urlsplit
 
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.client import Client
-from tests.kit.recipients import create_campaign, create_list, recipient_address, send_campaign, wait_until_completed
+from tests.kit.recipients import (
+    CONTENT,
+    create_campaign,
+    create_list,
+    recipient_address,
+    send_campaign,
+    wait_until_completed,
+)
 from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import SmtpServer
 from tests.kit.timeouts import extend_timeout
@@ -134,3 +141,33 @@ def test_a_suppression_beats_a_slow_envelope(relayed: StartRelayed, smtp_server:
     wait_until_completed(api, path, timeout=30)
     assert not smtp_server.messages
     assert api.get(path).expect(200)["stats"]["skipped"] == 1
+
+
+def test_leaving_a_list_beats_its_campaign(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
+    """Whoever leaves the list of a campaign while it is sent is skipped, unless another list of it has them (P4)."""
+    api = relayed(connections="1").client(validate=False)
+    list_id = create_list(api, 3)
+    api.patch(f"/lists/{list_id}", {"public": True}).expect(200)
+    ids = contact_ids(api, list_id)
+    wait_until_completed(api, send_campaign(api, list_id, body="<a href='{{ preferences_url }}'>Choose</a>"))
+    pages = {}
+    for message in smtp_server.messages:
+        match = re.search(r"/p/[\w-]+", message.html() or "")
+        assert match
+        pages[message.to] = match[0]
+    other_list = api.post("/lists", {"name": "Other", "contact_ids": [ids[recipient_address(2)]]}).expect(201)["id"]
+    smtp_server.clear()
+    first = smtp_server.rules.hold("rcpt", times=1)
+    trigger = {"contact_list_id": list_id, "data": {"contact_list_ids": [other_list]}}
+    campaign = {"name": "Two lists", "trigger_attributes": trigger, "template_attributes": CONTENT}
+    path = f"/campaigns/{api.post('/campaigns', campaign).expect(201)['id']}"
+    api.post(f"{path}/send").expect(200)
+    first.wait_reached()
+    # One of the messages is claimed, and the others are queued
+    api.wait("/messages", lambda rows: len(rows) == 1, campaign_id=path.rpartition("/")[2], status="sending")
+    for page in pages.values():
+        assert api.request("POST", page, f"act=save&list_shown={list_id}-on".encode(), FORM).status == 200
+    first.release()
+    wait_until_completed(api, path, timeout=30)
+    assert [message.to for message in smtp_server.messages] == [recipient_address(2)]
+    assert skip_reasons(api, path) == {recipient_address(index): "unsubscribed" for index in (0, 1)}

@@ -184,6 +184,24 @@ def get_refusal(row: Claim) -> str | None:
     return sms_rules.get_sms_refusal(row) if reason is None and row.channel == "sms" else reason
 
 
+# Whether the contact of a campaign's message left a list of the campaign, and is a member of no other list of it.
+# A contact who leaves a list is skipped for that list only (docs/deliverability.md#d36).
+_IS_ITS_LIST = (
+    "(t.contact_list_id = {0}.contact_list_id OR {0}.contact_list_id IN "
+    "(SELECT value FROM json_each(t.data, '$.contact_list_ids')))"
+)
+_HAS_LEFT_LISTS = (
+    "EXISTS (SELECT 1 FROM list_opt_out o CROSS JOIN campaign c ON c.id = {campaign} CROSS JOIN trigger t "
+    f"ON t.id = c.trigger_id WHERE o.contact_id = {{contact}} AND {_IS_ITS_LIST.format('o')} AND NOT EXISTS "
+    f"(SELECT 1 FROM membership m WHERE m.contact_id = {{contact}} AND {_IS_ITS_LIST.format('m')}))"
+)
+
+
+def _has_left_lists(row: Claim) -> bool:
+    values = {"campaign": row.campaign_id, "contact": row.contact_id}
+    return bool(scalar(f"SELECT {_HAS_LEFT_LISTS.format(campaign=':campaign', contact=':contact')}", values))
+
+
 def _get_recipient_refusal(row: Claim) -> str | None:
     """Return the code of the reason why consent, a suppression or a deleted contact prevents a message, or None."""
     needs_contact = row.campaign_id is not None or row.run_id is not None
@@ -212,7 +230,7 @@ def _get_recipient_refusal(row: Claim) -> str | None:
         return f"suppressed_{state[1]}"
     if not state[0]:
         return "unsubscribed" if state[2] is not None else "no_consent"
-    return None
+    return "unsubscribed" if row.campaign_id is not None and _has_left_lists(row) else None
 
 
 def _get_channel_state(row: Claim) -> tuple[Any, ...] | None:
@@ -255,6 +273,7 @@ IS_ALLOWED = (
     "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
+    f"AND NOT {_HAS_LEFT_LISTS.format(campaign='message.campaign_id', contact='message.contact_id')} "
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
     "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) END "
     "AND EXISTS (SELECT 1 FROM channel h "
