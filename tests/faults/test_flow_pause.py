@@ -10,13 +10,13 @@ from tests.kit.smtp import SmtpServer
 PEOPLE, CONNECTIONS = 40, 4
 
 
-def start_flow(api: Client) -> int:
-    """Create an active flow with two messages, and enroll all contacts."""
-    list_id = create_list(api, PEOPLE)
-    steps = [{"subject": "One", "body": "one"}, {"subject": "Two", "body": "two"}]
+def start_flow(api: Client, people: int = PEOPLE, *more_steps: dict[str, int]) -> int:
+    """Create an active flow with two messages and more steps, and enroll all contacts."""
+    list_id = create_list(api, people)
+    steps = [{"subject": "One", "body": "one"}, {"subject": "Two", "body": "two"}, *more_steps]
     flow = api.post("/flows", {"trigger": {"event": "begin"}, "steps": steps, "status": "active"}).expect(201)["id"]
     members = [contact["id"] for contact in api.all("/contacts", list_id=list_id)]
-    assert api.post(f"/flows/{flow}/enroll", {"contact_ids": members}).expect(200)["enrolled"] == PEOPLE
+    assert api.post(f"/flows/{flow}/enroll", {"contact_ids": members}).expect(200)["enrolled"] == people
     return int(flow)
 
 
@@ -62,3 +62,19 @@ def test_deleting_a_flow_cancels_its_messages(relayed: StartRelayed, smtp_server
         api.wait("/messages", lambda rows: not rows, flow_id=flow, status=status)
     counts = statuses(api, flow)
     assert counts["cancelled"] + counts["sent"] == 2 * PEOPLE and counts["sent"] == len(smtp_server.messages)
+
+
+def test_a_removed_contact_gets_no_claimed_message(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
+    """A message that is claimed is not sent if its contact is removed from the flow before its body (P5)."""
+    api = relayed(connections="1").client(validate=False)
+    gate = smtp_server.rules.hold("rcpt", times=1)
+    flow = start_flow(api, 1, {"duration": 3600})
+    gate.wait_reached()
+    api.wait("/messages", lambda rows: len(rows) == 1, flow_id=flow, status="sending")
+    [run] = api.get(f"/flows/{flow}/runs").expect(200)
+    api.post(f"/flows/{flow}/runs/{run['id']}/take_out").expect(200)
+    gate.release()
+    api.wait("/messages", lambda rows: not rows, flow_id=flow, status="sending")
+    api.wait("/messages", lambda rows: not rows, flow_id=flow, status="queued")
+    assert not smtp_server.messages
+    assert set(statuses(api, flow)) == {"cancelled"}

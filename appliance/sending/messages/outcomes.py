@@ -307,6 +307,11 @@ _CANCELLED = (
 )
 
 
+def is_cancelled(row: Claim) -> bool:
+    """Return whether the campaign or the run of a message ended in a way that cancels the message."""
+    return fetch_one(_CANCELLED, (row.campaign_id, row.run_id, row.transactional)) is not None
+
+
 def record_failure(outcome: Outcome) -> None:
     """Record the outcome of a message that was not accepted: skipped, retried later, uncertain or failed.
 
@@ -362,7 +367,7 @@ def _store_sender(outcome: Outcome, now: int) -> None:
 def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_count: int) -> None:
     # Without a delay, the due time is in the past, so that a clock that steps back does not delay the message.
     due = now + int(delay * 1000) if delay else ledger.RETRY_NOW
-    cancelled = fetch_one(_CANCELLED, (row.campaign_id, row.run_id, row.transactional))
+    cancelled = is_cancelled(row)
     if cancelled and uncertain_count:
         return ledger.mark_uncertain(row, "not repeated: cancelled", now)
     connection().execute(

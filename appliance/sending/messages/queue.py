@@ -275,7 +275,8 @@ IS_ALLOWED = (
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
     f"AND NOT {_HAS_LEFT_LISTS.format(campaign='message.campaign_id', contact='message.contact_id')} "
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
-    "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) END "
+    "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) "
+    "AND EXISTS (SELECT 1 FROM run r WHERE r.id = message.run_id AND r.exit_reason IS NULL) END "
     "AND EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = message.account_id AND h.kind = CASE WHEN message.channel = 'sms' THEN 'phone' "
     "ELSE 'email' END AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
@@ -307,7 +308,8 @@ def is_still_allowed(message_id: int) -> bool:
     if current is None:
         return False
     row, due_at = Claim._make(current[:-1]), current[-1] or 0
-    return _is_source_live(row) and _find_flow_refusal(row, due_at) is None and get_refusal(row) is None
+    is_live = _is_source_live(row) and _find_flow_refusal(row, due_at) is None and not outcomes.is_cancelled(row)
+    return is_live and get_refusal(row) is None
 
 
 def record(new_outcomes: list[Outcome]) -> None:
