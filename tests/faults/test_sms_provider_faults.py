@@ -15,6 +15,7 @@ from tests.kit.clock import TestClock
 from tests.kit.fake_sms import NUMBER, FakeSms
 from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.server import Server
+from tests.kit.slow_tls import SlowTls
 
 GERMAN = "+4930123456"
 
@@ -191,3 +192,26 @@ def test_pause_stop_file_opt_out_and_sigterm(kiosk: Bakery) -> None:
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (11, 0, 0, 0)
     assert not sms.to(opted_out["to"])
     assert api.get(f"/messages/{opted_out['id']}").expect(200)["skip_reason"] == "unsubscribed"
+
+
+def test_an_opt_out_beats_a_slow_connection(tmp_path: Path) -> None:
+    """A claimed SMS is not sent if its recipient opts out before the connection to the provider is open (P4)."""
+    with FakeSms(tmp_path) as sms, SlowTls(sms.port, tmp_path) as front:
+        env = sms.env | front.trust | {"CAMPANERO_SMS__TWILIO__BASE_URL": front.url, "CAMPANERO_SMS__CONNECTIONS": "2"}
+        with Server(env=env | NO_RATE_LIMITS, cold=True).set_up() as server:
+            api = server.set_postal_address().client(validate=False)
+            api.patch("/account", {"sms_opt_out_hint": "Reply STOP to opt out"}).expect(200)
+            path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 2))
+            front.wait_reached()
+            api.wait("/messages", lambda rows: len(rows) == 2, status="sending")
+            stopped, other = (sms_recipients.phone(index) for index in (0, 1))
+            assert sms.send_incoming(server.url, stopped, "STOP").status == 200
+            front.release()
+            sms.wait(lambda accepted: other in {message.to for message in accepted})
+            campaign_id = int(path.rpartition("/")[2])
+            [skipped] = api.wait("/messages", lambda rows: len(rows) == 1, campaign_id=campaign_id, status="skipped")
+            assert (skipped["to"], skipped["skip_reason"]) == (stopped, "suppressed_stop_keyword")
+            assert skipped["attempts"] == 0
+            texts = {message.body for message in sms.to(stopped)}
+            assert not any("we bake" in text for text in texts), texts
+            server.stop()

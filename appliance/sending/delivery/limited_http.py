@@ -5,7 +5,7 @@ limit a server could send them without end.
 """
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import httpcore
@@ -40,6 +40,8 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._request_parts:
+            if self._backend.before_write is not None:
+                self._backend.before_write()
             request = b"".join(self._request_parts)
             self._request_parts.clear()
             self._read_bytes = 0
@@ -70,8 +72,11 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
 class LimitedBackend(httpcore.AsyncNetworkBackend):
     """A network backend whose connections are limited to `max_bytes` for each request.
 
-    `has_written` becomes True just before any of its connections sends a request for the first time.
+    `before_write` is called before a request is sent, and may raise an error instead. `has_written` becomes True just
+    before any of its connections sends a request for the first time.
     """
+
+    before_write: Callable[[], None] | None = None
 
     def __init__(self, max_bytes: int) -> None:
         self._backend, self._max_bytes = httpcore.AnyIOBackend(), max_bytes

@@ -1,6 +1,7 @@
 """Count the segments of an SMS, in GSM-7 (GSM 03.38 with its extension table) or else in UCS-2 (UTF-16 code units)."""
 
 import re
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 from unicodedata import name, normalize
 
@@ -117,6 +118,7 @@ class OutgoingSms(NamedTuple):
     """An SMS that is ready to be sent.
 
     `id` is that of the message in the ledger. `callback_url` is where the provider posts receipts, or an empty string.
+    A provider calls `check` right before it writes the request; it raises Postponed if the SMS may no longer be sent.
     """
 
     id: int
@@ -124,6 +126,7 @@ class OutgoingSms(NamedTuple):
     sender: str  # a number in E.164, a short code, or a name; empty: the provider chooses
     body: str
     callback_url: str
+    check: Callable[[], None] = lambda: None
 
 
 class AcceptedSms(NamedTuple):

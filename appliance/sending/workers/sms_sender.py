@@ -3,7 +3,8 @@
 `SmsSender.wake` starts the thread, which then runs as long as the service: connections to the provider stay open
 between messages, and the loop sleeps until the next wake-up. A claim is on disk before its request is written, and no
 message is claimed ahead: the outcome of a message and the claim of the next are stored in one commit, between their
-requests.
+requests. A connection may take seconds to open, so a claimed message is checked again right before its request is
+written, if any write since then may forbid it (docs/promises.md#p4).
 """
 
 import asyncio
@@ -21,10 +22,11 @@ from appliance.core.errors import (
     MailUnauthenticated,
     Postponed,
     SenderRejected,
+    Unavailable,
     Uncertain,
 )
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.messages import retries
+from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
@@ -43,6 +45,10 @@ from appliance.storage.database import close_database, scalar
 _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 # Delay of a lookup while another message to the same number is being sent, because it might find that message.
 _CONCURRENT_SECONDS = 1.0
+
+
+class _Withdrawn(Postponed):
+    """A claimed message that may no longer be sent; nothing of its request was written."""
 
 
 class _InProgress:
@@ -112,6 +118,7 @@ class SmsWorker:
             return
         is_claimed = False
         try:
+            revision = transactions.get_permission_revision()
             is_claimed = await self._write(ready.claim)
         finally:
             self._context.ready_queue.finish_claim(ready.claim, is_claimed)
@@ -126,7 +133,9 @@ class SmsWorker:
                 outcome.error = Postponed("all sending is stopped", 0)
             else:
                 outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
-                await self._transmit(prepared, outcome)
+                await self._transmit(prepared, outcome, revision)
+                if isinstance(outcome.error, _Withdrawn):
+                    return  # claimed again, which records why
                 self._record_answer(outcome, prepared.sender)
                 if not isinstance(outcome.error, Uncertain):
                     self._context.breaker.record_answer(ready.claim, outcome.error)
@@ -134,8 +143,21 @@ class SmsWorker:
             # Any other failure of rendering says nothing about sender and provider, so it must not reset their counts.
             self._context.breaker.record_answer(ready.claim, outcome.error)
 
-    async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome) -> None:
-        """Send a claimed message to its provider, and write the reply or error into the outcome."""
+    def _check_again(self, claim: Claim, revision: int) -> None:
+        """Raise _Withdrawn if a message that was claimed at a permission revision may no longer be sent."""
+        try:
+            has_changed = transactions.get_permission_revision() != revision
+            is_allowed = not has_changed or transactions.fetch_inline(queue.is_still_allowed, claim.id)
+        except Unavailable as error:
+            raise _Withdrawn(str(error), 0) from error
+        if not is_allowed or self._context.stop_switch.is_blocked():
+            raise _Withdrawn("it was claimed and not sent", 0)
+
+    async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome, revision: int) -> None:
+        """Send a message claimed at a permission revision to its provider; write the reply or error into the outcome.
+
+        The error is _Withdrawn if the message may no longer be sent when its request would be written.
+        """
         claim = outcome.claim
         provider = PROVIDERS.get(claim.provider)
         if provider is None:
@@ -143,7 +165,8 @@ class SmsWorker:
             return
         try:
             _require_settings(provider)
-            accepted = await provider.send(build_sms(claim, prepared))
+            text = build_sms(claim, prepared)._replace(check=lambda: self._check_again(claim, revision))
+            accepted = await provider.send(text)
             outcome.error, outcome.provider_id = None, accepted.provider_id
             outcome.first_status = accepted.status
         except DeliveryError as error:

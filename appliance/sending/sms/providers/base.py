@@ -6,7 +6,7 @@ import json
 import re
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
@@ -106,11 +106,15 @@ def _pool_key(url: "httpcore.URL") -> tuple[bytes, bytes, int]:
     return url.scheme, url.host, url.origin.port
 
 
-async def fetch(method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> HttpResponse:
+async def fetch(
+    method: str, url: str, headers: Mapping[str, str], content: bytes = b"",
+    before_write: Callable[[], None] | None = None,
+) -> HttpResponse:  # fmt: skip
     """Send one HTTP request and return the response, whatever its status.
 
-    The time limit is `sms.request_timeout`. Raises ConnectionFailed if the request failed before anything of it was
-    written, else Uncertain.
+    The time limit is `sms.request_timeout`. `before_write` is called once the connection is open, right before the
+    request is written: opening it may take seconds. Raises ConnectionFailed if the request failed before anything of it
+    was written, else Uncertain, or the error of `before_write`.
     """
     import httpcore
 
@@ -126,15 +130,18 @@ async def fetch(method: str, url: str, headers: Mapping[str, str], content: byte
         method, target, headers=[(name.encode(), value.encode()) for name, value in fields.items()], content=content,
         extensions={"timeout": {"connect": min(_CONNECT_TIMEOUT_SECONDS, limit)}},
     )  # fmt: skip
-    return await _send_request(target, request, limit)
+    return await _send_request(target, request, limit, before_write)
 
 
-async def _send_request(url: "httpcore.URL", request: "httpcore.Request", limit: float) -> HttpResponse:
+async def _send_request(
+    url: "httpcore.URL", request: "httpcore.Request", limit: float, before_write: Callable[[], None] | None
+) -> HttpResponse:
     import httpcore
 
     pool = _pools.setdefault(asyncio.get_running_loop(), _Pool())
     while True:
         pooled = await pool.take(url)
+        pooled.backend.before_write = before_write
         is_used = pooled.connection.is_idle()
         try:
             async with asyncio.timeout(limit):
@@ -370,10 +377,11 @@ class Provider(ABC):
     async def send(self, text: OutgoingSms) -> AcceptedSms:
         """Send an SMS in one attempt; return the id that the provider gave it, and its first status.
 
-        Raises RecipientRejected, ClientRejected (login), SenderRejected (sender, registration), RateLimited (with the
-        seconds to wait), Deferred, ConnectionFailed (nothing of the request was written), or Uncertain (the SMS may
-        have been accepted). In these errors, `enhanced` is the equivalent status code of RFC 3463 or None, `smtp` is
-        the HTTP status, and the text begins with the provider's error code if there is one.
+        Calls `text.check` right before anything of the request is written. Raises RecipientRejected, ClientRejected
+        (login), SenderRejected (sender, registration), RateLimited (with the seconds to wait), Deferred,
+        ConnectionFailed (nothing of the request was written), or Uncertain (the SMS may have been accepted). In these
+        errors, `enhanced` is the equivalent status code of RFC 3463 or None, `smtp` is the HTTP status, and the text
+        begins with the provider's error code if there is one.
         """
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:

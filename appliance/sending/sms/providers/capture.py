@@ -32,5 +32,6 @@ class Capture(Provider):
         """Store an SMS in the inbox. Raises ClientRejected if no inbox was set (`set_inbox`)."""
         if _store_sms is None:
             raise ClientRejected("the built-in inbox is not open")
+        text.check()
         await _store_sms(text)
         return AcceptedSms(f"capture-{text.id}")

@@ -68,7 +68,7 @@ class Http(Provider):
             "Content-Type": "application/json", "webhook-id": webhook_id, "webhook-timestamp": timestamp,
             "webhook-signature": crypto.sign_webhook(http_settings.secret, webhook_id, timestamp, body),
         }  # fmt: skip
-        response = await base.fetch("POST", http_settings.url, headers, body)
+        response = await base.fetch("POST", http_settings.url, headers, body, text.check)
         if not 200 <= response.status < 300:
             raise _error_of(response)
         answer = base.decode_response(response)

@@ -61,7 +61,8 @@ class Twilio(Provider):
         if text.callback_url:
             fields["StatusCallback"] = text.callback_url
         headers = {"Content-Type": _FORM, **_login_header()}
-        response = await base.fetch("POST", f"{_account_url()}/Messages.json", headers, urlencode(fields).encode())
+        url, content = f"{_account_url()}/Messages.json", urlencode(fields).encode()
+        response = await base.fetch("POST", url, headers, content, text.check)
         details = base.decode_response(response)
         if not 200 <= response.status < 300:
             raise _error_of(response, details)
