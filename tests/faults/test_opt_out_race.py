@@ -1,12 +1,13 @@
 """No reader makes an opt-out lose the race against the queue (P4); with `--full` in 10,000 tries."""
 
+import re
 import time
 from dataclasses import dataclass, field
 
 from tests.faults.conftest import Figures, StartRelayed
 from tests.faults.test_changes_in_a_send import contact_ids, number_of, skip_reasons, unsubscribe_paths
 from tests.kit.client import Client
-from tests.kit.opt_out_race import REASONS, OptOut, choose_way, running_readers
+from tests.kit.opt_out_race import LEAVE_LIST, ONE_CLICK, REASONS, Form, OptOut, choose_way, running_readers
 from tests.kit.recipients import create_campaign, create_list, recipient_address, send_campaign, wait_until_completed
 from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import Message, SmtpServer
@@ -16,12 +17,23 @@ from tests.kit.timeouts import extend_timeout
 IN_FLIGHT_SECONDS = extend_timeout(0.1)
 
 
-def collect_one_click_paths(api: Client, sink: SmtpServer, ids: dict[str, int]) -> dict[str, str]:
-    """Send a campaign to those who will opt out by one click, and return the path of each, by address."""
-    contacts = [contact_id for address, contact_id in ids.items() if choose_way(number_of(address)) == 0]
-    list_id = api.post("/lists", {"name": "One click", "contact_ids": contacts}).expect(201)["id"]
-    wait_until_completed(api, send_campaign(api, list_id, subject="First"), timeout=300)
-    return unsubscribe_paths(sink)
+def collect_forms(api: Client, sink: SmtpServer, ids: dict[str, int], list_id: int) -> dict[str, Form]:
+    """Send a campaign to those who will opt out by a form, and return the form of each, by address.
+
+    The form is that of one click, or of the preference page, to leave the list.
+    """
+    contacts = [number for address, number in ids.items() if choose_way(number_of(address)) in (ONE_CLICK, LEAVE_LIST)]
+    api.patch(f"/lists/{list_id}", {"public": True}).expect(200)
+    first_list = api.post("/lists", {"name": "Forms", "contact_ids": contacts}).expect(201)["id"]
+    body = "<a href='{{ preferences_url }}'>Choose</a>"
+    wait_until_completed(api, send_campaign(api, first_list, subject="First", body=body), timeout=300)
+    forms = {address: Form(path, b"List-Unsubscribe=One-Click") for address, path in unsubscribe_paths(sink).items()}
+    for message in sink.messages:
+        if choose_way(number_of(message.to)) == LEAVE_LIST:
+            match = re.search(r"/p/[\w-]+", message.html() or "")
+            assert match
+            forms[message.to] = Form(match[0], f"act=save&list_shown={list_id}-on".encode())
+    return forms
 
 
 @dataclass
@@ -75,12 +87,12 @@ def test_no_opt_out_loses_the_race(
     api = relayed().client(validate=False, keep_alive=True)
     list_id = create_list(api, count)
     ids = contact_ids(api, list_id)
-    paths = collect_one_click_paths(api, smtp_server, ids)
+    forms = collect_forms(api, smtp_server, ids, list_id)
     smtp_server.clear()
     # The next message of a connection is claimed, and its envelope sent, while the server thinks about the one before
     smtp_server.rules.delay("body", 0.01)
     rounds: list[tuple[str, int, int]] = []  # path, numbers of the messages and opt-outs before
-    with running_readers(smtp_server, api, ids, paths) as race:
+    with running_readers(smtp_server, api, ids, forms) as race:
         started = time.monotonic()
         while len(race.opt_outs) < tries:
             path = create_campaign(api, list_id, subject=f"Round {len(rounds)}")

@@ -3,7 +3,7 @@
 The processes keep the times of acknowledgements exact: beside the SMTP server of the test, in one process, a response
 would wait for its turn. For example::
 
-    with running_readers(smtp, api, ids, paths) as race:
+    with running_readers(smtp, api, ids, forms) as race:
         race.follow(api, send_campaign(api, list_id), 1000)
     race.opt_outs[0].acknowledged_at
 """
@@ -26,8 +26,10 @@ READERS = 8
 # How far ahead of the last stored message a contact is opted out: with four connections, four messages are in their
 # bodies and four more are claimed, so a third of the tries are for messages that have left the queue already
 MAX_LEAD = 24
-# The ways out, by the reason that the ledger gives for the message: one click, a suppression, deleting the contact
-REASONS = ("unsubscribed", "suppressed_manual", "contact_deleted")
+# The ways out, by the reason that the ledger gives for the message: one click, leaving the campaign's list on the
+# preference page, a suppression, deleting the contact
+REASONS = ("unsubscribed", "unsubscribed", "suppressed_manual", "contact_deleted")
+ONE_CLICK, LEAVE_LIST, SUPPRESS, DELETE = range(len(REASONS))
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 # The front of a send while none runs: no contact has a number close to it
 _NOWHERE = -1_000_000
@@ -42,12 +44,19 @@ class OptOut(NamedTuple):
     seconds: float
 
 
+class Form(NamedTuple):
+    """A form that a contact submits to opt out."""
+
+    path: str
+    body: bytes
+
+
 class _Share(NamedTuple):
-    """The contacts of one reader, by number: ids, and paths of one click."""
+    """The contacts of one reader, by number: ids, and forms."""
 
     offset: int
     ids: dict[int, int]
-    paths: dict[int, str]
+    forms: dict[int, Form]
 
 
 class _Shared(NamedTuple):
@@ -83,10 +92,10 @@ def _run_reader(url: str, key: str | None, share: _Share, shared: _Shared) -> No
 
 def _opt_out(api: Client, share: _Share, number: int, way: int) -> None:
     """Opt out a contact. Raises AssertionError if that is not acknowledged."""
-    if way == 0:
-        response = api.request("POST", share.paths[number], b"List-Unsubscribe=One-Click", _FORM)
+    if way in (ONE_CLICK, LEAVE_LIST):
+        response = api.request("POST", *share.forms[number], _FORM)
         assert response.status == 200, response.text
-    elif way == 1:
+    elif way == SUPPRESS:
         api.post("/suppressions", {"address": recipient_address(number)}).expect(201)
     else:
         api.delete(f"/contacts/{share.ids[number]}").expect(200)
@@ -125,10 +134,10 @@ def _number_of(recipient: str) -> int:
 
 
 @contextmanager
-def running_readers(sink: SmtpServer, api: Client, ids: Mapping[str, int], paths: Mapping[str, str]) -> Iterator[Race]:
-    """Start the readers and yield the race, for contacts with these ids and one-click paths, by address.
+def running_readers(sink: SmtpServer, api: Client, ids: Mapping[str, int], forms: Mapping[str, Form]) -> Iterator[Race]:
+    """Start the readers and yield the race, for contacts with these ids and forms, by address.
 
-    `paths` needs only those who opt out by one click (`choose_way`). Raises AssertionError if an opt-out of a reader is
+    `forms` needs only those who opt out by a form (`choose_way`). Raises AssertionError if an opt-out of a reader is
     not acknowledged.
     """
     context = multiprocessing.get_context("spawn")
@@ -137,7 +146,7 @@ def running_readers(sink: SmtpServer, api: Client, ids: Mapping[str, int], paths
     for offset in range(READERS):
         numbers = {number: address for address in ids if (number := _number_of(address)) % READERS == offset}
         share = _Share(offset, {number: ids[address] for number, address in numbers.items()},
-                       {number: paths[address] for number, address in numbers.items() if address in paths})  # fmt: skip
+                       {number: forms[address] for number, address in numbers.items() if address in forms})  # fmt: skip
         processes.append(context.Process(target=_run_reader, args=(api.url, api.key, share, shared)))
         processes[-1].start()
     race = Race(sink, shared, processes)
