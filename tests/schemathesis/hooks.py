@@ -27,9 +27,10 @@ UNSAYABLE = (
     "only a manual suppression may expire", "only a START from the number lifts this",
     "cannot be changed: make another template", "must match the Idempotency-Key header",
     "must be public lists, because visitors see their names",
+    "must be a language code such as de or pt-BR",
 )  # fmt: skip
-# Fields with names from a registry: of time zones, of flow starters, of languages
-REGISTERED = ("time_zone", "starter", "language")
+# Fields with names from a registry: of time zones, of flow starters
+REGISTERED = ("time_zone", "starter")
 # Fields that contain a document with its own validation: filters, steps, designs, files
 INSIDE = re.compile(r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data)\b")
 PAGE_SIZES = ("limit", "per_page", "per")
