@@ -10,7 +10,7 @@ from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.campaigns import states
 from appliance.sending.messages import queue
-from appliance.sending.workers import sender
+from appliance.sending.workers import sender, smtp_worker
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
@@ -195,6 +195,22 @@ def test_a_claim_behind_a_slow_body_is_given_up(home: Home, monkeypatch: pytest.
             wait_until(lambda: len(smtp.messages) == 2)
         assert [message.to for message in smtp.messages] == ADDRESSES[:2]
         assert rows("SELECT DISTINCT attempts FROM message") == [(1,)]
+
+
+def test_a_slow_relay_keeps_its_connection(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a relay takes longer to accept a message than the next one may wait, no next one is sent ahead.
+
+    Its envelope could not be withdrawn, so that each message would cost a connection.
+    """
+    monkeypatch.setattr(smtp_worker, "_MAX_WAIT_SECONDS", 0.1)
+    with SmtpServer() as smtp:
+        send_campaign(home, *ADDRESSES)
+        smtp.rules.delay("body", 0.3)
+        use_relay(home, smtp.port, email__connections="1")
+        with run_sender(monkeypatch):
+            wait_until(lambda: len(smtp.messages) == 5)
+        # Behind the first message, the relay was not known to be slow yet
+        assert len(smtp.phases("rcpt")) == 6 and len(smtp.phases("connect")) <= 3
 
 
 def test_a_stop_during_the_next_envelope_keeps_the_outcome_before_it(

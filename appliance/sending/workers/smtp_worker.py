@@ -73,6 +73,8 @@ class SmtpWorker:
         self._next_envelope: OpenedEnvelope | None = None
         self._next_waits_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        # Whether the server took longer to accept the last message than a message may wait here.
+        self._is_server_slow = False
         # Outcomes that are not stored yet: of the last message, and while a message is being sent of the one before.
         self._outcome: Outcome | None = None
         self._previous: Outcome | None = None
@@ -333,11 +335,11 @@ class SmtpWorker:
     async def _deliver(self, client: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
         """Send the message of an outcome, and set the error or reply of the outcome.
 
-        The next message is taken meanwhile, and its envelope is sent behind this message if both have the same
-        provider.
+        The next message is taken meanwhile, unless it would have to be put back because the server is slow. Its
+        envelope is sent behind this message if both have the same provider.
         """
-        provider, next_envelope = outcome.claim.provider, None
-        if not self._limits.has_overall_limit and not self._stop_switch.is_halted():
+        provider, next_envelope, started_at = outcome.claim.provider, None, time.monotonic()
+        if not (self._limits.has_overall_limit or self._is_server_slow or self._stop_switch.is_halted()):
             self._next = self._ready_queue.poll(behind=True)
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             next_envelope = self._next.prepared.envelope
@@ -360,6 +362,7 @@ class SmtpWorker:
             client.abort()
         finally:
             self._next_waits_until = 0.0
+        self._is_server_slow = time.monotonic() > started_at + _MAX_WAIT_SECONDS
         if self._next_envelope is not None and self._next is None:
             # The next message was put back meanwhile, and SMTP cannot withdraw its envelope.
             self._abort_connection(provider)
