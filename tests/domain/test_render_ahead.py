@@ -15,6 +15,7 @@ from appliance.core.errors import Deferred
 from appliance.sending.delivery.bounce_classes import is_rate_limited
 from appliance.sending.messages import queue, transactional
 from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.sending.workers import ready_queue
@@ -122,7 +123,7 @@ def test_workers_that_wait_for_a_paused_group_do_not_refill_the_queue(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        waiting.close()
+        await waiting.close()
 
     monkeypatch.setattr(ready_queue.ReadyQueue, "_refill", refill_and_count)
     transactions.start(before_write=queue.settle_log)
@@ -223,7 +224,52 @@ def test_limits_without_waiting_messages_are_forgotten(home: Home) -> None:
         waiting.refill()
         assert await waiting.take() is None
         assert not waiting._waiting and not waiting._sender_limits
-        waiting.close()
+        await waiting.close()
 
     transactions.start(before_write=queue.settle_log)
     asyncio.run(take_two())
+
+
+def test_fewer_large_messages_are_rendered_ahead(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of messages of half the memory that may be used, two are rendered ahead, and not as many as of small ones."""
+    send_campaign(home, *(f"p{number}@example.org" for number in range(40)))
+    use_relay(home, free_port())
+    (claim, *_) = QueueReader().fetch_candidates(1)
+    size = len(MessagePreparer().prepare(claim).envelope.content)
+    monkeypatch.setattr(ready_queue, "_MAX_READY_BYTES", int(2.5 * size))
+
+    async def take_all() -> list[int]:
+        waiting = ready_queue.ReadyQueue(
+            CircuitBreaker(60.0), EmailRateLimits(config.current().email), 16, StopSwitch()
+        )
+        counts = []
+        while (ready := await waiting.take()) is not None:
+            transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL WHERE id = ?", (ready.claim.id,))
+            waiting.finish_claim(ready.claim, is_claimed=True)
+            counts.append(len(waiting._rendered))
+        await waiting.close()
+        return counts
+
+    transactions.start(before_write=queue.settle_log)
+    counts = asyncio.run(take_all())
+    assert len(counts) == 40 and max(counts[16:]) <= 2
+
+
+def test_a_closed_queue_renders_no_more(home: Home) -> None:
+    """A refill in progress ends with the queue; it could not have messages signed any more."""
+    send_campaign(home, *(f"p{number}@example.org" for number in range(40)))
+    use_relay(home, free_port())
+
+    async def close_while_filling() -> None:
+        waiting = ready_queue.ReadyQueue(
+            CircuitBreaker(60.0), EmailRateLimits(config.current().email), 40, StopSwitch()
+        )
+        waiting.poll()
+        await asyncio.sleep(0)
+        await waiting.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()} and not waiting._taken_ids - {
+            ready.claim.id for ready in waiting._rendered
+        }
+
+    transactions.start(before_write=queue.settle_log)
+    asyncio.run(close_while_filling())

@@ -12,7 +12,7 @@ from appliance.core import clock
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
-from appliance.sending.workers.rate_limits import ALL, RateLimits
+from appliance.sending.workers.rate_limits import ALL, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
 
 # Messages that waited longer in the queue are rendered again from the current state of the database.
@@ -20,6 +20,8 @@ _MAX_AGE_SECONDS = 5.0
 # Longest wait of a worker for a limit before it looks for other messages.
 _MAX_WAIT_SECONDS = 5.0
 _MIN_WAIT_SECONDS = 0.001
+# About the memory that the rendered messages may take; of large messages, fewer are rendered ahead.
+_MAX_READY_BYTES = 32 * 1024 * 1024
 # A refill renders for at most this long, so that new single messages wait no longer; the rest is read again.
 _MAX_RENDER_SECONDS = 0.25
 # A turn of usual templates takes one to two milliseconds.
@@ -56,7 +58,7 @@ class ReadyQueue:
         names: LimitNames | None = None,
     ) -> None:
         self._breaker, self._limits, self._stop_switch = breaker, limits, stop_switch
-        self._max_ready = limits.get_max_ready(max_ready)
+        self._max_ready = self._usual_max_ready = limits.get_max_ready(max_ready)
         self._rendered_single: deque[RenderedMessage] = deque()
         self._rendered: deque[RenderedMessage] = deque()
         self._waiting: dict[str, deque[RenderedMessage]] = {}  # by the name of the limit that the messages wait for
@@ -297,14 +299,22 @@ class ReadyQueue:
             finally:
                 for claim in claims.values():
                     self._give_back(claim)
+            self._limit_memory()
             now = asyncio.get_running_loop().time()
             self._blocked_groups = self._reader.get_blocked_groups()
-            self.is_exhausted = len(claims) == count and not self._reader.has_more and limit > 0
+            self.is_exhausted = not count and not self._reader.has_more and limit > 0
             is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
             self._blocked_until = now + _BLOCKED_SECONDS if is_blocked else 0.0
         finally:
             self._filling = None
             self._changed.set()
+
+    def _limit_memory(self) -> None:
+        """Set how many messages are rendered ahead, by the average size of those that are ready."""
+        ready = [*self._rendered_single, *self._rendered]
+        sizes = [len(message.prepared.envelope.content) for message in ready if message.prepared is not None]
+        if sizes:
+            self._max_ready = min(self._usual_max_ready, max(READY_FACTOR, _MAX_READY_BYTES * len(sizes) // sum(sizes)))
 
     def _append(self, ready: RenderedMessage) -> None:
         if ready.claim.is_single:
@@ -371,6 +381,9 @@ class ReadyQueue:
             self._append(message)
             del claims[message.claim.id]
 
-    def close(self) -> None:
-        """Wait until the signing threads have ended."""
-        self._renderer.close()
+    async def close(self) -> None:
+        """End the refill in progress, if any, and wait until the signing threads have ended."""
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.wait({self._filling})
+        await asyncio.get_running_loop().run_in_executor(None, self._renderer.close)

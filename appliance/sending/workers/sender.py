@@ -172,7 +172,7 @@ class Sender(ABC, Generic[Limits]):
             if not await self._wait_for({flushing}, _CANCEL_SECONDS):
                 flushing.result()
             await self._close_connections()
-            await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
+            await ready_queue.close()
 
     def _start_worker(self, run: Run[Limits], wake_event: asyncio.Event) -> None:
         """Start one worker; when the last one ends, `wake_event` is set."""
