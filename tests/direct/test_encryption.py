@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.direct.conftest import post, wait_for_status
+from tests.direct.conftest import StartDirect, post, wait_for_status
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client
+from tests.kit.clock import TestClock
 from tests.kit.mail_network import MailNetwork
 from tests.kit.mta_sts import PolicyServer
 from tests.kit.server import Server
 
 DOMAINS = ("good.example", "clear.example", "wrong.example", "other.example", "mixed.example", "trial.example",
-           "off.example", "broken.example", "moved.example", "kept.example")  # fmt: skip
-GOOD = ("mx.good.example", "mx.mixed.example", "mx.kept.example")
+           "off.example", "broken.example", "moved.example", "kept.example", "aged.example")  # fmt: skip
+GOOD = ("mx.good.example", "mx.mixed.example", "mx.kept.example", "mx.aged.example")
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,27 @@ def test_a_cached_policy_survives_dns_loss_and_a_restart(
 
     assert "MTA-STS" in row["error"]["text"] and len(mx.messages) == 1
     assert rules.requested_domains.count("kept.example") == 1
+
+
+def test_a_policy_is_refreshed_before_it_expires(
+    direct: StartDirect, world: MailNetwork, rules: PolicyServer, clock: TestClock
+) -> None:
+    """After half of its lifetime a policy is fetched again, so that it outlives a later failure (RFC 8461, 3.3)."""
+    mx = world.mail("mx.aged.example", "aged.example", starttls=True, certificate=rules.certificate)
+    announce(world, "aged.example")
+    rules.set_policy("aged.example", "enforce", "mx.aged.example")
+    api = direct(clock=clock, env=rules.env).client()
+    fetched = []
+    for hours in (0, 11, 2):
+        clock.advance(hours=hours)
+        wait_for_status(api, post(api, "bo@aged.example"), "sent")
+        fetched.append(rules.requested_domains.count("aged.example"))
+    world.dns.remove("_mta-sts.aged.example")
+    mx.tls_context = None
+    clock.advance(hours=13)
+    row = post_deferred(api, "cy@aged.example")
+
+    assert fetched == [1, 1, 2] and "MTA-STS" in row["error"]["text"]
 
 
 def test_a_failed_handshake_falls_back_to_clear_text(api: Client, shared_world: MailNetwork) -> None:

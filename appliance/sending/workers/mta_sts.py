@@ -1,7 +1,8 @@
 """The MTA-STS policies of recipient domains: what they demand of a connection (RFC 8461).
 
-Policies are stored until they expire, also over restarts, and refreshed from DNS and the web server. An attacker who
-makes these fail must not remove a known policy (RFC 8461, 5.1 and 10.2).
+Policies are stored until they expire, also over restarts. They are fetched again if their id in DNS changes, and once
+half of their lifetime is over: an attacker who makes DNS or the web server fail for a while must not remove a known
+policy (RFC 8461, 3.3 and 10.2).
 """
 
 import asyncio
@@ -51,9 +52,9 @@ class MtaStsPolicies:
 
     @staticmethod
     async def _load_or_fetch(domain: str) -> tuple[MtaStsPolicy | None, float]:
-        stored = await transactions.fetch(load_policy, domain)
+        stored, is_old = await transactions.fetch(load_policy, domain)
         announced = await mx_routes.run_lookup(mx_routes.find_policy_id, domain)
-        if announced is None or (stored is not None and stored.id == announced):
+        if announced is None or (stored is not None and stored.id == announced and not is_old):
             return stored, _POLICY_SECONDS
         fetched = await mx_routes.fetch_policy(domain, announced)
         if fetched is None:
@@ -79,15 +80,17 @@ def apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
     return target
 
 
-def load_policy(domain: str) -> MtaStsPolicy | None:
-    """Return the stored policy of a domain, or None if none is stored or the stored one has expired.
+def load_policy(domain: str) -> tuple[MtaStsPolicy | None, bool]:
+    """Return the stored policy of a domain, None if there is none or it has expired, and whether it is half expired.
 
     The `max_age` of the returned policy is the remaining time in seconds.
     """
-    row = MailPolicy.get_or_none(MailPolicy.domain == domain, MailPolicy.expires_at > clock.now_ms())
+    now = clock.now_ms()
+    row = MailPolicy.get_or_none(MailPolicy.domain == domain, MailPolicy.expires_at > now)
     if row is None:
-        return None
-    return MtaStsPolicy(row.policy_id, row.mode, tuple(row.hosts), (row.expires_at - clock.now_ms()) // 1000)
+        return None, False
+    policy = MtaStsPolicy(row.policy_id, row.mode, tuple(row.hosts), (row.expires_at - now) // 1000)
+    return policy, 2 * now > row.fetched_at + row.expires_at
 
 
 def store_policy(domain: str, policy: MtaStsPolicy) -> None:
