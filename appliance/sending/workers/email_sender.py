@@ -98,8 +98,7 @@ class EmailWorker(SmtpWorker):
             if connection.target is not None:
                 self._mx_connections.give_back(connection.target, client, error)
 
-    def _can_claim_ahead(self, provider: str) -> bool:
-        """Return False for direct delivery, where the next message may need another connection."""
+    def _has_fixed_server(self, provider: str) -> bool:
         return provider != DIRECT
 
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
@@ -111,10 +110,6 @@ class EmailWorker(SmtpWorker):
                     self._transaction.is_claimed = True
                 outcome.delivered_via = {"mx": client.server.host, "tls": client.encryption}
         await super()._complete_outcome(ready, client, outcome)
-
-    async def _connect_ahead(self, provider: str) -> None:
-        if provider != DIRECT:
-            await super()._connect_ahead(provider)
 
 
 # Messages rendered ahead for each worker; more would only wait longer.

@@ -3,7 +3,6 @@
 Only messages that are not claimed yet wait for a limit. The limits of email are in `email_rate_limits`.
 """
 
-import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,7 +17,7 @@ from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import get_limit_name
 from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
-from appliance.storage.database import close_database
+from appliance.storage import transactions
 
 HOUR = 3600.0
 # A message that is late by up to this many seconds does not delay the next one. A longer delay is not made up for, to
@@ -329,9 +328,7 @@ class RateLimits(ABC):
         limiters = (limit for limit in self._get_all_limits() if isinstance(limit, RateLimiter))
         if not self._has_counted_past and any(limiter.limit.per_hour for limiter in limiters):
             since = clock.now_ms() - int(HOUR * 1000)
-            self.count_past(
-                await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since, channel)
-            )
+            self.count_past(await transactions.fetch(queue.list_accepted_since, since, channel))
             self._has_counted_past = True
 
     def count_past(self, messages: Iterable[tuple[int, str, str | None, str]]) -> None:
@@ -361,13 +358,6 @@ class RateLimits(ABC):
         )
 
 
-def _list_accepted_since(since: int, channel: str) -> list[tuple[int, str, str | None, str]]:
-    try:
-        return queue.list_accepted_since(since, channel)
-    finally:
-        close_database()
-
-
 def _get_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
     if isinstance(limiter, AdaptiveThrottle):
         return READY_FACTOR * limiter.max_in_use
@@ -385,27 +375,6 @@ MAX_UNCERTAIN = 3
 _PAUSE_SECONDS = 1.0
 
 
-class _Probe:
-    """A limit for a provider that did not reply: first one message at a time, twice as many after each reply."""
-
-    name = ALL
-
-    def __init__(self) -> None:
-        self.max_in_use, self.in_use = 1, 0
-
-    def allowed_at(self, now: float) -> float:
-        """Return when the next message may be sent, or NEVER if a message in progress has to end first."""
-        return NEVER if self.in_use >= self.max_in_use else now
-
-    def take(self, _: float) -> None:
-        """Count a message as in progress."""
-        self.in_use += 1
-
-    def end(self, _used: bool) -> None:
-        """Count a message as no longer in progress."""
-        self.in_use -= 1
-
-
 class SmsRateLimits(RateLimits):
     """The limits of SMS in one process; used on one event loop, and only read from other threads."""
 
@@ -418,7 +387,8 @@ class SmsRateLimits(RateLimits):
         self._has_limits = bool(self.has_overall_limit or self._senders)
         self._throttles: dict[str, AdaptiveThrottle] = {}
         self._uncertain_in_a_row = 0
-        self._probe: _Probe | None = None
+        # For a provider that did not reply: first one message at a time, twice as many after each reply.
+        self._probe: RateLimiter | None = None
         self._update_is_unlimited()
 
     def _update_is_unlimited(self) -> None:
@@ -486,8 +456,8 @@ class SmsRateLimits(RateLimits):
         if self._uncertain_in_a_row < MAX_UNCERTAIN and self._probe is None:
             return False
         if self._probe is None:
-            self._probe = _Probe()
-        self._probe.max_in_use = 1
+            self._probe = RateLimiter(ALL, RateLimit())
+        self._probe.limit = RateLimit(connections=1)
         self._update_is_unlimited()
         return True
 
@@ -495,8 +465,9 @@ class SmsRateLimits(RateLimits):
         self._uncertain_in_a_row = 0
         if self._probe is None:
             return
-        self._probe.max_in_use *= 2
-        if self._probe.max_in_use >= self._usual:
+        connections = 2 * self._probe.limit.connections
+        self._probe.limit = RateLimit(connections=connections)
+        if connections >= self._usual:
             self._probe = None
             self._update_is_unlimited()
 

@@ -12,7 +12,7 @@ from appliance.core import clock
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
-from appliance.sending.workers.rate_limits import ALL, READY_FACTOR, RateLimits
+from appliance.sending.workers.rate_limits import ALL, NEVER, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
 
 # Messages that waited longer in the queue are rendered again from the current state of the database.
@@ -263,13 +263,11 @@ class ReadyQueue:
         names = {name for name, queue in waiting if queue}
         has_ready = bool(self._rendered or self._rendered_single)
         blocked_seconds = self._get_blocked_seconds() if self._blocked_groups else 0.0
-        names |= self._blocked_groups if blocked_seconds <= 0 else set()
-        wait = (
-            self._limits.get_opening_time(names, has_ready) - clock.monotonic()
-            if names or has_ready or blocked_seconds <= 0
-            else blocked_seconds
-        )
-        wait = min(wait, blocked_seconds) if blocked_seconds > 0 else wait
+        wait = blocked_seconds if blocked_seconds > 0 else NEVER
+        if blocked_seconds <= 0:
+            names |= self._blocked_groups
+        if names or has_ready or blocked_seconds <= 0:
+            wait = min(wait, self._limits.get_opening_time(names, has_ready) - clock.monotonic())
         try:
             await asyncio.wait_for(self._changed.wait(), min(max(wait, _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS))
         except TimeoutError:
@@ -357,25 +355,23 @@ class ReadyQueue:
 
     async def _render(self, claims: dict[int, Claim]) -> None:
         """Render messages and append them as soon as they are signed; remove those that were appended from `claims`."""
-        unsigned: deque[Future[list[RenderedMessage]] | list[RenderedMessage]] = deque()
+        turns: deque[Future[list[RenderedMessage]]] = deque()
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         for turn in self._renderer.render_turns([*claims.values()], _MAX_RENDER_SECONDS):
             seconds = loop.time() - started_at
-            unsigned.append(turn)
-            while unsigned and not (isinstance(unsigned[0], Future) and not unsigned[0].done()):
-                await self._append_turn(unsigned.popleft(), claims)
+            turns.append(turn)
+            while turns and turns[0].done():
+                await self._append_turn(turns.popleft(), claims)
             # After a slow template, the workers get the event loop for as long as the template had it.
             await asyncio.sleep(seconds if seconds > _LONG_TURN_SECONDS else 0)
             started_at = loop.time()
-        for turn in unsigned:
+        for turn in turns:
             await self._append_turn(turn, claims)
 
-    async def _append_turn(
-        self, turn: "Future[list[RenderedMessage]] | list[RenderedMessage]", claims: dict[int, Claim]
-    ) -> None:
-        messages = await asyncio.wrap_future(turn) if isinstance(turn, Future) else turn
-        for message in messages:
+    async def _append_turn(self, turn: "Future[list[RenderedMessage]]", claims: dict[int, Claim]) -> None:
+        """Append the messages of a turn once they are signed and the quotas of their senders are loaded."""
+        for message in turn.result() if turn.done() else await asyncio.wrap_future(turn):
             if message.prepared is not None:
                 await self._limits.load_quota(message.claim, message.prepared.sender)
             self._append(message)

@@ -103,15 +103,12 @@ class Renderer:
         """Drop all cached content, so that the next messages are rendered from the current state of the database."""
         self._preparer = MessagePreparer()
 
-    def render_turns(
-        self, claims: Sequence[Claim], seconds: float
-    ) -> Iterator["Future[list[RenderedMessage]] | list[RenderedMessage]"]:
-        """Render messages in turns of at most `_SIGN_BATCH` and yield the messages of each turn.
+    def render_turns(self, claims: Sequence[Claim], seconds: float) -> Iterator["Future[list[RenderedMessage]]"]:
+        """Render messages in turns of at most `_SIGN_BATCH` and yield a future of the signed messages of each turn.
 
         A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
         may be missing. Accounts take turns by the processor time that they used, so that a slow template of one
-        account does not delay the others. A future is yielded if the messages of the turn are being signed in another
-        thread.
+        account does not delay the others.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -136,8 +133,12 @@ class Renderer:
             shares.charge(account_id, time.thread_time() - started_at)
             if not queue:
                 del waiting[account_id]
-            use_thread = sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in batch) > 1
-            yield self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch)
+            if sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in batch) > 1:
+                turn = self._signers.submit(_sign_batch, batch)
+            else:  # a thread would cost more than the signature
+                turn = Future()
+                turn.set_result(_sign_batch(batch))
+            yield turn
 
     def close(self) -> None:
         """Wait until the signing threads have ended; no messages may be rendered afterwards."""

@@ -42,9 +42,18 @@ from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
 
-_PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
+log = logging.getLogger("campanero.sender")
+CHANNEL = "sms"
+# Messages rendered ahead for each concurrent request; more would only wait longer.
+_READY_PER_CONNECTION = 4
+# Delay before the thread starts its event loop again after an error.
+_RETRY_SECONDS = 1.0
+_SENDER_CACHE_SECONDS = 1.0
+# After this time without a message, the connections to the provider are closed.
+_IDLE_SECONDS = 10.0
 # Delay of a lookup while another message to the same number is being sent, because it might find that message.
 _CONCURRENT_SECONDS = 1.0
+_PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 
 
 class _Withdrawn(Postponed):
@@ -265,16 +274,6 @@ def build_sms(claim: Claim, prepared: OutgoingMessage) -> OutgoingSms:
     envelope = prepared.envelope
     url = PROVIDERS[claim.provider].build_callback_url(claim.id)
     return OutgoingSms(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
-
-
-log = logging.getLogger("campanero.sender")
-CHANNEL = "sms"
-# Messages rendered ahead for each concurrent request; more would only wait longer.
-_READY_PER_CONNECTION = 4
-_RETRY_SECONDS = 1.0
-_SENDER_CACHE_SECONDS = 1.0
-# After this time without a message, the connections to the provider are closed.
-_IDLE_SECONDS = 10.0
 
 
 class SmsSender(Sender[SmsRateLimits]):

@@ -130,16 +130,13 @@ class SmtpWorker:
         """Connect to the provider of the next message before taking it; return whether there is a message."""
         while (provider := await self._ready_queue.peek_provider()) is not None:
             try:
-                await self._connect_ahead(provider)
+                if self._has_fixed_server(provider):
+                    await self._get_connection(provider)
             except DeliveryError as error:
                 log.debug("smtp: connection to %s failed: %s", provider, error)
             else:
                 return True
         return False
-
-    async def _connect_ahead(self, provider: str) -> None:
-        """Connect to a provider before a message for it is taken. Raises DeliveryError if that fails."""
-        await self._get_connection(provider)
 
     def _close_idle(self) -> None:
         """Close all connections with QUIT in the background, because servers drop idle clients."""
@@ -184,15 +181,15 @@ class SmtpWorker:
 
     def _return(self, ready: RenderedMessage) -> None:
         """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
-        early, self._next_claim = self._next_claim, None
-        if early is None:
+        pending, self._next_claim = self._next_claim, None
+        if pending is None:
             self._ready_queue.put_back(ready)
         else:
-            self._closing.add(task := asyncio.ensure_future(self._give_up_claim(ready.claim, early)))
+            self._closing.add(task := asyncio.ensure_future(self._give_up_claim(ready.claim, pending)))
             task.add_done_callback(self._closing.discard)
 
-    async def _give_up_claim(self, claim: Claim, early: _PendingClaim) -> None:
-        is_claimed = await self._outcome_writer.give_up_claim(claim, early.is_claimed)
+    async def _give_up_claim(self, claim: Claim, pending: _PendingClaim) -> None:
+        is_claimed = await self._outcome_writer.give_up_claim(claim, pending.is_claimed)
         self._ready_queue.finish_claim(claim, is_claimed)
         if is_claimed:
             self._ready_queue.release(claim)
@@ -225,11 +222,11 @@ class SmtpWorker:
         The envelope is sent before the claim is on disk, because it does not deliver anything: without a claim the
         connection is aborted. While the body is being sent, the next message may be taken and its envelope sent.
         """
-        early, self._next_claim = self._next_claim, None
-        if early is None:
+        pending, self._next_claim = self._next_claim, None
+        if pending is None:
             last_outcome, self._outcome = self._outcome, None
             revision = transactions.get_permission_revision()
-            early = _PendingClaim(self._outcome_writer.write(last_outcome, ready.claim), revision)
+            pending = _PendingClaim(self._outcome_writer.write(last_outcome, ready.claim), revision)
         opened, self._next_envelope = self._next_envelope, None
         outcome, prepared = ready.failure or Outcome(ready.claim, connection_error), ready.prepared
         started_at = time.monotonic()
@@ -241,16 +238,16 @@ class SmtpWorker:
                 # ahead, the outcome of the message before it is not stored yet.
                 self._previous, self._outcome = self._outcome, None
                 self._store_previous()
-                await self._give_up_claim(ready.claim, early)
+                await self._give_up_claim(ready.claim, pending)
                 raise
             if isinstance(outcome.error, ConnectionFailed) and client.sent_count:
                 # The message is claimed and checked again for the next connection, and this is not an attempt.
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
-            is_claimed = await self._outcome_writer.wait_for_claim(ready.claim, early.is_claimed)
+            is_claimed = await self._outcome_writer.wait_for_claim(ready.claim, pending.is_claimed)
             if is_claimed and outcome.error is None:
-                is_claimed = await self._check_again(ready.claim, early.revision)
+                is_claimed = await self._check_again(ready.claim, pending.revision)
         except Exception:
             # The server already expects the message, so a QUIT would be part of its text.
             self._abort_connection(ready.claim.provider)
@@ -272,8 +269,8 @@ class SmtpWorker:
         if client is not None and prepared is not None:
             ledger.observe_transaction(ready.claim.provider, outcome.error, time.monotonic() - started_at)
 
-    def _can_claim_ahead(self, provider: str) -> bool:
-        """Return whether a message of this provider may be claimed while the one before it is being sent."""
+    def _has_fixed_server(self, provider: str) -> bool:
+        """Return whether all messages of a provider go to the same server, so that they can share a connection."""
         return True
 
     async def _check_again(self, claim: Claim, revision: int) -> bool:
@@ -343,7 +340,7 @@ class SmtpWorker:
             self._next = self._ready_queue.poll(behind=True)
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             next_envelope = self._next.prepared.envelope
-            if self._can_claim_ahead(provider):
+            if self._has_fixed_server(provider):
                 previous, self._previous = self._previous, None
                 revision = transactions.get_permission_revision()
                 self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.claim), revision)
