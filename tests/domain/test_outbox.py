@@ -30,6 +30,15 @@ def test_a_claim_needs_a_sending_campaign(change: str, is_claimed: bool, home: H
     assert _claim(row) is is_claimed
 
 
+def test_a_message_is_claimed_once(home: Home) -> None:
+    """Who claims a message that is being sent already does not get it, so that nobody sends it a second time (P3)."""
+    send_campaign(home, "ana@example.org", "bob@example.org")
+    first, second = QueueReader().fetch_candidates(2)
+    assert transactions.write(queue.claim, [first], "p") == {first.id}
+    assert transactions.write(queue.claim, [first], "p") == set()
+    assert transactions.write(queue.record_and_claim, [], [first, second], "p") == {second.id}
+
+
 def test_a_claim_reads_only_its_own_campaign(home: Home) -> None:
     """A claim reads as many rows with twenty more campaigns being sent as with one."""
     send_campaign(home, "ana@example.org", "bob@example.org")

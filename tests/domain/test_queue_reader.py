@@ -223,7 +223,7 @@ def test_accounts_share_each_fetch(home: Home) -> None:
     reader = QueueReader()
     assert [row.account_id for row in reader.fetch_candidates(0, singles=10)].count(other) == 1
     used = {home.account_id: 5.0, other: 0.1}
-    assert QueueReader().fetch_candidates(10, used=lambda account_id: used[account_id])[0].account_id == other
+    assert QueueReader().fetch_candidates(10, get_used=lambda account_id: used[account_id])[0].account_id == other
     transactions.write(run, "UPDATE campaign SET account_id = ? WHERE id = ?", (other, campaign))
     transactions.write(run, "UPDATE message SET account_id = ? WHERE campaign_id = ?", (other, campaign))
     send_campaign(home, *(f"c{number}@example.org" for number in range(30)), name="Mine")

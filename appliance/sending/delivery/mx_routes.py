@@ -147,6 +147,8 @@ def get_registered_domain(host: str) -> str:
 
 
 DIRECT = "direct"
+# The enhanced code of an error because no name server could say which mail servers a domain has (RFC 3463, 3.5)
+DNS_FAILED = "4.4.3"
 _MAX_CACHED = 20_000
 # Limits of the time that answers are cached, whatever their TTL; missing names and failed look-ups have a fixed time
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS, _NOT_FOUND_TTL_SECONDS, _FAILED_TTL_SECONDS = 60.0, 3600.0, 300.0, 30.0
@@ -287,7 +289,7 @@ def _lookup_route(domain: str) -> tuple[Route, float]:
         return Route((), group, RecipientRejected(answer.error, None, "5.1.2")), _NOT_FOUND_TTL_SECONDS
     if answer.state == "failed":
         return Route((), group, Deferred(f"the mail servers of {domain} cannot be looked up: {answer.error}",
-                                         None, "4.4.3")), _FAILED_TTL_SECONDS  # fmt: skip
+                                         None, DNS_FAILED)), _FAILED_TTL_SECONDS  # fmt: skip
     if answer.state == "nxdomain":
         return Route(
             (), group, RecipientRejected(f"the domain {domain} does not exist", None, "5.1.2")
@@ -317,7 +319,7 @@ def _route_without_mx(domain: str, group: str) -> tuple[Route, float]:
     if addresses.addresses or addresses.is_private:
         return Route(((0, domain),), group if group != domain else get_organisation(domain)), _MIN_TTL_SECONDS
     if addresses.error:
-        return Route((), group, Deferred(addresses.error, None, "4.4.3")), _FAILED_TTL_SECONDS
+        return Route((), group, Deferred(addresses.error, None, DNS_FAILED)), _FAILED_TTL_SECONDS
     return Route((), group, RecipientRejected(f"{domain} has no mail server", None, "5.4.4")), _NOT_FOUND_TTL_SECONDS
 
 

@@ -100,8 +100,8 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     """Claim an open row for `process` if its message may be sent now (P4, P5), and return whether it was claimed.
 
     A message that may never be sent is skipped. A message that has to wait stays open, if necessary with a later due
-    time. `row` is the row as stored; in spite of its type it is not claimed yet. `rendered` is the same row as it was
-    read before rendering: its `first_attempt_at` and `body_hash` are stored.
+    time. `row` is the row as stored. `rendered` is the same row as it was read before rendering: its
+    `first_attempt_at` and `body_hash` are stored.
     """
     require_write_transaction()
     if not _is_source_live(row):
@@ -289,7 +289,7 @@ _CLAIM = (
     "first_attempt_at = coalesce(first_attempt_at, item.value ->> 1), body_hash = item.value ->> 2, updated_at = :now "
     "FROM json_each(:items) AS item "
     "WHERE message.id = item.value ->> 0 AND status IN ('queued', 'held') AND due_at <= :now AND "
-    f"{IS_ALLOWED}"
+    f"{IS_ALLOWED} RETURNING message.id"
 )
 _CLAIMED = (
     "FROM message WHERE id = ? AND (status = 'sending' OR EXISTS "
@@ -341,11 +341,8 @@ def claim(claims: list[Claim], process: str) -> set[int]:
     claims_by_id = {row.id: row for row in claims}
     suspects = sms_rules.find_suspects(claims, now)
     items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.id not in suspects]
-    claimed = {row[0] for row in items}
-    if run_set(_CLAIM, items, process=process, now=now) < len(items):
-        ids_json = msgspec.json.encode([*claimed]).decode()
-        sql = "SELECT id FROM message WHERE id IN (SELECT value FROM json_each(?)) AND status = 'sending'"
-        claimed = {row[0] for row in rows(sql, (ids_json,))}
+    values = {"items": msgspec.json.encode(items).decode(), "process": process, "now": now}
+    claimed = {row[0] for row in rows(_CLAIM, values)}
     for message_id in claims_by_id.keys() - claimed:
         current = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (message_id,))
         if current and claim_one(Claim._make(current[0]), process, claims_by_id[message_id], now):

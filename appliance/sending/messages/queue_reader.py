@@ -115,16 +115,22 @@ class QueueReader:
         return {group for (_, group), ids in self._parked.items() if ids and group}
 
     def fetch_candidates(
-        self, limit: int, taken: Set[int] = frozenset(), paused: tuple[str, ...] = (), held: Iterable[int] = (),
-        room: Mapping[str, int] | None = None, singles: int | None = None, used: Callable[[int], float] | None = None,
-    ) -> list[Claim]:  # fmt: skip
+        self,
+        limit: int,
+        taken: Set[int] = frozenset(),
+        paused: tuple[str, ...] = (),
+        held: Iterable[int] = (),
+        room: Mapping[str, int] | None = None,
+        singles: int | None = None,
+        get_used: Callable[[int], float] | None = None,
+    ) -> list[Claim]:
         """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
-        flows. Both are divided evenly between the accounts; the account for which `used` returns the smallest value
-        comes first. Messages with an id in `taken`, with a provider in `paused` or of a campaign in `held` are left
-        out. `room` is the number of messages that may be returned by recipient group or limit; a name that is not in
-        it is unlimited.
+        flows. Both are divided evenly between the accounts; the account for which `get_used` returns the least time
+        (`renderer.FairShares`) comes first. Messages with an id in `taken`, with a provider in `paused` or of a
+        campaign in `held` are left out. `room` is the number of messages that may be returned by recipient group or
+        limit; a name that is not in it is unlimited.
         """
         request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names)
         self.has_more = False
@@ -132,7 +138,7 @@ class QueueReader:
         self._forget_finished({source for sources in live.values() for source in sources})
         self._restore_returned()
         accounts = random.sample(sorted(live), len(live))
-        accounts.sort(key=used or (lambda account_id: 0.0))
+        accounts.sort(key=get_used or (lambda account_id: 0.0))
         single_sources = [[source for source in live[account_id] if source.kind == "single"] for account_id in accounts]
         queues = self._read_evenly(
             [sources for sources in single_sources if sources], limit if singles is None else singles, request

@@ -179,7 +179,7 @@ class EmailRateLimits(RateLimits):
         ):
             self._slow_down(claim.provider, ALL, now, error)
             self._slow_groups.clear()
-        return throttle.put_off(error, now)
+        return throttle.to_rate_limited(error, now)
 
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:
         throttle = self._get_throttle(provider, group)

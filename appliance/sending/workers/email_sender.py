@@ -58,7 +58,7 @@ class EmailWorker(SmtpWorker):
             raise
         finally:
             self._connecting = None
-        connection = self._mx_connections.put_off_slow(connection)
+        connection = self._mx_connections.postpone_slow(connection)
         # The place is held until the outcome is stored, so that it counts all messages that a crash leaves in doubt.
         async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
             await self._process_with(ready, connection)

@@ -219,7 +219,7 @@ class MxConnections:
         return MxConnection(target, client)
 
     async def _handle_route_error(self, error: DeliveryError) -> DeliveryError:
-        if error.enhanced == "4.4.3":
+        if error.enhanced == mx_routes.DNS_FAILED:
             async with self._probe_lock:
                 reason = await self.hosts.find_dns_outage()
             if reason is not None:
@@ -262,7 +262,7 @@ class MxConnections:
         self._breaker.record_connection_failure(DIRECT, error)
         return error
 
-    def put_off_slow(self, connection: MxConnection) -> MxConnection:
+    def postpone_slow(self, connection: MxConnection) -> MxConnection:
         """Return the connection, or an error instead if too many messages already wait for slow servers."""
         if connection.target is None or connection.client is None:
             return connection

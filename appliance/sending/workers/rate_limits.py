@@ -169,8 +169,8 @@ class AdaptiveThrottle:
         if not used:
             self._next = 0.0
 
-    def put_off(self, error: DeliveryError, now: float) -> RateLimited:
-        """Return the error of a message as RateLimited until the pause ends, spread so that not all come at once."""
+    def to_rate_limited(self, error: DeliveryError, now: float) -> RateLimited:
+        """Return an error as RateLimited until the pause ends, spread so that not all messages come at once."""
         wait = max(self.paused_until - now, 1.0) * random.uniform(1.0, 1.1)
         return RateLimited(error.text, wait, error.smtp, error.enhanced)
 
@@ -304,11 +304,11 @@ class RateLimits(ABC):
         rate = self.overall.limit.per_second
         return min(default, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else default
 
-    def get_opening_time(self, names: Collection[str], others: bool) -> float:
+    def get_opening_time(self, names: Collection[str], has_others: bool) -> float:
         """Return the earliest time at which a message that waits for one of the named limits may be sent.
 
-        The time is in seconds of `clock.monotonic`. With `others`, some messages wait only for the overall limit, so
-        only that limit counts.
+        The time is in seconds of `clock.monotonic`. With `has_others`, some messages wait only for the overall limit,
+        so only that limit counts.
         """
         now = clock.monotonic()
         opens_at = dict.fromkeys(names, now)
@@ -318,7 +318,7 @@ class RateLimits(ABC):
                 overall_at = max(overall_at, limit.allowed_at(now))
             elif limit.name in opens_at:
                 opens_at[limit.name] = max(opens_at[limit.name], limit.allowed_at(now))
-        return max(overall_at, now if others else min(opens_at.values(), default=now))
+        return max(overall_at, now if has_others else min(opens_at.values(), default=now))
 
     async def count_past_hour(self, channel: str) -> None:
         """Count the channel's messages of the last hour towards the hourly limits; only the first call has an effect.
@@ -444,7 +444,7 @@ class SmsRateLimits(RateLimits):
             self.is_unlimited = False
         throttle.record_refusal(now, error.text, silence=False)
         throttle.paused_until = max(throttle.paused_until, now + error.seconds)
-        return throttle.put_off(error, now)
+        return throttle.to_rate_limited(error, now)
 
     def record_uncertain(self) -> bool:
         """Count an uncertain message, and return whether the caller has to pause the provider.

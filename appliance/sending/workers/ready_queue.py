@@ -45,7 +45,7 @@ class ReadyQueue:
     | the claim is on disk     | `finish_claim(True)`  | goes on         | claimed; not taken        |
     | it has processed it      | `release`             | ends            | has its outcome           |
 
-    `_give_back` has the row of a message read again that was not admitted, such as an outdated one.
+    `_drop` discards a message that was not admitted, such as an outdated one, so that its row is read again.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ReadyQueue:
 
     def _get_blocked_seconds(self) -> float:
         """Return for how many more seconds skipped rows are not read again; 0 or less if they may be read."""
-        return self._blocked_until - asyncio.get_running_loop().time()
+        return self._blocked_until - clock.monotonic()
 
     def _waits_for_limits(self) -> bool:
         """Return whether there are messages that wait for a limit, rendered or skipped.
@@ -202,7 +202,7 @@ class ReadyQueue:
             claim = ready.claim
             if claim.provider not in paused and claim.campaign_id not in held and ready.rendered_at > oldest:
                 return ready
-            self._give_back(claim)
+            self._drop(claim)
             self.is_exhausted = False
         return None
 
@@ -219,7 +219,7 @@ class ReadyQueue:
         if len(waiting) < self._max_ready:
             waiting.append(ready)
         else:
-            self._give_back(ready.claim)
+            self._drop(ready.claim)
         return True
 
     def put_back(self, ready: RenderedMessage) -> None:
@@ -237,7 +237,7 @@ class ReadyQueue:
             self._taken_ids.discard(claim.id)
         else:
             self._limits.release(claim.id, used=False)
-            self._give_back(claim)
+            self._drop(claim)
             self._changed.set()
 
     def release(self, claim: Claim) -> None:
@@ -245,7 +245,7 @@ class ReadyQueue:
         self._limits.release(claim.id)
         self._changed.set()
 
-    def _give_back(self, claim: Claim) -> None:
+    def _drop(self, claim: Claim) -> None:
         self._taken_ids.discard(claim.id)
         self._reader.give_back(claim)
 
@@ -296,13 +296,12 @@ class ReadyQueue:
                 await self._render(claims)
             finally:
                 for claim in claims.values():
-                    self._give_back(claim)
+                    self._drop(claim)
             self._limit_memory()
-            now = asyncio.get_running_loop().time()
             self._blocked_groups = self._reader.get_blocked_groups()
             self.is_exhausted = not count and not self._reader.has_more and limit > 0
             is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
-            self._blocked_until = now + _BLOCKED_SECONDS if is_blocked else 0.0
+            self._blocked_until = clock.monotonic() + _BLOCKED_SECONDS if is_blocked else 0.0
         finally:
             self._filling = None
             self._changed.set()
