@@ -130,6 +130,25 @@ def test_a_lost_reply_makes_one_copy(
     assert books.stats["bounced"] == books.stats["failed"] == 0
 
 
+def test_a_relay_that_never_replies_pauses_the_campaign(
+    relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures
+) -> None:
+    """A relay that accepts every message and loses every reply does not get the whole campaign twice."""
+    smtp_server.rules.store_then_close()
+    api = relayed(probe_after="1s").client(validate=False)
+    path = send_campaign(api, create_list(api, 200))
+    campaign = api.wait(path, lambda row: row["status"] == "paused")
+    stored = len(smtp_server.messages)
+    smtp_server.rules.clear()
+    api.post(f"{path}/resume").expect(200)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
+    figures.books(books, stored_before_the_pause=stored)
+
+    assert campaign["pause_reason"] == "transport" and 20 <= stored < 60
+    assert books.missing == 0 and books.copies <= stored
+
+
 LONG = "ä long story " * 60
 
 

@@ -13,6 +13,7 @@ from appliance.core.errors import (
     MailUnauthenticated,
     RecipientRejected,
     SenderRejected,
+    Uncertain,
 )
 from appliance.core.send_status import PausedTransport
 from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
@@ -22,7 +23,8 @@ from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage import disk_guard
 
-# Consecutive rejections that are our fault before campaigns are paused (docs/decisions.md#6, `transport`).
+# Consecutive rejections that are our fault, or lost replies, before campaigns are paused (docs/decisions.md#6,
+# `transport`).
 MAX_REFUSALS = 20
 # Messages of a campaign that servers could not authenticate before it is paused, even if others are accepted. A single
 # server may be wrong, but the limit is low because each such rejection harms the reputation of the domain.
@@ -104,19 +106,23 @@ class CircuitBreaker:
         A ClientRejected error also counts towards the rejections in a row of the provider (`MAX_REFUSALS`).
         """
         with self._lock:
-            last = self._pauses.get(provider)
-            since = last.since if last is not None else clock.now_ms()
-            self._pauses[provider] = _TransportPause(clock.monotonic() + self._probe_after, since, error.text)
-            self._reason = error.text
+            self._pause(provider, error)
             if isinstance(error, ClientRejected):
                 self._count_refusal(provider)
+
+    def _pause(self, provider: str, error: DeliveryError) -> None:
+        last = self._pauses.get(provider)
+        since = last.since if last is not None else clock.now_ms()
+        self._pauses[provider] = _TransportPause(clock.monotonic() + self._probe_after, since, error.text)
+        self._reason = error.text
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
         """Count the reply to a message for its provider and campaign; `error` is None for an accepted message.
 
         Rejections of the sender and failed authentications count against the campaign. A reply for which neither the
-        sender nor the transport is the cause resets the counts of rejections in a row. Of the messages that cannot be
-        rendered, count only those whose sender is rejected.
+        sender nor the transport is the cause resets the counts of rejections in a row. A lost reply counts like a
+        rejection by the provider: it may accept every message without saying so, and each would be sent twice. Of the
+        messages that cannot be rendered, count only those whose sender is rejected.
         """
         with self._lock:
             if isinstance(error, MailUnauthenticated):
@@ -125,6 +131,11 @@ class CircuitBreaker:
                 self._reason = error.text
                 if claim.campaign_id is not None:
                     self._count_refusal(claim.campaign_id)
+            elif isinstance(error, Uncertain):
+                if claim.provider != mx_routes.DIRECT:  # there, only one of many servers is at fault
+                    self._count_refusal(claim.provider)
+                    if claim.provider in self._providers_to_pause:
+                        self._pause(claim.provider, error)
             elif not isinstance(error, ConnectionFailed | ClientRejected):
                 self._refusal_counts.pop(claim.provider, None)
                 pause = self._pauses.get(claim.provider)

@@ -69,7 +69,7 @@ class RateLimiter:
         if not used:
             self._next -= self._gap
             if self._hour:
-                self._hour.pop()
+                self._hour.pop()  # that of another message perhaps, but only their number matters
 
     def record(self, at: float) -> None:
         """Count a message sent at the time `at` for the hourly limit.

@@ -69,6 +69,7 @@ class Sender(ABC, Generic[Limits]):
         self._is_shutdown = threading.Event()
         self.breaker = CircuitBreaker(parse_seconds(probe_after))
         self.limits = limits
+        # `wake` sets both: the first is read when the event loop has ended, the second wakes the one that runs.
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None

@@ -369,7 +369,9 @@ class SmtpWorker:
         if connection is not None and connection.is_open():
             return connection
         self._next_envelope = None
-        await self._close_connection(provider)
+        if connection is not None:
+            del self._connections[provider]
+            await connection.close()
         try:
             connection = self._connections[provider] = await smtp_connect.connect_to_provider(provider)
         except Deferred as error:
@@ -387,11 +389,6 @@ class SmtpWorker:
         connection = self._connections.pop(provider, None)
         if connection is not None:
             connection.abort()
-
-    async def _close_connection(self, provider: str) -> None:
-        connection = self._connections.pop(provider, None)
-        if connection is not None:
-            await connection.close()
 
     def abort(self) -> None:
         """Abort all connections of this worker without QUIT."""
