@@ -83,17 +83,13 @@ def test_fair_shares_ignore_idle_time() -> None:
     Time used before it came does not count.
     """
     shares = FairShares()
-    shares.enter([1])
     for _ in range(100):
         assert shares.next([1]) == 1
         shares.charge(1, 0.05)
-    shares.enter([1, 2])
     turns = []
     for _ in range(102):
         turns.append(shares.next([1, 2]))
         shares.charge(turns[-1], 0.05 if turns[-1] == 1 else 0.001)
     assert turns[0] == 2 and 1 <= turns.count(1) <= 3
-    shares.enter([1])
     assert shares.next([1]) == 1
-    shares.enter([1, 2])
     assert shares.get_used(2) >= shares.get_used(1) - 0.05

@@ -167,11 +167,6 @@ class Route(NamedTuple):
     group: str
     error: DeliveryError | None = None
 
-    @property
-    def key(self) -> str:
-        """Return a text that is equal for all domains with the same servers; such domains may share connections."""
-        return " ".join(f"{preference}:{name}" for preference, name in self.hosts)
-
 
 class Addresses(NamedTuple):
     """The usable IP addresses of a mail server; if there are none, `error` may say why.

@@ -43,18 +43,6 @@ class FairShares:
         self._used: dict[int, float] = {}
         self._floor = 0.0
 
-    def enter(self, accounts: Collection[int]) -> None:
-        """Set the accounts that have messages to render now.
-
-        The time of any other account is deleted, unless it is more than the time of the account that had the last
-        turn.
-        """
-        self._used = {
-            account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
-        }
-        for account in accounts:
-            self._used[account] = self.get_used(account)
-
     def get_used(self, account: int) -> float:
         """Return the seconds that count for an account: at least those of the account that had the last turn."""
         return max(self._used.get(account, 0.0), self._floor)
@@ -62,7 +50,9 @@ class FairShares:
     def next(self, accounts: Collection[int]) -> int:
         """Return which of the accounts gets the next turn: the one with the least time."""
         account = min(accounts, key=self.get_used)
-        self._floor = self.get_used(account)
+        self._floor = floor = self.get_used(account)
+        # `get_used` returns the floor for all accounts without an entry, so these need none.
+        self._used = {number: seconds for number, seconds in self._used.items() if seconds > floor}
         return account
 
     def charge(self, account: int, seconds: float) -> None:
@@ -118,7 +108,6 @@ class Renderer:
             waiting.setdefault(claim.account_id, deque()).append(claim)
             sources.setdefault(_get_source_key(claim), []).append(claim)
         preparer.clear_cache()
-        shares.enter(waiting)
         is_first = True
         while waiting and (is_first or time.monotonic() < until):
             is_first = False
@@ -172,22 +161,19 @@ def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome
 
 def _sign_batch(batch: list[_Rendered]) -> list[RenderedMessage]:
     """Sign the messages of a batch that could be rendered; return all, in the same order."""
-    return [
-        _build_failed(claim, draft) if isinstance(draft, Outcome) else _sign(claim, draft) for claim, draft in batch
-    ]
+    return [_sign(claim, draft) for claim, draft in batch]
 
 
-def _build_failed(claim: Claim, outcome: Outcome) -> RenderedMessage:
+def _sign(claim: Claim, draft: UnsignedMessage | Outcome) -> RenderedMessage:
+    if not isinstance(draft, Outcome):
+        try:
+            prepared = draft.sign()
+            claim = claim._replace(body_hash=retries.hash_body(prepared))
+            return RenderedMessage(claim, prepared, None, time.monotonic())
+        except Exception as error:
+            draft = _handle_exception(claim, error)
     # Without a body hash in its claim, the message does not become uncertain if the process dies.
-    return RenderedMessage(claim._replace(body_hash=None), None, outcome, time.monotonic())
-
-
-def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
-    try:
-        prepared = draft.sign()
-    except Exception as error:
-        return _build_failed(claim, _handle_exception(claim, error))
-    return RenderedMessage(claim._replace(body_hash=retries.hash_body(prepared)), prepared, None, time.monotonic())
+    return RenderedMessage(claim._replace(body_hash=None), None, draft, time.monotonic())
 
 
 def _handle_exception(claim: Claim, error: Exception) -> Outcome:
