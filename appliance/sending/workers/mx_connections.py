@@ -263,7 +263,7 @@ class MxConnections:
         return error
 
     def postpone_slow(self, connection: MxConnection) -> MxConnection:
-        """Return the connection, or an error instead if too many messages already wait for slow servers."""
+        """Return the connection, or give it back and return an error if too many messages wait for slow servers."""
         if connection.target is None or connection.client is None:
             return connection
         error = self.transactions.find_delay(connection.client)
