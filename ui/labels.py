@@ -155,7 +155,7 @@ _REASONS = {
     "smtputf8_unsupported": gettext_noop("The mail server does not support international addresses"),
     "bounce_rate": gettext_noop("Hard bounce rate over 5%%"),
     "complaint_rate": gettext_noop("Spam complaint rate too high"),
-    "transport": gettext_noop("The mail server rejected 20 messages in a row"),
+    "transport": gettext_noop("The mail server rejected or did not confirm 20 messages in a row"),
     "missed_start": gettext_noop("The start time was missed"),
     "domain_failed": gettext_noop("The sending domain is no longer verified (DNS records missing)"),
 }

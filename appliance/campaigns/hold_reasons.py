@@ -24,7 +24,7 @@ _PAUSE_TEXTS = {
     None: gettext_noop("paused by a user"),
     "bounce_rate": gettext_noop("paused: hard bounce rate is over 5%%"),
     "complaint_rate": gettext_noop("paused: the spam complaint rate is too high"),
-    "transport": gettext_noop("paused: the mail server rejected 20 messages in a row"),
+    "transport": gettext_noop("paused: the mail server rejected or did not confirm 20 messages in a row"),
     "missed_start": gettext_noop("paused: the start time was missed"),
     "start_failed": gettext_noop("paused: it could not be started"),
     "domain_failed": gettext_noop("paused: the sending domain is no longer verified"),
