@@ -6,7 +6,7 @@ pages.
 
 from appliance.audience.contacts import removal
 from appliance.content.templates import store as templates
-from appliance.flows import run_ends, store, versions
+from appliance.flows import drafts, run_ends, versions
 from appliance.inbound import delivery_reports
 from appliance.sending.messages import outcomes
 
@@ -15,7 +15,7 @@ def connect_signals() -> None:
     """Connect the receivers of all signals; the commands `serve` and `restore` and the tests call it at their start."""
     removal.contacts_deleting.connect(run_ends.end_runs_of_deleted_contacts)
     removal.contact_merging.connect(run_ends.end_runs_of_merged_contact)
-    templates.step_template_changed.connect(store.publish_changed_template)
+    templates.step_template_changed.connect(drafts.publish_changed_template)
     templates.compile_step_template.connect(versions.prepare_changed_step)
     outcomes.sms_accepted.connect(delivery_reports.apply_early_receipts)
     outcomes.sms_uncertain.connect(delivery_reports.apply_receipts_of_uncertain)

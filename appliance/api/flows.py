@@ -25,13 +25,14 @@ from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery, schema_name
 from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, triggers, versions
+from appliance.flows.lifecycle import ActivateRequest, ArchiveRequest
 from appliance.flows.report import FlowStats
 from appliance.flows.simulation import ScriptResult
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, run_in_turn
 from appliance.flows.simulation_events import SCRIPTS, SimulateRequest
 from appliance.flows.simulation_timeline import Simulation
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.store import ActivateRequest, ArchiveRequest, FlowCreate, FlowPatch, FlowQuery
+from appliance.flows.store import FlowCreate, FlowPatch, FlowQuery
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch, render
 

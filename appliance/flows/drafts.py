@@ -6,6 +6,7 @@ version that they entered with, but the duration of the wait that they are in ca
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
@@ -467,6 +468,31 @@ def activate(
     require_write_transaction()
     publish(account_id, flow_id, by, messages)
     return store.apply_action(account_id, flow_id, lifecycle.activate, by, skip_overdue_seconds, messages)
+
+
+def publish_changed_template(template: Template, messages: StepMessages) -> None:
+    """Publish the changed template of a step, if its flow is active; a change made in the browser stays a draft.
+
+    `messages` are the compiled messages of the step. Raises Invalid if the flow has blockers now.
+    """
+    require_write_transaction()
+    flow = Flow.get_by_id(template.flow_id)
+    path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
+    if path is None or flow.deleted_at is not None:
+        return
+    if flow.version and flow.status in ("active", "paused") and revisions.is_written_by_person(template):
+        # Changes made in the browser are saved while the user types; they stay a draft until the user publishes them.
+        if flow.draft is None:
+            lifecycle.write_draft(flow, lifecycle.read_draft(flow))
+        return
+    try:
+        with lifecycle.hold_back_draft(flow, template) if flow.status == "active" else nullcontext():
+            flow.edited_by = revisions.find_author(template)
+            lifecycle.handle_edit(flow, Actor(), messages)
+    except Invalid as error:
+        fields = {name.removeprefix(f"{path}."): messages for name, messages in error.fields.items()}
+        raise Invalid(fields, reason=error.reason) from None
+    store.save(flow, reload=False)
 
 
 def discard(account_id: int, flow_id: int, by: Actor) -> None:

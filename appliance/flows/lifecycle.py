@@ -10,9 +10,9 @@ active again.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
@@ -22,6 +22,7 @@ from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.validation import default
 from appliance.flows import document, run_ends, triggers, versions
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
@@ -38,6 +39,29 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
 _BLOCKER_CODES = ("content_required", "sender_not_ready", "approval_required", "preflight_failed")
 _CONTENT_KEYS = frozenset({"subject", "body"})
+
+
+class ActivateRequest(Struct):
+    """Options for activating a flow, which matter if it was paused."""
+
+    skip_overdue_seconds: (
+        Annotated[
+            int,
+            Meta(ge=0, le=31_622_400),
+            Meta(
+                description="messages that were due longer ago than this number of seconds are dropped; null to "
+                "drop none"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+class ArchiveRequest(Struct):
+    """Options for archiving a flow: contacts in it stay at their step, unless `take_out` ends their runs."""
+
+    take_out: Annotated[bool, default(False), Meta(description="whether active runs exit")] | UnsetType = UNSET
 
 
 class Blocker(Struct):

@@ -10,7 +10,6 @@ from peewee import fn
 from appliance.accounts.audit import Actor
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
-from appliance.content.templates import revisions
 from appliance.content.templates import starters as letters
 from appliance.content.templates.starters import ReadyEmail
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
@@ -25,7 +24,7 @@ from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
 from appliance.flows.versions import NO_CONTENTS, PreparedContents
 from appliance.sending.messages import sms_rules
 from appliance.storage.database import Page, contains_words, paginate, rows
-from appliance.storage.models import Flow, Template, Trigger
+from appliance.storage.models import Flow, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction, snapshot
 
 TriggerInput = Annotated[Any, schema_name("FlowTriggerWrite")]
@@ -86,29 +85,6 @@ class FlowPatch(Struct):
         ]
         | UnsetType
     ) = UNSET
-
-
-class ActivateRequest(Struct):
-    """Options for activating a flow, which matter if it was paused."""
-
-    skip_overdue_seconds: (
-        Annotated[
-            int,
-            Meta(ge=0, le=31_622_400),
-            Meta(
-                description="messages that were due longer ago than this number of seconds are dropped; null to "
-                "drop none"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-
-
-class ArchiveRequest(Struct):
-    """Options for archiving a flow: contacts in it stay at their step, unless `take_out` ends their runs."""
-
-    take_out: Annotated[bool, default(False), Meta(description="whether active runs exit")] | UnsetType = UNSET
 
 
 class FlowQuery(PageQuery):
@@ -588,28 +564,3 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
 
 def _list_revisions(flow_id: int) -> list[tuple[int, int]]:
     return rows("SELECT id, revision FROM template WHERE flow_id = ? AND removed_at IS NULL ORDER BY id", (flow_id,))
-
-
-def publish_changed_template(template: Template, messages: StepMessages) -> None:
-    """Publish the changed template of a step, if its flow is active; a change made in the browser stays a draft.
-
-    `messages` are the compiled messages of the step. Raises Invalid if the flow has blockers now.
-    """
-    require_write_transaction()
-    flow = Flow.get_by_id(template.flow_id)
-    path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
-    if path is None or flow.deleted_at is not None:
-        return
-    if flow.version and flow.status in ("active", "paused") and revisions.is_written_by_person(template):
-        # Changes made in the browser are saved while the user types; they stay a draft until the user publishes them.
-        if flow.draft is None:
-            lifecycle.write_draft(flow, lifecycle.read_draft(flow))
-        return
-    try:
-        with lifecycle.hold_back_draft(flow, template) if flow.status == "active" else nullcontext():
-            flow.edited_by = revisions.find_author(template)
-            lifecycle.handle_edit(flow, Actor(), messages)
-    except Invalid as error:
-        fields = {name.removeprefix(f"{path}."): messages for name, messages in error.fields.items()}
-        raise Invalid(fields, reason=error.reason) from None
-    save(flow, reload=False)

@@ -1,1 +1,466 @@
-"""Background jobs, the queue that runs them, and their threads."""
+"""Background jobs as Huey tasks, which run on wake-ups; each job processes all due rows of its tables.
+
+A task may run twice, or not at all, without harm. Two parts of Huey are replaced. Its memory storage is polled, which
+would delay every send by up to the polling interval; `BlockingMemoryStorage` wakes its readers instead. Its `lock_task`
+makes a second run of a task fail, but here a wake-up during a run must cause another run; `Jobs` queues at most one
+more run of each job.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+from huey import Huey
+from huey.consumer import Consumer
+from huey.storage import MemoryStorage
+
+from appliance.accounts import access, settings
+from appliance.audience import bulk_actions, lists, suppressions
+from appliance.audience.segments import query_plan
+from appliance.campaigns import batches, links, preflight, rehearsal, send, states
+from appliance.campaigns.batches import BatchRunner
+from appliance.campaigns.ledger_check import LedgerChecker
+from appliance.core import clock, logs, signals
+from appliance.core.errors import Unavailable
+from appliance.events import log as retention
+from appliance.exports import streaming
+from appliance.flows import date_events, engine, enrollment, lifecycle, segment_events, triggers
+from appliance.flows.engine import FlowWorker
+from appliance.imports import erasing
+from appliance.imports import store as imports
+from appliance.imports.job import Importer
+from appliance.jobs import housekeeping
+from appliance.ops.backups import create
+from appliance.ops.metrics import JobMetrics
+from appliance.sending.domains import store
+from appliance.sending.messages import capture_inbox, sms_rules
+from appliance.sending.workers.email_sender import EmailSender
+from appliance.sending.workers.sms_sender import SmsSender
+from appliance.settings import config
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import checkpoint, close_database, rows
+from appliance.storage.disk_guard import to_storage_error
+from appliance.tracking import hits
+from appliance.tracking.hits import HitJudge
+from appliance.webhooks import queue as webhook_queue
+from appliance.webhooks import worker
+from appliance.webhooks.worker import WebhookWorker
+
+
+class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no type annotations
+    """Huey's memory storage, with readers that sleep until a task is queued."""
+
+    blocking = True
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        """Create an empty storage; the arguments are those of Huey's MemoryStorage."""
+        super().__init__(*arguments, **named)
+        self._changed = threading.Condition(self._lock)
+        self._closed = False
+
+    def enqueue(self, data: bytes, priority: float | None = None) -> None:
+        """Queue a task and wake one reader."""
+        with self._changed:
+            super().enqueue(data, priority)
+            self._changed.notify()
+
+    def dequeue(self) -> bytes | None:
+        """Return the next task, waiting up to a second for a task; None if none arrives."""
+        with self._changed:
+            if not self._queue and not self._closed:
+                self._changed.wait(1.0)
+            task: bytes | None = super().dequeue()
+            return task
+
+    def wake_all(self) -> None:
+        """Wake all readers, and make later calls of `dequeue` return at once, because the process is ending."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+log = logging.getLogger("campanero.jobs")
+_HOUR_MS = 3600 * 1000
+# The minimum time between the end of a run and the next run, in seconds. Every commit of a sender wakes the job
+# `flows`, which without a pause would slow down sending.
+_PAUSE_SECONDS = {"flows": 0.04}
+
+
+class Jobs:
+    """The background jobs of this process. Each handles the wake-ups (`signals.wake`) of its name."""
+
+    def __init__(self, process: str) -> None:
+        self.process = process
+        self.huey = Huey("campanero", storage_class=BlockingMemoryStorage, results=False)
+        self.email_sender = EmailSender(process)
+        self.sms_sender = SmsSender(process)
+        self.importer = Importer()
+        self.audience_runner = BatchRunner()
+        self.hit_judge = HitJudge()
+        self.flow_worker = FlowWorker(
+            (
+                date_events.check_dates,
+                enrollment.process_events,
+                engine.advance_due_runs,
+                lifecycle.settle_messages,
+            )
+        )
+        self.ledger_checker = LedgerChecker(process)
+        self.webhook_worker = WebhookWorker()
+        self._email_lock = threading.Lock()
+        self._renew_lock, self._senders_lock = threading.Lock(), threading.Lock()
+        self._is_stopping = False
+        self._preflight_lock = threading.Lock()
+        self._domains_lock = threading.Lock()
+        self._links_lock = threading.Lock()
+        self._last_cleanup_ms = 0
+        self._queued: set[str] = set()
+        self._paused: set[str] = set()
+        self._last_run_at: dict[str, float] = {}
+        self._queued_lock = threading.Lock()
+        self._metrics = JobMetrics(lambda: self._queued.copy())
+        jobs_by_name = {
+            "outbox": self.send_due_email, "campaigns": self.advance_campaigns, "imports": self.importer.run,
+            "segments": refresh_segments, "cleanup": self.delete_expired, "preflights": self.run_preflights,
+            "audiences": self.audience_runner.run, "domains": self.check_domains, "hits": self.hit_judge.run,
+            "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
+            "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
+        }  # fmt: skip
+        for name, function in jobs_by_name.items():
+            self._register(name, function)
+
+    def _register(self, name: str, function: Callable[[], None]) -> None:
+        errors = logs.RepeatedErrors(log, f"jobs: run failed job={name}")
+
+        def run() -> None:
+            self._pause(name)
+            with self._queued_lock:
+                self._queued.discard(name)
+            try:
+                with self._metrics.track_run(name):
+                    function()
+            except Exception as error:
+                errors.log(disk_guard.to_storage_error(error) or error)
+            self._last_run_at[name] = time.monotonic()
+
+        task = self.huey.task(name=name)(run)
+
+        def enqueue() -> None:
+            # One waiting task of a name is enough, because it processes all due rows when it runs. `_queued` may
+            # contain a name that is not waiting any more, because Huey's queue was flushed; then Huey has no pending
+            # task.
+            with self._queued_lock:
+                if name in self._paused or (name in self._queued and self.huey.pending_count()):
+                    return
+                self._queued.add(name)
+            task()
+
+        signals.register_handler(name, enqueue)
+        self._metrics.register(name)
+
+    def _pause(self, name: str) -> None:
+        """Sleep until the minimum time since the job's last run has passed (`_PAUSE_SECONDS`).
+
+        Wake-ups during the sleep are ignored, because the run that follows processes all due rows. Returns at once if
+        another thread is sleeping for the job.
+        """
+        seconds = self._last_run_at.get(name, 0.0) + _PAUSE_SECONDS.get(name, 0.0) - time.monotonic()
+        if seconds <= 0:
+            return
+        with self._queued_lock:
+            if name in self._paused:
+                return
+            self._paused.add(name)
+        time.sleep(seconds)
+        with self._queued_lock:
+            self._paused.discard(name)
+
+    def send_due_email(self) -> None:
+        """Send due email until none is left, then advance the campaigns; also wake the SMS sender if SMS are due.
+
+        If another thread is sending, wake its idle workers and return.
+        """
+        if self.sms_sender.is_due():
+            self.sms_sender.wake()
+        if not self._email_lock.acquire(blocking=False):
+            self.email_sender.wake()
+            return
+        try:
+            self.email_sender.drain()
+        finally:
+            self._email_lock.release()
+        self.advance_campaigns()
+
+    def renew(self) -> None:
+        """Replace the email and SMS senders with new ones that read the current configuration.
+
+        The old senders first finish the messages that they have claimed, however long a server takes to reply, so that
+        nothing is sent twice or becomes uncertain. The senders are not replaced if the process is stopping.
+        """
+        with self._renew_lock:
+            self.email_sender.retire()
+            self.sms_sender.retire()
+            # SMS first: a request ends within `sms.request_timeout`, while a mail server may take ten minutes.
+            self.sms_sender.join()
+            with self._senders_lock:
+                self.sms_sender = self.sms_sender if self._is_stopping else SmsSender(self.process)
+            with self._email_lock, self._senders_lock:
+                self.email_sender = self.email_sender if self._is_stopping else EmailSender(self.process)
+        signals.wake("outbox")
+
+    def stop(self) -> None:
+        """Ask all jobs to stop and return at once; SMTP transactions and requests in progress may finish."""
+        with self._senders_lock:
+            self._is_stopping = True
+            self.email_sender.stop()
+            self.sms_sender.stop()
+        for job in (self.importer, self.audience_runner, self.hit_judge, self.flow_worker):
+            job.stopping.set()
+        self.webhook_worker.stop()
+
+    def advance_flows(self) -> None:
+        """Advance flows, and wake the job `webhooks` if any webhook is enabled, because there may be new events."""
+        if webhook_queue.has_webhooks():
+            signals.wake("webhooks")
+        self.flow_worker.work()
+
+    def _run_once(self, lock: threading.Lock, function: Callable[[threading.Event], None]) -> None:
+        if not lock.acquire(blocking=False):
+            return
+        try:
+            function(self.importer.stopping)
+        finally:
+            lock.release()
+
+    def run_preflights(self) -> None:
+        """Render drafts for each of their recipients, as preflights have requested (`campaigns.rehearsal`).
+
+        Returns at once if another run is active, which also covers the new requests.
+        """
+        self._run_once(self._preflight_lock, rehearsal.run_pending)
+
+    def check_links(self) -> None:
+        """Check the links of the drafts for which a check was requested.
+
+        The job may wait long for responses. Returns at once if another run is active, which also covers new requests.
+        """
+        self._run_once(self._links_lock, links.run_pending_checks)
+
+    def check_domains(self) -> None:
+        """Check the DNS records of the sending domains whose next check is due.
+
+        The job may wait long for responses. Returns at once if another run is active.
+        """
+        self._run_once(self._domains_lock, store.run_due_checks)
+
+    def back_up(self) -> None:
+        """Create the scheduled backup if it is due."""
+        create.run_scheduled_backup(self.importer.stopping)
+
+    def recheck_quiet_hours(self) -> None:
+        """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
+        sms_rules.recheck_held_sms()
+        signals.wake("outbox")
+
+    def run_bulk_actions(self) -> None:
+        """Run the bulk actions that are due."""
+        bulk_actions.run_due(self.importer.stopping)
+
+    def delete_expired(self) -> None:
+        """Delete expired rows, unneeded payloads and deliveries, old events, and old ignored runs of flows.
+
+        Also remove erased contacts from stored imports.
+        """
+        housekeeping.delete_expired(self.importer.stopping)
+        housekeeping.prune_erased_and_finished()
+        retention.delete_expired(self.importer.stopping)
+        triggers.prune_ignored_runs(self.importer.stopping)
+
+    def advance_campaigns(self) -> None:
+        """Start, release, pause and complete all campaigns for which this is due.
+
+        Scheduled campaigns are started when they are due, and campaigns with a hold are released when the hold has
+        ended. Campaigns are paused by auto-pause, or if the transport keeps rejecting their messages, and completed
+        when they have no open messages.
+        """
+        for account_id, campaign_id in send.list_due():
+            self._start(account_id, campaign_id)
+        transactions.write(send.release_held_campaigns)
+        for breaker in (self.email_sender.breaker, self.sms_sender.breaker):
+            request = breaker.get_pause_request()
+            if request.providers or request.campaigns:
+                transactions.write(states.pause_rejected, request.providers, request.campaigns, request.reason)
+                breaker.confirm_pause(request)
+        for account_id, campaign_id in states.list_auto_pause_candidates():
+            transactions.write(states.check_auto_pause, account_id, campaign_id)
+        transactions.write(states.complete_finished)
+        self.ledger_checker.check_changed()
+
+    @staticmethod
+    def _start(account_id: int, campaign_id: int) -> None:
+        """Start a scheduled campaign.
+
+        After an unexpected error the campaign is paused until a user resumes it, so that it does not stop other
+        campaigns. Raises Unavailable if the campaign cannot be started now.
+        """
+        try:
+            prepared = preflight.prepare_send(account_id, campaign_id)
+            transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("campaigns: start failed campaign=%s", campaign_id)
+            transactions.write(states.pause_failed, account_id, campaign_id)
+
+    def _wake_cleanup_if_due(self) -> bool:
+        """If an hour has passed since the job `cleanup` was last woken, wake it; return whether it was woken."""
+        now = clock.now_ms()
+        if abs(now - self._last_cleanup_ms) < _HOUR_MS:
+            return False
+        self._last_cleanup_ms = now
+        signals.wake("cleanup")
+        return True
+
+    @staticmethod
+    def _check_storage() -> None:
+        """Measure the storage and checkpoint the database. Raises Unavailable if the database cannot be written.
+
+        After a storage error, a write is tried first, so that sending resumes even if nothing else writes.
+        """
+        disk_guard.measure()
+        if disk_guard.write_blocker() is not None:
+            transactions.write(settings.write_heartbeat)
+        try:
+            checkpoint()
+        except apsw.Error as error:
+            disk_guard.note_failure(error)
+            raise disk_guard.to_storage_error(error) or error from None
+
+    def pulse(self) -> None:
+        """Wake the jobs that have due rows.
+
+        This is called once a second, so that a lost wake-up delays a job by a second at most. Also lift expired
+        suppressions, and store when API keys were last used.
+        """
+        self._check_storage()
+        if suppressions.has_expired():
+            transactions.write(suppressions.expire)
+        if last_uses := access.collect_last_uses():
+            transactions.write(access.write_last_uses, last_uses)
+        if self.email_sender.is_due():
+            signals.wake("outbox")
+        elif self.sms_sender.is_due():
+            self.sms_sender.wake()
+        if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
+            signals.wake("campaigns")
+        if batches.is_due():
+            signals.wake("audiences")
+        if imports.is_due() or self._wake_cleanup_if_due():
+            signals.wake("imports")
+        if erasing.has_pending_erasures() or capture_inbox.has_cleared():
+            signals.wake("cleanup")
+        if store.has_due_checks():
+            signals.wake("domains")
+        if segment_events.is_segment_check_due() | lists.has_stale_mirrors():
+            signals.wake("segments")
+        if hits.has_due_hits():
+            signals.wake("hits")
+        if any(
+            is_due()
+            for is_due in (
+                date_events.is_date_check_due,
+                enrollment.is_due,
+                engine.is_due,
+                lifecycle.is_settling_due,
+            )
+        ):
+            signals.wake("flows")
+        if worker.has_work():
+            signals.wake("webhooks")
+        if bulk_actions.is_due():
+            signals.wake("bulk_actions")
+        if create.is_due():
+            signals.wake("backups")
+
+
+def refresh_segments() -> None:
+    """Record who entered or left segments, refresh the lists that mirror segments, and maintain the filter indexes."""
+    segment_events.check_segments()
+    lists.refresh_stale_mirrors()
+    query_plan.maintain_indexes()
+
+
+_pulse_log = logging.getLogger("campanero.pulse")
+
+# Sending, imports, audience snapshots, flows, webhooks and a backup may each occupy a thread for a long time. The
+# remaining two threads run all other jobs.
+_WORKERS = 8
+
+
+# A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.
+_MAX_PULSE_SECONDS = 60.0
+
+
+class _InProcess(Consumer):  # type: ignore[misc]  # Huey has no type annotations
+    def _set_signal_handlers(self) -> None:
+        """Install no signal handlers, because the server handles the signals of this process."""
+
+
+class BackgroundWork:
+    """The background jobs of this process and their threads.
+
+    `process` is an id that marks the rows that the process claims.
+    """
+
+    def __init__(self, process: str) -> None:
+        self.jobs = Jobs(process)
+        self._consumer = _InProcess(
+            self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=27, check_worker_health=False
+        )
+        self._errors = logs.RepeatedErrors(_pulse_log, "pulse: run failed")
+        self._ending = threading.Event()
+        self._beaten = time.monotonic()
+        self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Start the worker threads and the pulse."""
+        self._consumer.start()
+        self._pulse.start()
+
+    def _beat(self) -> None:
+        # The first pulse runs at once, because rows that an earlier process left may be due.
+        while not self._ending.is_set():
+            try:
+                self.jobs.pulse()
+                self._beaten = time.monotonic()
+                streaming.write_progress(Path(config.current().data_dir))
+            except Unavailable as error:
+                _pulse_log.debug("pulse: skipped: %s", error)  # the storage package logs the reason
+            except Exception as error:
+                self._errors.log(to_storage_error(error) or error)
+            self._ending.wait(1.0)
+        close_database()
+
+    def is_running(self) -> bool:
+        """Return whether all threads are alive and the last pulse is less than `_MAX_PULSE_SECONDS` ago."""
+        workers = [thread for _, thread in self._consumer.worker_threads]
+        is_late = time.monotonic() > self._beaten + _MAX_PULSE_SECONDS
+        return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
+
+    def renew(self) -> None:
+        """Replace the email and SMS senders with new senders, which read the current configuration; return at once."""
+        threading.Thread(target=self.jobs.renew, name="renewing").start()
+
+    def stop(self) -> None:
+        """Stop all jobs and wait for their threads; SMTP transactions in progress may finish within 30 s."""
+        signals.clear_handlers()
+        self._ending.set()
+        self.jobs.stop()
+        self._consumer.stop_flag.set()
+        self.jobs.huey.storage.wake_all()
+        self._consumer.stop(graceful=True)
+        self.jobs.sms_sender.join(27)
+        self._pulse.join(5)

@@ -162,7 +162,7 @@ async def _save_text(visit: Visit, template_id: int, language: str, text_id: str
 async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, str | None]) -> None:
     args = (visit.account_id, template_id, language, texts)
     prepared = await render_for(visit.account_id, template_edits.prepare, *args)
-    # With the user as its author, an edit of a live flow stays a draft (`flows.store.publish_changed_template`).
+    # With the user as its author, an edit of a live flow stays a draft (`flows.drafts.publish_changed_template`).
     await commit(partial(template_edits.set_texts, *args, visit.user.id, prepared=prepared))
 
 
