@@ -60,19 +60,6 @@ class LookupFailed(Exception):
         self.cause, self.message = cause, message
 
 
-def lookup(name: str, kind: str, timeout_seconds: float = TIMEOUT_SECONDS) -> DnsAnswer:
-    """Look up the records of type `kind`, such as `MX`, of a name; may block for `timeout_seconds`.
-
-    A failure is an answer with the state `failed`, not an exception.
-    """
-    return query(name, kind, timeout_seconds)
-
-
-def lookup_ptr(address: str) -> DnsAnswer:
-    """Look up the host names of an IP address (PTR). Raises ValueError if it is not an IP address."""
-    return lookup(ipaddress.ip_address(address).reverse_pointer, "PTR")
-
-
 def get_configured_servers() -> tuple[tuple[str, int], ...]:
     """Return the servers of `network.dns_servers` as (IP address, port), or an empty tuple to use those of the system.
 
@@ -135,10 +122,10 @@ class _Deadline:
         return LookupFailed("timeout", _NO_ANSWER % {"seconds": f"{self.seconds:g}"})
 
 
-def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
-    """Look up the records of type `kind` of a name, following its CNAMEs; may block for `timeout_seconds`.
+def lookup(name: str, kind: str, timeout_seconds: float = TIMEOUT_SECONDS) -> DnsAnswer:
+    """Look up the records of type `kind`, such as `MX`, of a name, following its CNAMEs.
 
-    A failure is an answer with the state `failed`, not an exception.
+    May block for `timeout_seconds`. A failure is an answer with the state `failed`, not an exception.
     """
     try:
         query_name = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
@@ -151,6 +138,11 @@ def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
     except (dns.exception.DNSException, UnicodeError, ValueError) as error:
         # An unexpected error is not blamed on the name, because its mail would then be rejected permanently
         return DnsAnswer("failed", (), f"the DNS query failed: {error}", 0, "servfail")
+
+
+def lookup_ptr(address: str) -> DnsAnswer:
+    """Look up the host names of an IP address (PTR). Raises ValueError if it is not an IP address."""
+    return lookup(ipaddress.ip_address(address).reverse_pointer, "PTR")
 
 
 def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> DnsAnswer:
