@@ -13,16 +13,18 @@ and templates have no effect, but opt-outs have: they are checked again before e
 its row is written gets a skipped row.
 """
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from appliance.campaigns import audience
+from appliance.campaigns import audience, states
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.store import MAX_AT_ONCE, TriggerWrite, validate_trigger
 from appliance.core import clock, data_dir, signals
@@ -31,7 +33,9 @@ from appliance.core.i18n import gettext
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.settings import config
 from appliance.storage import database as storage_sql
-from appliance.storage.database import attach_file, attach_new_file, connection, detach_file, fetch_one, scalar
+from appliance.storage import transactions
+from appliance.storage.database import attach_file, attach_new_file, connection, detach_file, fetch_one, rows, scalar
+from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.models import Campaign
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -317,3 +321,133 @@ def _save_state(campaign: Campaign, state: SnapshotState) -> None:
     if campaign.pending_snapshot is None:
         after_commit(lambda: signals.wake("campaigns"))
     campaign.save(only=["pending_snapshot", "audience_count"])
+
+
+# The worker that runs the batches, and the size of a batch.
+
+T = TypeVar("T")
+log = logging.getLogger("campanero.audiences")
+_MIN_ROWS, _FIRST_ROWS, _MAX_ROWS = 50, 200, 10_000
+# The processor time that a batch should take; on a busy machine its wall-clock time is several times as long.
+_BATCH_SECONDS = 0.008
+# A batch costs its processor time, or this share of its wall-clock time if that is more. Most wall-clock time is spent
+# waiting for Python's global lock, which smaller batches would only make more frequent; a slow disk, however, must lead
+# to smaller batches.
+_MIN_SHARE_OF_CLOCK = 1 / 6
+_PAUSE_SECONDS = 0.002
+_START_DELAY_SECONDS = 0.1
+# The interval between two wake-ups of the sender; one after each batch would cost more than the batch itself.
+_SIGNAL_SECONDS = 0.2
+_RETRY_SECONDS = 60.0
+_UNFINISHED = "pending_snapshot IS NOT NULL OR pending_end IS NOT NULL"
+
+
+def is_due() -> bool:
+    """Return whether any campaign has a pending snapshot, or rows to cancel or delete."""
+    return fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
+
+
+class BatchRunner:
+    """The worker that writes pending snapshots, and cancels or deletes rows, in batches; a process has one.
+
+    Set `stopping` to stop it after the current batch.
+    """
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._busy = threading.Lock()
+        self._retry_at: dict[int, float] = {}
+
+    def run(self) -> None:
+        """Process all pending campaigns; return at once if another thread is already processing them.
+
+        A campaign that failed is tried again by a call at least `_RETRY_SECONDS` later. Raises Unavailable if the
+        service is stopping, and storage errors such as a full disk.
+        """
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            while not self.stopping.is_set() and (unfinished := self._find_next()) is not None:
+                self._process(*unfinished)
+            if not is_due():
+                delete_orphans()
+        finally:
+            self._busy.release()
+
+    def _find_next(self) -> tuple[int, bool] | None:
+        """Return (id of the next pending campaign, whether its rows are to be ended rather than written), or None.
+
+        Campaigns whose rows are to be ended come first; campaigns that failed recently are left out.
+        """
+        now = time.monotonic()
+        campaigns = rows(
+            f"SELECT id, pending_end IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY pending_end IS NULL, id",
+        )
+        return next(((row[0], bool(row[1])) for row in campaigns if self._retry_at.get(row[0], 0.0) <= now), None)
+
+    def _process(self, campaign_id: int, is_ending: bool) -> None:
+        try:
+            if is_ending:
+                self._run_batches(states.end_batch, campaign_id)
+            else:
+                self._write_snapshot(campaign_id)
+        except Unavailable:
+            raise
+        except Exception as error:
+            storage_error = to_storage_error(error)
+            if storage_error is not None:
+                raise storage_error from error
+            # One failing campaign must not block the others.
+            log.exception("campaigns: writing messages failed campaign=%s", campaign_id)
+            self._retry_at[campaign_id] = time.monotonic() + _RETRY_SECONDS
+
+    def _write_snapshot(self, campaign_id: int) -> None:
+        campaign = Campaign.get_by_id(campaign_id)
+        state = get_state(campaign)
+        if state is None:
+            return
+        key = SnapshotKey(campaign_id, campaign.started_at)
+        if state.total is None or not get_path(key).exists():
+            kind = audience.get_channel_kind(campaign)
+            count = write_audience(key, state.audience, kind, state.last, self.stopping.is_set)
+            transactions.write(record_list, key, count)
+        transactions.run_outside_transaction(attach, key)
+        try:
+            self._run_batches(write_batch, key, "outbox")
+        finally:
+            if not transactions.is_stopped():
+                transactions.run_outside_transaction(detach)
+
+    def _run_batches(self, process_batch: Callable[[T, int], int], target: T, signal: str | None = None) -> None:
+        """Call `process_batch(target, size)` on the writer until it returns 0 or the service stops.
+
+        The size of a batch depends on the time that the previous one took. `signal` names the background job to wake up
+        at intervals and at the end.
+        """
+        size, remaining, signalled_at = _FIRST_ROWS, 1, 0.0
+        # The request that caused the work responds first.
+        self.stopping.wait(_START_DELAY_SECONDS)
+        while remaining and not self.stopping.is_set():
+            remaining, cpu_seconds, seconds = transactions.write(_run_timed, process_batch, target, size)
+            size = next_batch_size(size, cpu_seconds, seconds)
+            if signal is not None and (not remaining or time.monotonic() > signalled_at + _SIGNAL_SECONDS):
+                signals.wake(signal)
+                signalled_at = time.monotonic()
+            time.sleep(_PAUSE_SECONDS)
+
+
+def next_batch_size(size: int, cpu_seconds: float, seconds: float) -> int:
+    """Return the number of rows for the next batch, so that it takes `_BATCH_SECONDS`.
+
+    `size`, `cpu_seconds` and `seconds` (wall-clock) are those of the previous batch. The next batch has at most twice
+    as many rows, and between `_MIN_ROWS` and `_MAX_ROWS`.
+    """
+    cost = max(cpu_seconds, seconds * _MIN_SHARE_OF_CLOCK, 0.001)
+    return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _BATCH_SECONDS / cost))))
+
+
+def _run_timed(process_batch: Callable[[T, int], int], target: T, size: int) -> tuple[int, float, float]:
+    """Process one batch; return the result of `process_batch`, and its processor and wall-clock seconds."""
+    started, cpu_started = time.perf_counter(), time.thread_time()
+    remaining = process_batch(target, size)
+    return remaining, time.thread_time() - cpu_started, time.perf_counter() - started

@@ -6,11 +6,11 @@ from msgspec import UNSET, Meta, UnsetType, json
 from peewee import SQL
 
 from appliance.campaigns import report, store
+from appliance.core import addresses
 from appliance.core.validation import ContactId, PageQuery, Short
 from appliance.sending.delivery import mx_routes
 from appliance.sending.messages import ledger
 from appliance.sending.messages.ledger import Status
-from appliance.sending.sms import numbers
 from appliance.storage.database import Page, paginate, rows, scalar
 from appliance.storage.models import Campaign, Hit, Message
 from appliance.storage.models.message import OPEN
@@ -248,7 +248,7 @@ def _filter_country(campaign_id: int, country: str) -> Any:
     """Return the condition for messages to numbers of a country (two letters), or of no known country (`UNKNOWN`)."""
     code = None if country.lower() == UNKNOWN else country.upper()
     samples = rows(_SAMPLE_NUMBERS, (*get_id_range(campaign_id), campaign_id))
-    prefixes = [prefix for prefix, number in samples if numbers.inspect_number(number).country == code]
+    prefixes = [prefix for prefix, number in samples if addresses.inspect_number(number).country == code]
     return SQL(f"{NUMBER_PREFIX} IN (SELECT value FROM json_each(?))", [json.encode(prefixes).decode()])
 
 

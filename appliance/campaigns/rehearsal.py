@@ -31,12 +31,12 @@ from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import translations
 from appliance.content.templates.revisions import to_document
-from appliance.core import clock, crypto, signals
+from appliance.core import addresses, clock, crypto, signals
 from appliance.core.executable import read_task, run_child, send_to_parent
 from appliance.sending.messages import compose, languages, links, merge_tags, sms_rules
 from appliance.sending.messages.compose import CompiledMessage, SmsText
 from appliance.sending.messages.languages import MessageLanguage
-from appliance.sending.sms import numbers, segments
+from appliance.sending.sms import segments
 from appliance.settings import config
 from appliance.storage import database
 from appliance.storage.database import fetch_one, open_database
@@ -170,7 +170,7 @@ class RecipientRenderer:
             self._forcing[size.forcing_character] += 1
 
     def _add_country(self, contact: Contact, key: str) -> None:
-        number = numbers.inspect_number(key)
+        number = addresses.inspect_number(key)
         self._countries[number.country or UNKNOWN] += 1
         self.totals.fixed_lines += number.type == "fixed"
         if self._quiet_hours is not None and self._start is not None:

@@ -27,11 +27,10 @@ from appliance.campaigns.report import (
     Term,
 )
 from appliance.content.designs import links
-from appliance.core import clock
+from appliance.core import addresses, clock
 from appliance.core.cache import CostAwareCache
 from appliance.sending.delivery import mx_routes
 from appliance.sending.messages.ledger import FINAL_STATUSES
-from appliance.sending.sms import numbers
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign, Link
 from appliance.storage.transactions import snapshot
@@ -58,7 +57,7 @@ def count_sms(campaign: Campaign) -> SmsFigures | None:
         return None
     sums: dict[str | None, list[int]] = {}
     for _, number, *counts in rows(_SMS_SUMS, (*recipients.get_id_range(campaign.id), campaign.id)):
-        country = numbers.inspect_number(number).country
+        country = addresses.inspect_number(number).country
         totals = sums.setdefault(country, [0] * len(counts))
         sums[country] = [total + int(count or 0) for total, count in zip(totals, counts, strict=True)]
     order = sorted(sums, key=lambda code: (-sums[code][0], code or ""))

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import UNSET
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import batches, links, store
-from appliance.campaigns.store import CampaignPatch, SendRequest
-from appliance.core import clock
+from appliance.campaigns import links, store
+from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
+from appliance.core import clock, signals
 from appliance.core.errors import (
     CurrentState,
     Invalid,
@@ -23,9 +23,9 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import outcomes, senders
-from appliance.storage.database import connection, fetch_one, scalar
+from appliance.storage.database import connection, fetch_one, run, scalar
 from appliance.storage.models import Campaign, Flow
-from appliance.storage.transactions import require_write_transaction
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 ALLOWED = {
     "draft": ("active",),
@@ -167,7 +167,7 @@ def count_by_status(campaign: Campaign) -> dict[str, int]:
 def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Cancel an active or paused campaign for good; only messages that are already being sent still leave.
 
-    `batches` cancels its open messages. Records the event `campaign_completed`. Raises NotFound, or Invalid
+    Records the event `campaign_completed`. Raises NotFound, or Invalid
     (`invalid_transition`) for another status.
     """
     require_write_transaction()
@@ -176,7 +176,7 @@ def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     now = clock.now_ms()
     campaign.status, campaign.phase, campaign.cancelled_at, campaign.completed_at = "completed", "cancelled", now, now
     campaign.pause_reason = None
-    batches.cancel_messages(campaign)
+    cancel_messages(campaign)
     store.mark_changed(campaign)
     _finish_flow(campaign)
     _record_event(campaign, "campaign_completed", {"cancelled": True, "actor": by.name})
@@ -213,7 +213,7 @@ def undo_send(account_id: int, campaign_id: int) -> Campaign:
     is_held = campaign.phase == "holding" and campaign.hold_until > clock.now_ms()
     if not is_held:
         require_state(campaign, "draft", ())
-    batches.delete_messages(campaign)
+    delete_messages(campaign)
     links.delete_links(campaign.id)
     campaign.status, campaign.phase = "draft", "draft"
     campaign.content = campaign.sender = campaign.pinned = None
@@ -233,7 +233,7 @@ def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     campaign = store.get(account_id, campaign_id)
     check_end(campaign, by)
     previous = store.get(account_id, campaign_id)
-    batches.cancel_messages(campaign)
+    cancel_messages(campaign)
     campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"
     campaign.save()
     _finish_flow(campaign)
@@ -475,3 +475,65 @@ def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
         raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
     if armed.test and not by.can_read_contacts:
         raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")
+
+
+# Ending the rows of a campaign: open rows are cancelled if the campaign is cancelled or deleted, and all rows are
+# deleted if its send is undone.
+#
+# The rows of a large campaign are ended in batches. No further message is sent once the phase has changed, which is
+# before the response to the request; until its batch runs, a row counts as queued. The campaign stores the pending
+# work, so that another process continues it if this one dies.
+
+_LIMITED_IDS = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
+_OPEN = "AND status IN ('queued', 'held') "
+_CANCEL_MESSAGES = (
+    "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, "
+    "due_at = NULL, updated_at = ? WHERE "
+)
+_NO_LIMIT = -1
+
+
+def cancel_messages(campaign: Campaign) -> None:
+    """Cancel the queued and held messages of a campaign, in batches if it is large; the caller saves the campaign.
+
+    A message whose earlier attempt may have been accepted becomes uncertain instead.
+    """
+    _begin_ending(campaign, "cancel")
+
+
+def delete_messages(campaign: Campaign) -> None:
+    """Delete all message rows of a campaign, in batches if it is large; the caller saves the campaign.
+
+    Call it only if no message of the campaign was ever attempted.
+    """
+    _begin_ending(campaign, "undo")
+
+
+def _begin_ending(campaign: Campaign, mode: str) -> None:
+    require_write_transaction()
+    # Members of the audience that have no row yet get none.
+    campaign.pending_snapshot = None
+    if campaign.pending_end is not None or campaign.audience_count > MAX_AT_ONCE:
+        campaign.pending_end = campaign.pending_end or mode
+        after_commit(lambda: signals.wake("audiences"))
+    else:
+        _end_messages(campaign.id, mode, _NO_LIMIT)
+
+
+def end_batch(campaign_id: int, size: int) -> int:
+    """Cancel or delete up to `size` rows of a campaign, as its `pending_end` says, and return their number.
+
+    If no row is left, clear `pending_end` and return 0.
+    """
+    require_write_transaction()
+    row = fetch_one("SELECT pending_end FROM campaign WHERE id = ? AND pending_end IS NOT NULL", (campaign_id,))
+    ended = _end_messages(campaign_id, row[0], size) if row is not None else 0
+    if not ended:
+        run("UPDATE campaign SET pending_end = NULL WHERE id = ?", (campaign_id,))
+    return ended
+
+
+def _end_messages(campaign_id: int, mode: str, limit: int) -> int:
+    if mode == "undo":
+        return run(f"DELETE FROM message WHERE {_LIMITED_IDS.format('')}", (campaign_id, limit))
+    return run(f"{_CANCEL_MESSAGES}{_LIMITED_IDS.format(_OPEN)}", (clock.now_ms(), campaign_id, limit))

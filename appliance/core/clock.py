@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -136,3 +137,33 @@ def parse_day_or_time(text: str, zone: str) -> int:
         return _to_ms(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
     # In a query string the plus sign of an offset often arrives as a space.
     return parse(text.replace(" ", "+") if "T" in text else text)
+
+
+# Time zones and names of countries are read from the tables of the tzdata package.
+
+
+def time_zones_of_country(code: str | None) -> tuple[str, ...]:
+    """Return the time zones of a country by its two-letter code (ISO 3166), or an empty tuple if it is unknown."""
+    return _time_zones_by_country().get((code or "").upper(), ())
+
+
+def country_of_time_zone(zone: str) -> str | None:
+    """Return the two-letter code of the country of a time zone, or None if it has no country, such as UTC."""
+    return next((code for code, zones in _time_zones_by_country().items() if zone in zones), None)
+
+
+@cache
+def country_names() -> dict[str, str]:
+    """Return the English names of all countries by their two-letter codes (ISO 3166)."""
+    lines = (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
+    return dict(line.split("\t")[:2] for line in lines if line and not line.startswith("#"))
+
+
+@cache
+def _time_zones_by_country() -> dict[str, tuple[str, ...]]:
+    zones_by_country: dict[str, list[str]] = {}
+    for line in (files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            code, _, zone = line.split("\t")[:3]
+            zones_by_country.setdefault(code, []).append(zone)
+    return {code: tuple(names) for code, names in zones_by_country.items()}

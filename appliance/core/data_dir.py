@@ -18,6 +18,7 @@ _PROC_LOCKS = Path("/proc/locks")
 _OWN_NAMES = (
     "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "backups", _SERVICE_FILE,
 )  # fmt: skip
+_USED_FILES = ("secret.key", "optouts.jsonl")  # files that only a used installation contains
 _FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", "optouts.jsonl", _SERVICE_FILE)
 # Files with these names are removed from every directory that `create_file` writes to, also from directories of the
 # operator, so the names must be distinctive.
@@ -81,6 +82,15 @@ def find_wrong_kinds(directory: Path) -> list[str]:
             expected = "a folder" if name in _FOLDERS else "a file"
             sentences.append(f"{path} is {kind}, but Campanero needs {expected} with this name: move it away")
     return sentences
+
+
+def list_traces(directory: Path) -> list[str]:
+    """Return the names of the existing files and non-empty folders that only a used installation contains.
+
+    The database is not among them.
+    """
+    files = [name for name in _USED_FILES if (directory / name).exists()]
+    return files + [name for name in _FOLDERS if any((directory / name).glob("*"))]
 
 
 def make_private(directory: Path) -> None:

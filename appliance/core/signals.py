@@ -2,7 +2,7 @@
 
 A signal calls its receivers at once; `appliance/app.py` connects them. A wake-up carries no data: code that writes rows
 wakes the job that processes them, by the name of the job. A lost wake-up loses no work, because `Jobs.pulse` looks for
-due rows once a second (`jobs/tasks.py`).
+due rows once a second (`appliance.jobs`).
 """
 
 import threading

@@ -46,7 +46,7 @@ from appliance.http.protocol import (
 )
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
-from appliance.jobs.tasks import BackgroundWork
+from appliance.jobs import BackgroundWork
 from appliance.ops import metrics
 from appliance.public import clicks
 from appliance.sending.messages import queue, retries

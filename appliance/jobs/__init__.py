@@ -20,8 +20,8 @@ from huey.storage import MemoryStorage
 from appliance.accounts import access, settings
 from appliance.audience import bulk_actions, lists, suppressions
 from appliance.audience.segments import query_plan
-from appliance.campaigns import batches, links, preflight, rehearsal, send, states
-from appliance.campaigns.batches import BatchRunner
+from appliance.campaigns import audience_snapshot, links, preflight, rehearsal, send, states
+from appliance.campaigns.audience_snapshot import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
 from appliance.core import clock, logs, signals
 from appliance.core.errors import Unavailable
@@ -33,7 +33,7 @@ from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
-from appliance.ops.backups import create
+from appliance.ops import backups
 from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
 from appliance.sending.messages import capture_inbox, sms_rules
@@ -258,7 +258,7 @@ class Jobs:
 
     def back_up(self) -> None:
         """Create the scheduled backup if it is due."""
-        create.run_scheduled_backup(self.importer.stopping)
+        backups.run_scheduled_backup(self.importer.stopping)
 
     def recheck_quiet_hours(self) -> None:
         """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
@@ -356,7 +356,7 @@ class Jobs:
             self.sms_sender.wake()
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             signals.wake("campaigns")
-        if batches.is_due():
+        if audience_snapshot.is_due():
             signals.wake("audiences")
         if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")
@@ -382,7 +382,7 @@ class Jobs:
             signals.wake("webhooks")
         if bulk_actions.is_due():
             signals.wake("bulk_actions")
-        if create.is_due():
+        if backups.is_due():
             signals.wake("backups")
 
 

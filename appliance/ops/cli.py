@@ -20,13 +20,14 @@ from appliance import VERSION
 from appliance.accounts import settings
 from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
-from appliance.ops.backups import archive, create
+from appliance.ops import backups
+from appliance.ops.backups import archive
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
-from appliance.storage import disk_guard, journal, migrations, transactions
-from appliance.storage.database import SqliteTooOld, check_version, close_database, open_database
-from appliance.storage.migrations import MIGRATIONS, SchemaTooNew, UnusableDatabase
+from appliance.storage import disk_guard, migrations, transactions
+from appliance.storage.database import SqliteTooOld, close_database, open_database, rows
+from appliance.storage.migrations import MIGRATIONS, SchemaTooNew
 
 if TYPE_CHECKING:
     from appliance.ops.backups import restore
@@ -62,8 +63,6 @@ def add_backup_commands(top: Any, command: Callable[..., Any], load: Loader) -> 
 
 
 def _run_backup(options: argparse.Namespace, load: Loader) -> None:
-    from appliance.ops.backups import archive, create
-
     directory = Path(load(options).config.data_dir)
     if not os.path.lexists(directory / archive.DATABASE):
         raise BackupCommandFailed(f"{directory} contains no data")
@@ -72,8 +71,8 @@ def _run_backup(options: argparse.Namespace, load: Loader) -> None:
     target = options.file.absolute()
     progress = _Progress()
     try:
-        create.create_backup(directory, target, options.with_key, progress.show)
-    except create.BackupFailed as error:
+        backups.create_backup(directory, target, options.with_key, progress.show)
+    except backups.BackupFailed as error:
         raise BackupCommandFailed(str(error)) from None
     finally:
         progress.end()
@@ -101,7 +100,7 @@ class _Progress:
 
 def _run_restore(options: argparse.Namespace, load: Loader) -> None:
     from appliance import app
-    from appliance.ops.backups import archive, restore
+    from appliance.ops.backups import restore
 
     if not options.file.exists():
         raise BackupCommandFailed(f"{options.file} does not exist")
@@ -120,9 +119,7 @@ def _run_restore(options: argparse.Namespace, load: Loader) -> None:
 
 
 def _print_restore_report(restored: "restore.RestoreResult") -> None:
-    from appliance.core import clock
     from appliance.ops.backups import restore
-    from appliance.storage.database import rows
 
     print(f"Restored to {clock.iso(restored.manifest.taken_at)}.")
     if restored.previous_data_path is not None:
@@ -145,65 +142,6 @@ def _print_restore_report(restored: "restore.RestoreResult") -> None:
     if restored.readmitted:
         print(f"Disabled since the backup, and able to sign in again: {', '.join(restored.readmitted)}.")
     print("Start the service and open /restored to decide about messages that may have been sent since the backup.")
-
-
-# The first start stores the fingerprint of the key in the database. From then on the database opens only with this key:
-# with another key, links in sent mail would be invalid and suppressed addresses would not be recognized.
-
-DATABASE = "campanero.db"
-
-
-def open_installation(directory: Path, report: Callable[[str], None]) -> None:
-    """Open and migrate the database, and load its key. In an empty directory, create a new installation.
-
-    `report` receives a message before each slow step. Raises SqliteTooOld, UnusableDatabase, WrongKey, and the errors
-    of `create.upgrade_database`.
-    """
-    check_version()
-    path = directory / DATABASE
-    # The traces are read before the database: a first start in another process creates the database before any other
-    # file, so that reading in the opposite order could find its files without a database.
-    traces = _find_traces(directory)
-    facts = migrations.NEW_DATABASE if migrations.is_missing_or_empty(path) else migrations.inspect_database(path)
-    is_new = facts.schema == 0
-    if is_new and traces:
-        state, verb = "is empty" if path.exists() else "is missing", "shows" if len(traces) == 1 else "show"
-        raise UnusableDatabase(
-            f"{path} {state}, but {', '.join(traces)} beside it {verb} that this is not a new installation: restore a "
-            f"backup (campanero restore FILE{' --force' if path.exists() else ''}), or start in an empty "
-            "directory (--data)"
-        )
-    # A first start that was killed may have left a database without a key fingerprint.
-    is_unbound = facts.key_fingerprint is None and not facts.has_accounts
-    try:
-        migrations.check_key(directory, facts)
-    except crypto.MissingKey:
-        if not is_unbound:
-            raise
-    open_database(path)
-    journal.open_journal(directory)
-    if is_unbound:
-        migrations.migrate()  # A new database needs no backup.
-        crypto.create_key(directory)
-    else:
-        create.upgrade_database(directory, report)
-    if facts.key_fingerprint is None:
-        crypto.check_key(migrations.bind_key(), directory / crypto.KEY_FILE)
-
-
-def require_installation(directory: Path) -> None:
-    """Raise UnusableDatabase if the directory contains no installation; only `serve` and `setup` create one."""
-    if migrations.is_missing_or_empty(directory / DATABASE) and not _find_traces(directory):
-        raise UnusableDatabase(f"{directory} contains no installation: start with campanero serve, or use --data")
-
-
-def _find_traces(directory: Path) -> list[str]:
-    """Return the names of the existing files and non-empty folders that only a used installation contains."""
-    single = [name for name in (crypto.KEY_FILE, journal.JOURNAL_FILE) if (directory / name).exists()]
-    folders = [
-        name for name in (*archive.FILE_DIRECTORIES, create.BACKUP_DIRECTORY) if any((directory / name).glob("*"))
-    ]
-    return single + folders
 
 
 # The commands of the group `user` also work while the service runs.
@@ -321,7 +259,7 @@ def run(arguments: list[str]) -> int:
         SchemaTooNew,
         data_dir.DirectoryInUse,
         data_dir.ForeignDirectory,
-        create.UpgradeFailed,
+        backups.UpgradeFailed,
     ) as error:
         return _fail(str(error))
     except Refused as error:
@@ -446,8 +384,8 @@ def _open_database(options: argparse.Namespace) -> LoadedConfig:
     if options.run in (_serve, _setup):
         data_dir.create(directory)
     else:
-        require_installation(directory)
-    open_installation(directory, _print_error)
+        migrations.require_installation(directory)
+    migrations.open_installation(directory, lambda: backups.upgrade_database(directory, _print_error))
     return _load_configuration(options, settings.load())
 
 

@@ -1,4 +1,4 @@
-"""The ordered list of schema changes (migrations), and checks of a database file before it is opened.
+"""The ordered list of schema changes (migrations), and the opening of an installation with its key.
 
 The database stores the number of applied migrations (`PRAGMA user_version`). Each migration runs in one transaction
 together with the change of that number, so that a kill at any moment leaves the old or the new schema. Until 0.1.0 is
@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import apsw
 
 from appliance.core import clock, crypto, data_dir
-from appliance.storage import models, transactions
-from appliance.storage.database import connection, database, run, scalar
+from appliance.storage import journal, models, transactions
+from appliance.storage.database import check_version, connection, database, open_database, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
 # "CAMP" in ASCII: the application id in the header of every Campanero database.
 APPLICATION_ID = 0x43414D50
 # Databases that were created before the application id was introduced have at least these tables.
 _OLDEST_TABLES = {"account", "contact", "message"}
+_DATABASE = "campanero.db"
 _RESTORE = "restore a backup (campanero restore FILE --force)"
 _BUSY_MS = 10_000
 # If a kill left a write-ahead log, databases of up to this size are checked completely, which takes half a second.
@@ -201,3 +202,51 @@ def migrate() -> int:
                 handle.execute("ROLLBACK")
             raise
     return latest - current
+
+
+# The first start stores the fingerprint of the key in the database. From then on the database opens only with this key:
+# with another key, links in sent mail would be invalid and suppressed addresses would not be recognized.
+
+
+def open_installation(directory: Path, upgrade: Callable[[], object]) -> None:
+    """Open and migrate the database, and load its key. In an empty directory, create a new installation.
+
+    `upgrade` migrates the open database of an existing installation, for example after a backup. Raises SqliteTooOld,
+    UnusableDatabase, WrongKey, and the errors of `upgrade`.
+    """
+    check_version()
+    path = directory / _DATABASE
+    # The traces are read before the database: a first start in another process creates the database before any other
+    # file, so that reading in the opposite order could find its files without a database.
+    traces = data_dir.list_traces(directory)
+    identity = NEW_DATABASE if is_missing_or_empty(path) else inspect_database(path)
+    is_new = identity.schema == 0
+    if is_new and traces:
+        state, verb = "is empty" if path.exists() else "is missing", "shows" if len(traces) == 1 else "show"
+        raise UnusableDatabase(
+            f"{path} {state}, but {', '.join(traces)} beside it {verb} that this is not a new installation: restore a "
+            f"backup (campanero restore FILE{' --force' if path.exists() else ''}), or start in an empty "
+            "directory (--data)"
+        )
+    # A first start that was killed may have left a database without a key fingerprint.
+    is_unbound = identity.key_fingerprint is None and not identity.has_accounts
+    try:
+        check_key(directory, identity)
+    except crypto.MissingKey:
+        if not is_unbound:
+            raise
+    open_database(path)
+    journal.open_journal(directory)
+    if is_unbound:
+        migrate()  # A new database needs no backup.
+        crypto.create_key(directory)
+    else:
+        upgrade()
+    if identity.key_fingerprint is None:
+        crypto.check_key(bind_key(), directory / crypto.KEY_FILE)
+
+
+def require_installation(directory: Path) -> None:
+    """Raise UnusableDatabase if the directory contains no installation; only `serve` and `setup` create one."""
+    if is_missing_or_empty(directory / _DATABASE) and not data_dir.list_traces(directory):
+        raise UnusableDatabase(f"{directory} contains no installation: start with campanero serve, or use --data")

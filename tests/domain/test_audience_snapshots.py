@@ -4,8 +4,7 @@ import pytest
 
 from appliance.audience.contacts import removal
 from appliance.campaigns import audience, audience_snapshot, store
-from appliance.campaigns.audience_snapshot import SnapshotKey
-from appliance.campaigns.batches import BatchRunner, next_batch_size
+from appliance.campaigns.audience_snapshot import BatchRunner, SnapshotKey, next_batch_size
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Campaign

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from appliance.jobs.tasks import BackgroundWork, Jobs
+from appliance.jobs import BackgroundWork, Jobs
 from appliance.sending.messages import queue
 from appliance.sending.workers import sender
 from appliance.storage import transactions

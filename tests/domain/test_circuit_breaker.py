@@ -12,7 +12,7 @@ from appliance.core.errors import (
     RecipientRejected,
     SenderRejected,
 )
-from appliance.jobs.tasks import Jobs
+from appliance.jobs import Jobs
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue
 from appliance.sending.messages.queue_reader import QueueReader

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.core import data_dir
 from appliance.imports import job, store
-from appliance.ops.backups import create
+from appliance.ops import backups
 from appliance.ops.doctor import checks
 from tests.domain.home import Home
 
@@ -67,10 +67,10 @@ def test_unused_import_files_are_deleted(home: Home) -> None:
 
 def test_listings_tolerate_files_that_disappear(home: Home) -> None:
     """Listing backups and checking the data directory raise no error while files are created and deleted."""
-    directory = home.directory / create.BACKUP_DIRECTORY
+    directory = home.directory / backups.BACKUP_DIRECTORY
     directory.mkdir()
     run_during(
-        lambda: create.list_backups(home.directory),
+        lambda: backups.list_backups(home.directory),
         lambda: create_and_delete_files(directory, lambda number: f"{number}.tar.gz"),
     )
     run_during(
@@ -81,7 +81,7 @@ def test_listings_tolerate_files_that_disappear(home: Home) -> None:
 
 def test_abandoned_partial_files_are_deleted(home: Home) -> None:
     """Creating a file deletes partial files of dead processes, but not locked ones or other files."""
-    directory = home.directory / create.BACKUP_DIRECTORY
+    directory = home.directory / backups.BACKUP_DIRECTORY
     directory.mkdir()
     abandoned, locked, other = (
         directory / name for name in (".campanero-1-a.part", ".campanero-2-b.part", ".film.part")

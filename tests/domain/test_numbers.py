@@ -2,8 +2,7 @@
 
 import pytest
 
-from appliance.core import clock
-from appliance.sending.sms import numbers
+from appliance.core import addresses, clock
 
 # (number, country, type, possible, first zone, number of zones)
 NUMBERS = [
@@ -48,23 +47,23 @@ def test_inspect_number(
     number: str, country: str | None, kind: str, possible: bool, zone: str | None, count: int
 ) -> None:
     """The country, type and possibility of a number, and the time zones of its country."""
-    info = numbers.inspect_number(number)
+    info = addresses.inspect_number(number)
     assert (info.country, info.type, info.is_possible) == (country, kind, possible)
     assert (info.zones[0] if info.zones else None, len(info.zones)) == (zone, count)
 
 
 def test_numbers_of_a_block_share_a_prefix() -> None:
     """Numbers that differ only in the last four digits have the same prefix."""
-    assert {numbers.inspect_number(f"+4477009{last:05}").prefix for last in (1, 42, 9999)} == {"+44770090"}
-    assert numbers.inspect_number("+447700910000").prefix == "+44770091"
+    assert {addresses.inspect_number(f"+4477009{last:05}").prefix for last in (1, 42, 9999)} == {"+44770090"}
+    assert addresses.inspect_number("+447700910000").prefix == "+44770091"
 
 
 def test_time_zones_of_country() -> None:
     """Country codes work in either case; an unknown country has no zones, and every returned zone exists."""
-    assert numbers.time_zones_of_country("de") == ("Europe/Berlin", "Europe/Busingen")
-    assert "America/Chicago" in numbers.time_zones_of_country("US")
-    assert numbers.time_zones_of_country("XX") == numbers.time_zones_of_country(None) == ()
-    assert all(map(clock.find_time_zone, numbers.time_zones_of_country("US")))
+    assert clock.time_zones_of_country("de") == ("Europe/Berlin", "Europe/Busingen")
+    assert "America/Chicago" in clock.time_zones_of_country("US")
+    assert clock.time_zones_of_country("XX") == clock.time_zones_of_country(None) == ()
+    assert all(map(clock.find_time_zone, clock.time_zones_of_country("US")))
 
 
 @pytest.mark.parametrize(

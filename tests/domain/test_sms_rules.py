@@ -12,11 +12,10 @@ from appliance.audience import consent
 from appliance.audience.consent import Evidence
 from appliance.campaigns import audience, store
 from appliance.campaigns.store import CampaignCreate
-from appliance.core import clock, signals, validation
+from appliance.core import addresses, clock, signals, validation
 from appliance.sending.messages import delivery_status, queue, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.queue_reader import QueueReader
-from appliance.sending.sms import numbers
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from tests.domain.home import Home
@@ -318,8 +317,8 @@ ANYWHERE = ("Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin", "Asia/Ko
     ("hours", "zones", "expected"),
     [
         ({"from": "21:00", "to": "08:00"}, ("Europe/Berlin",), "2030-01-05T07:00:00Z"),
-        ({"from": "21:00", "to": "08:00"}, numbers.inspect_number("+18005550123").zones, "2030-01-05T18:00:00Z"),
-        ({"from": "21:00", "to": "08:00"}, numbers.inspect_number("+79261234567").zones, None),
+        ({"from": "21:00", "to": "08:00"}, addresses.inspect_number("+18005550123").zones, "2030-01-05T18:00:00Z"),
+        ({"from": "21:00", "to": "08:00"}, addresses.inspect_number("+79261234567").zones, None),
         ({"from": "12:00", "to": "13:00"}, ("Asia/Kolkata",), None),
         # No such hour exists: the end is when quiet hours apply in the fewest zones
         ({"from": "10:00", "to": "09:00"}, ("Europe/Berlin", "Europe/Vienna", "Asia/Tokyo"), "2030-01-05T08:00:00Z"),

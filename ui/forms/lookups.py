@@ -17,7 +17,6 @@ from appliance.campaigns import audience
 from appliance.core import addresses, clock, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages.test_sends import MAX_RECIPIENTS
-from appliance.sending.sms import numbers
 from appliance.storage.models import Message
 from ui import formats, forms
 from ui.forms import Form, parse_id
@@ -108,7 +107,7 @@ def country_names() -> tuple[tuple[str, str], ...]:
 
 @cache
 def _country_names(language: str) -> tuple[tuple[str, str], ...]:
-    names = EXTRA_COUNTRY_NAMES | numbers.country_names()
+    names = EXTRA_COUNTRY_NAMES | clock.country_names()
     with i18n.use_language(language):
         names |= dict(i18n.get_locale().territories)
     countries = ((code, names.get(code, code)) for code in addresses.phone_countries())

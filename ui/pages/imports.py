@@ -11,11 +11,10 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.core import errors, uploads, validation
+from appliance.core import clock, errors, uploads, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import columns, detection, removal, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
-from appliance.sending.sms import numbers as sms_numbers
 from appliance.settings import config
 from appliance.storage.models import Import
 from appliance.storage.transactions import commit, fetch
@@ -475,7 +474,7 @@ async def _render_import(
     context: dict[str, Any] = {"lists": [], "file_review": None, "outcome_review": None, "countries": []}
     context["undo"] = await fetch(removal.forecast_undo, row) if state == "done" and _can_be_undone(row) else None
     form = form or build_options_form(
-        row, visit.account.country_code or sms_numbers.country_of_time_zone(visit.account.time_zone) or ""
+        row, visit.account.country_code or clock.country_of_time_zone(visit.account.time_zone) or ""
     )
     if state == "columns":
         context["countries"] = await asyncio.to_thread(

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.filters import compiler as filter_parser
-from appliance.audience.segments import explain, members, starters, store
+from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
@@ -123,7 +123,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         return {"used": used, **_load_counts(visit.account_id, [*table.results.rows])}
 
     return tables.render_table(
-        request, "segments/index.html", table, starters=starters.STARTERS, **await scan_for(visit.account_id, read)
+        request, "segments/index.html", table, starters=store.STARTERS, **await scan_for(visit.account_id, read)
     )
 
 
@@ -155,7 +155,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a segment from the form of the filter builder, or a ready-made one if the form names it."""
     if starter := Form.from_request(request)["starter"]:
-        created = await commit(store.create, visit.account_id, starters.find_starter(starter).build())
+        created = await commit(store.create, visit.account_id, store.find_starter(starter).build())
         view.flash(request, gettext("Segment %(name)s created. It updates automatically.", name=created.name))
         return view.redirect(request, f"/segments/{created.id}")
     return await _save(request, visit, None)
@@ -262,7 +262,7 @@ async def _render_builder(
     return view.render(
         request, "segments/show.html", status, form=form, filter_view=filter_view, row=row, sample=sample,
         checked=checked, used=used, drafts=drafts, writes=visit.user.role != "viewer",
-        starters=() if row else starters.STARTERS,
+        starters=() if row else store.STARTERS,
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from appliance import VERSION
 from appliance.accounts import access, accounts, audit
 from appliance.core import errors, executable, recipient_texts, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.ops.backups import create, restore
+from appliance.ops import backups
+from appliance.ops.backups import restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
 from appliance.settings import config
@@ -301,11 +302,11 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
     counts = await fetch(accounts.count_objects, visit.account_id)
     rules = _manages_installation(visit)
     size = await fetch(_directory_bytes, directory) if rules else 0
-    stored = (await fetch(create.list_backups, directory))[:_MAX_BACKUPS] if rules else []
+    stored = (await fetch(backups.list_backups, directory))[:_MAX_BACKUPS] if rules else []
     return view.render(
         request, "settings/data.html", counts=counts, size=size, where=str(loaded.data_dir) if rules else "",
         keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, backups=stored,
-        state=create.get_schedule_state(),
+        state=backups.get_schedule_state(),
         schedule=_describe_schedule(config.parse_seconds(loaded.backup.every)), max_backups=loaded.backup.keep,
     )  # fmt: skip
 
@@ -320,7 +321,7 @@ async def back_up(request: Request, visit: Visit) -> HTTPResponse:
     if not _manages_installation(visit):
         raise errors.NotAllowed(gettext("Only owners and admins of the first account can create backups."))
     await commit(audit.record, visit.actor, visit.account_id, "backup", None)
-    create.request_backup()
+    backups.request_backup()
     return view.redirect(request, "/settings/data#backups")
 
 

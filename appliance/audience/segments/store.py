@@ -1,8 +1,8 @@
-"""Segments: list, create, change and delete them, and find what uses them or depends on them."""
+"""Segments: list, create, change and delete them, find what uses them or depends on them, and offer ready-made ones."""
 
 import hashlib
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -16,8 +16,8 @@ from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.segments import members
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.i18n import gettext
-from appliance.core.validation import ContactId, Name, PageQuery, Short
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.validation import ContactId, Name, PageQuery, Short, read
 from appliance.storage.database import Page, contains_words, paginate, rows, run, scalar
 from appliance.storage.models import Account, Campaign, Flow, Segment, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -443,3 +443,66 @@ def hash_definition(account_id: int, segment_id: int) -> str:
 def find_reachable_lists(account_id: int, segment_id: int) -> set[int]:
     """Return the ids of the lists that a segment refers to, directly or through other segments."""
     return {number for kind, number in find_reachable(account_id, "segment", segment_id) if kind == "list"}
+
+
+# Ready-made segments, which most accounts need; each becomes an ordinary segment that can be changed.
+
+
+class SegmentStarter(NamedTuple):
+    """A ready-made segment; name and description are marked texts, `filters` those of the API."""
+
+    key: str
+    name: str
+    description: str
+    filters: tuple[dict[str, Any], ...]
+
+    def build(self) -> SegmentCreate:
+        """Return the request that creates the segment, with its name in the current language."""
+        return read(SegmentCreate, {"name": gettext(self.name), "filters": list(self.filters)})
+
+
+def _filter(name: str, predicate: str, value: Any) -> dict[str, Any]:
+    return {"name": name, "predicate": predicate, "value": value}
+
+
+_SUBSCRIBED = _filter("contact_subscribed_email", "true", True)
+STARTERS = (
+    SegmentStarter(
+        "engaged", gettext_noop("Engaged in the last 30 days"),
+        gettext_noop("Opened or clicked an email in the last 30 days."),
+        (
+            _filter("group", "any", [
+                _filter("email_last_opened_at", "within_days", 30), _filter("email_last_clicked_at", "within_days", 30),
+            ]),
+        ),
+    ),
+    SegmentStarter(
+        "asleep", gettext_noop("Not engaged for 90 days"),
+        gettext_noop("Subscribed to email, added over 90 days ago, and no opens or clicks since then."),
+        (
+            _SUBSCRIBED, _filter("contact_created_at", "not_within_days", 90),
+            _filter("email_last_opened_at", "not_within_days", 90),
+            _filter("email_last_clicked_at", "not_within_days", 90),
+        ),
+    ),
+    SegmentStarter(
+        "new", gettext_noop("New in the last 30 days"), gettext_noop("Added in the last 30 days."),
+        (_filter("contact_created_at", "within_days", 30),),
+    ),
+    SegmentStarter(
+        "never_opened", gettext_noop("Never opened"),
+        gettext_noop("Got at least one email, and never opened or clicked one."),
+        (
+            _filter("email_sent_count", "gteq", 1), _filter("email_open_count", "lteq", 0),
+            _filter("email_click_count", "lteq", 0),
+        ),
+    ),
+)  # fmt: skip
+
+
+def find_starter(key: str) -> SegmentStarter:
+    """Return a ready-made segment by its key; raises NotFound."""
+    starter = next((starter for starter in STARTERS if starter.key == key), None)
+    if starter is None:
+        raise NotFound
+    return starter

@@ -26,8 +26,9 @@ from liquid.exceptions import (
 from liquid.output import LimitedStringIO
 from liquid.stringify import to_liquid_string
 
-from appliance.content.designs import merge_limits, value_formats
+from appliance.content.designs import merge_limits
 from appliance.content.designs.merge_limits import FILTERS, MAX_FILTERS, MAX_OUTPUT_BYTES, TAGS
+from appliance.core import recipient_texts
 
 MAX_LOOP_ROUNDS = 100
 # Rendering checks the clock after this many steps. A lookup, a node and a filter are a step each, and so are
@@ -324,7 +325,7 @@ def _money(value: Any, currency: Any = "", *, language: str) -> str:
     except (TypeError, ValueError):
         raise FilterArgumentError("money: not a number", token=None) from None
     # `nan` and `inf` are no amounts of any language, and Babel cannot round them.
-    amount = value_formats.format_amount(number, language) if math.isfinite(number) else str(number)
+    amount = recipient_texts.format_amount(number, language) if math.isfinite(number) else str(number)
     return f"{amount} {currency}".strip()
 
 
@@ -400,8 +401,8 @@ def liquid_environment(autoescape: bool, language: str) -> Environment:
         if moment is None:
             return date(value, form, **named)
         if not form:
-            return value_formats.format_day(moment, language)
-        return date(moment, type(form)(value_formats.translate_format(moment, form, language)), **named)
+            return recipient_texts.format_day(moment, language)
+        return date(moment, type(form)(recipient_texts.translate_format(moment, form, language)), **named)
 
     for mark in ("with_environment", "with_context"):
         if getattr(date, mark, False):

@@ -19,7 +19,8 @@ from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
 from appliance.core.errors import NotFound
 from appliance.flows import lifecycle
-from appliance.ops.backups import archive, create
+from appliance.ops import backups
+from appliance.ops.backups import archive
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
 from appliance.sending.messages import queue
 from appliance.storage import database as sql
@@ -336,21 +337,21 @@ def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable
     If the database cannot be read, copy its files and return the directory with the copies. Raises RestoreFailed if the
     backup fails for another reason.
     """
-    folder = directory / create.BACKUP_DIRECTORY
+    folder = directory / backups.BACKUP_DIRECTORY
     folder.mkdir(mode=0o700, exist_ok=True)
     name = _find_free_name(folder)
     report("backing up what is there")
     try:
         target = folder / f"{name}.tar.gz"
-        create.create_backup(directory, target)
-    except create.UnusableSource as error:
+        backups.create_backup(directory, target)
+    except backups.UnusableSource as error:
         report(f"{error}; its files are kept as they are")
         target = folder / name
         target.mkdir(mode=0o700)
         for path in (directory / DATABASE, *(directory / f"{DATABASE}{end}" for end in archive.LOG_SUFFIXES)):
             if path.exists():
                 shutil.copyfile(path, target / path.name)
-    except create.BackupFailed as error:
+    except backups.BackupFailed as error:
         raise RestoreFailed(f"what is there could not be backed up: {error}") from None
     return target
 
@@ -360,7 +361,7 @@ def _find_free_name(folder: Path) -> str:
 
     The time alone is not unique, because a killed restore may be repeated within a second.
     """
-    base = f"before-restore-{create.format_timestamp(clock.now_ms())}"
+    base = f"before-restore-{backups.format_timestamp(clock.now_ms())}"
     names = (base, *(f"{base}-{number}" for number in range(2, 1_000)))
     return next(name for name in names if not any((folder / f"{name}{end}").exists() for end in ("", ".tar.gz")))
 

@@ -14,7 +14,7 @@ import peewee
 
 from appliance.core import clock, crypto, data_dir
 from appliance.core.i18n import format_number, gettext
-from appliance.ops.backups import create
+from appliance.ops import backups
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage import database, disk_guard, journal, migrations
@@ -229,7 +229,7 @@ _LATE_FACTOR = 2
 def check_backups(directory: Path) -> Iterator[Finding]:
     """Warn if the last scheduled backup, or without a backup the first account, is older than twice the interval."""
     every = config.parse_seconds(config.current().backup.every) * 1000
-    scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
+    scheduled = [backup for backup in backups.list_backups(directory) if backup.is_scheduled]
     if not every:
         meaning = gettext(
             "Your data is not backed up automatically. Ask your administrator to turn on backups, or create one "
@@ -258,7 +258,7 @@ def check_backups(directory: Path) -> Iterator[Finding]:
     else:
         words = gettext(
             "%(count)s in %(directory)s, %(last)s",
-            count=len(scheduled), directory=directory / create.BACKUP_DIRECTORY, last=last,
+            count=len(scheduled), directory=directory / backups.BACKUP_DIRECTORY, last=last,
         )  # fmt: skip
         yield Finding("ok" if scheduled else "note", "backups", words if scheduled else last)
 

@@ -44,7 +44,6 @@ from appliance.sending.messages.shared_content import (
     StepSource,
     build_stored_source,
 )
-from appliance.sending.sms import numbers
 from appliance.settings import config
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Contact, Message, MessageContent, User
@@ -289,7 +288,7 @@ class MessagePreparer:
             settings = self._get_shared(source, self._get_language(source, claim)).sms_settings
         if settings is not None:
             return senders.pick_sms_sender(
-                settings.sender, numbers.inspect_number(claim.recipient).country, claim.provider
+                settings.sender, addresses.inspect_number(claim.recipient).country, claim.provider
             )
         own_sender = Message.get_by_id(claim.id).sender if source is None else None
         return own_sender or senders.resolve_sms(self._get_account(claim.account_id), claim.recipient, claim.provider)

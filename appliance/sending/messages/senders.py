@@ -13,7 +13,6 @@ from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.domains import records
 from appliance.sending.domains import store as domains
 from appliance.sending.messages.ledger import Claim
-from appliance.sending.sms import numbers
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows, run, scalar
@@ -176,7 +175,7 @@ def resolve_sms(account: Account, number: str, transport: str | None = None) -> 
     Names are left out where networks accept only numbers. An empty sender means that the SMS is not sent
     (`find_sms_fault`), or that the provider chooses the sender. `transport` replaces the configured transport.
     """
-    return pick_sms_sender(account.sms_from, numbers.inspect_number(number).country, transport)
+    return pick_sms_sender(account.sms_from, addresses.inspect_number(number).country, transport)
 
 
 def pick_sms_sender(own: str | None, country: str | None, transport: str | None = None) -> str:
@@ -218,7 +217,7 @@ def list_limit_names(account_id: int, recipients: Iterable[str]) -> list[str]:
     account_sender = row[0] if row is not None else None
     return [
         *dict.fromkeys(
-            get_limit_name(pick_sms_sender(account_sender, numbers.inspect_number(number).country))
+            get_limit_name(pick_sms_sender(account_sender, addresses.inspect_number(number).country))
             for number in recipients
         )
     ]
@@ -242,7 +241,7 @@ def find_sms_fault(account: Account, number: str, transport: str) -> str | None:
     """Return why the account has no sender for SMS to a number, or None if it has one or needs none."""
     if transport == "capture" or resolve_sms(account, number):
         return None
-    country = numbers.inspect_number(number).country
+    country = addresses.inspect_number(number).country
     if country in _NUMBER_ONLY_COUNTRIES and pick_sms_sender(account.sms_from, None, transport):
         return gettext(_NUMBER_REQUIRED, country=country)
     return None if allows_no_sender(transport) else gettext(_LACKS_SENDER)
@@ -282,7 +281,7 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
 
 def _describe_registration(sender: str) -> str:
     """Return a text that says how a sender must be registered before networks in the United States deliver its SMS."""
-    if sender.startswith("+") and numbers.inspect_number(sender).type == "toll_free":
+    if sender.startswith("+") and addresses.inspect_number(sender).type == "toll_free":
         text = gettext_noop("networks in the US block SMS of unknown senders: verify %(sender)s as a toll-free number")
     elif sender.startswith("+"):
         text = gettext_noop(

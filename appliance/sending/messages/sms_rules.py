@@ -16,12 +16,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from appliance.core import clock
+from appliance.core import addresses, clock
 from appliance.core.errors import RateLimitExceeded
 from appliance.core.i18n import gettext
 from appliance.sending.messages import ledger, senders
 from appliance.sending.messages.ledger import RETRY_NOW, Claim, Outcome
-from appliance.sending.sms import numbers
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
@@ -52,10 +51,10 @@ class _AccountSettings(NamedTuple):
 
 def get_number_refusal(number: str) -> tuple[str, str] | None:
     """Return (reason code, text) if no SMS may be sent to a number, else None."""
-    info = numbers.inspect_number(number)
+    info = addresses.inspect_number(number)
     if not info.is_possible:
         return "invalid_address", gettext("is not a number of a phone network")
-    if info.type in numbers.PREMIUM_TYPES:
+    if info.type in addresses.PREMIUM_TYPES:
         return "invalid_address", gettext("is a premium-rate or shared-cost number")
     if not _is_country_allowed(info.country):
         return "country_not_allowed", (
@@ -117,7 +116,7 @@ def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> boo
 
     Captured SMS need no sender.
     """
-    if provider == _CAPTURE or senders.pick_sms_sender(settings.sender, numbers.inspect_number(number).country):
+    if provider == _CAPTURE or senders.pick_sms_sender(settings.sender, addresses.inspect_number(number).country):
         return False
     return bool(senders.pick_sms_sender(settings.sender, None))
 
@@ -154,7 +153,7 @@ def _may_be_quiet(row: Claim, settings: _AccountSettings, now: int) -> bool:
     """Return whether the account's quiet hours may apply to an SMS now; true if the number's time zones are unknown."""
     if settings.quiet_hours is None:
         return False
-    time_zones = numbers.inspect_number(row.recipient_key or "").zones
+    time_zones = addresses.inspect_number(row.recipient_key or "").zones
     if not time_zones:
         return True
     return get_quiet_end_everywhere(msgspec.json.decode(settings.quiet_hours), time_zones, now) is not None
@@ -208,7 +207,7 @@ def get_number_time_zones(contact_zone: Any, country: str | None, number: str, a
     """
     if isinstance(contact_zone, str) and clock.find_time_zone(contact_zone.strip()):
         return (contact_zone.strip(),)
-    return numbers.inspect_number(number).zones or numbers.time_zones_of_country(country) or (account_zone,)
+    return addresses.inspect_number(number).zones or clock.time_zones_of_country(country) or (account_zone,)
 
 
 # Single SMS to a block of unknown numbers are limited, because fraudsters are paid for SMS to blocks of numbers that
@@ -264,7 +263,7 @@ def limit_unknown_numbers(account_id: int, number: str) -> None:
     first = fetch_one(_FIRST_OF_HOUR, (account_id, now - _HOUR_MS))
     if first is None:
         return
-    prefix = numbers.inspect_number(number).prefix
+    prefix = addresses.inspect_number(number).prefix
     count, oldest = rows(_COUNT_IN_BLOCK, (prefix, account_id, first[0], limit))[0]
     if count >= limit:
         _warn_once(account_id, prefix, limit, now)

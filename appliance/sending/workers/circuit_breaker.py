@@ -65,7 +65,7 @@ class CircuitBreaker:
     """The transports of one channel that are paused, and the counts of rejections; any thread may call its methods.
 
     A provider that fails is paused for `probe_after` seconds, in which its messages wait without using up attempts.
-    This class pauses no campaign itself: `jobs.tasks.advance_campaigns` pauses what `get_pause_request` returns.
+    This class pauses no campaign itself: `jobs.advance_campaigns` pauses what `get_pause_request` returns.
     """
 
     def __init__(self, probe_after: float) -> None:

@@ -2,7 +2,7 @@
 
 `EmailWorker` adds direct delivery to `smtp_worker.py`, which sends through the relay and to the capture server.
 
-`EmailSender.drain` runs on the thread of the job `outbox` (`jobs.tasks.send_due_email`). It starts an event loop, on
+`EmailSender.drain` runs on the thread of the job `outbox` (`jobs.send_due_email`). It starts an event loop, on
 which the workers run, and on which messages are read and rendered; only signatures, DNS look-ups and writes have other
 threads. The loop ends when no message is due, and the next wake-up starts another.
 """

@@ -25,7 +25,7 @@ from appliance.settings.config import parse_seconds
 log = logging.getLogger("campanero.sender")
 # In a shutdown, open transactions and requests get this time to finish, so that a hanging one cannot delay the end of
 # the service; then cancelled workers get the second time to store outcomes. Both fit into the 27 s for which
-# `jobs.tasks` waits.
+# `appliance.jobs` waits.
 _STOP_SECONDS = 22.0
 _CANCEL_SECONDS = 2.0
 # How often a sender that was retired looks whether the service is being shut down meanwhile.

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import Counter, deque
 
-from appliance.core import clock, logs, signals
+from appliance.core import addresses, clock, logs, signals
 from appliance.core.errors import (
     ClientRejected,
     ConnectionFailed,
@@ -30,7 +30,7 @@ from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
-from appliance.sending.sms import error_codes, numbers
+from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers import base as provider_base
 from appliance.sending.sms.providers.base import Provider
@@ -359,5 +359,5 @@ class SenderLimitNames:
             account_sender = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
             self._own[row.account_id] = (clock.monotonic(), account_sender)
         return (
-            get_limit_name(pick_sms_sender(account_sender, numbers.inspect_number(row.recipient_key or "").country)),
+            get_limit_name(pick_sms_sender(account_sender, addresses.inspect_number(row.recipient_key or "").country)),
         )

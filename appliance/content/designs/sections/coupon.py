@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from appliance.content.designs import value_formats
 from appliance.content.designs.kind import Finding, Kind, View, choice, group, line, rich, url
+from appliance.core import recipient_texts
 from appliance.core.i18n import gettext_noop
 
 
@@ -16,7 +16,7 @@ def last_day(view: View) -> str:
         day = datetime.fromisoformat(date_text).date() if len(date_text) > 10 else date.fromisoformat(date_text)
     except ValueError:
         return date_text
-    return value_formats.format_day(day, view.locale)
+    return recipient_texts.format_day(day, view.locale)
 
 
 def expiry_line(view: View) -> str:
