@@ -152,23 +152,23 @@ def when(ms: int | None) -> str:
     """Format a time in milliseconds briefly: `today 14:05`, `Fri 27 Nov, 09:00`; None as a dash."""
     if ms is None:
         return "—"
-    then, now = local_time(ms), local_time(clock.now_ms())
-    days, hour = (then.date() - now.date()).days, i18n.format_clock(then)
+    moment, now = local_time(ms), local_time(clock.now_ms())
+    days, hour = (moment.date() - now.date()).days, i18n.format_clock(moment)
     if days == 0:
         return gettext("today %(time)s", time=hour)
     if days == -1:
         return gettext("yesterday %(time)s", time=hour)
     if days == 1:
         return gettext("tomorrow %(time)s", time=hour)
-    is_near = then.year == now.year or abs(days) < 120
-    return gettext("%(date)s, %(time)s", date=i18n.format_date(then, "MMMEd" if is_near else "yMMMd"), time=hour)
+    is_near = moment.year == now.year or abs(days) < 120
+    return gettext("%(date)s, %(time)s", date=i18n.format_date(moment, "MMMEd" if is_near else "yMMMd"), time=hour)
 
 
 def full_time(ms: int) -> str:
     """Format a time in milliseconds with weekday, date, seconds and time zone."""
-    then = local_time(ms)
-    clock_and_zone = f"{then:%H:%M:%S} {i18n.name_zone(then)}"
-    return gettext("%(date)s, %(time)s", date=i18n.format_full_date(then), time=clock_and_zone)
+    moment = local_time(ms)
+    clock_and_zone = f"{moment:%H:%M:%S} {i18n.name_zone(moment)}"
+    return gettext("%(date)s, %(time)s", date=i18n.format_full_date(moment), time=clock_and_zone)
 
 
 def time(ms: int | None) -> Markup:
@@ -186,12 +186,12 @@ def parse_time(text: str) -> int | None:
 
 def day(ms: int) -> str:
     """Format the day of a time as a heading: `Today`, `Yesterday`, or the weekday and date."""
-    then, now = local_time(ms), local_time(clock.now_ms())
-    if then.date() == now.date():
+    moment, now = local_time(ms), local_time(clock.now_ms())
+    if moment.date() == now.date():
         return gettext("Today")
-    if then.date() == now.date() - timedelta(days=1):
+    if moment.date() == now.date() - timedelta(days=1):
         return gettext("Yesterday")
-    return i18n.format_date(then, "MMMMEEEEd") if then.year == now.year else i18n.format_full_date(then)
+    return i18n.format_date(moment, "MMMMEEEEd") if moment.year == now.year else i18n.format_full_date(moment)
 
 
 def day_name(ms: int) -> str:

@@ -101,10 +101,10 @@ def compress_response(request: Request, response: HTTPResponse) -> None:
     params = [response.headers.get("vary"), "accept-encoding"]
     response.headers["vary"] = ", ".join(item for item in params if item)
     if _accepts_gzip(request) and "content-encoding" not in response.headers:
-        held = io.BytesIO()
-        with gzip.GzipFile("x" * secrets.randbelow(100), "wb", 4, held, mtime=0) as packing:
+        compressed = io.BytesIO()
+        with gzip.GzipFile("x" * secrets.randbelow(100), "wb", 4, compressed, mtime=0) as packing:
             packing.write(page)
-        response.body = held.getvalue()
+        response.body = compressed.getvalue()
         response.headers["content-encoding"] = "gzip"
 
 

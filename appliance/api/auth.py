@@ -40,10 +40,10 @@ async def authenticate_scraper(request: Request) -> Credential:
         _scrapers.pop(token_hash, None)
         raise
     except Unavailable:
-        known, confirmed_at = _scrapers.get(token_hash, (None, -math.inf))
-        if known is None or time.monotonic() > confirmed_at + _MAX_SCRAPER_SECONDS:
+        last_credential, confirmed_at = _scrapers.get(token_hash, (None, -math.inf))
+        if last_credential is None or time.monotonic() > confirmed_at + _MAX_SCRAPER_SECONDS:
             raise
-        return known
+        return last_credential
     if len(_scrapers) >= _MAX_SCRAPERS:
         _scrapers.clear()
     _scrapers[token_hash] = credential, time.monotonic()

@@ -61,7 +61,7 @@ class Connections(Struct):
     """The number of open connections and its limit."""
 
     open: Annotated[int, Meta(description="number of open connections")]
-    most: Annotated[int, Meta(description="maximum number of connections")]
+    limit: Annotated[int, Meta(description="maximum number of connections")]
 
 
 class Queue(Struct):

@@ -520,9 +520,9 @@ def serialize_trigger(row: models.Trigger) -> Trigger:
 
 def serialize_campaign(row: models.Campaign) -> Campaign:
     """Return the API representation of a campaign, which must be loaded with its trigger, template and counts."""
-    content, waits = serialize_template(row.template), row.waiting
+    content, reason = serialize_template(row.template), row.waiting
     return _build_from_row(
-        Campaign, row, waiting=waits and Waiting(waits.reason, waits.text, iso(waits.until)),
+        Campaign, row, waiting=reason and Waiting(reason.reason, reason.text, iso(reason.until)),
         stats=Stats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
         template=content, templates=[content],
         freezing=SnapshotProgress(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,

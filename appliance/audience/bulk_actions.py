@@ -313,7 +313,7 @@ def _finish(action: BulkAction, state: str) -> None:
 def get(account_id: int, act_id: int) -> BulkAction:
     """Return an action of an account; raises NotFound.
 
-    The row gets two more attributes: `reached`, the number of contacts processed, and `can_undo`.
+    The row gets two more attributes: `processed`, the number of contacts processed, and `can_undo`.
     """
     action = BulkAction.get_or_none(BulkAction.account == account_id, BulkAction.id == act_id)
     if action is None:
@@ -322,7 +322,7 @@ def get(account_id: int, act_id: int) -> BulkAction:
 
 
 def _with_progress(bulk_action: BulkAction) -> BulkAction:
-    bulk_action.reached = bulk_action.changed + sum(bulk_action.skipped.values())
+    bulk_action.processed = bulk_action.changed + sum(bulk_action.skipped.values())
     is_undoable = bulk_action.changed and ACTIONS[bulk_action.action].undo
     is_undo_or_undone = bulk_action.undoes_id or bulk_action.undone_id
     bulk_action.can_undo = bulk_action.state == "done" and bool(is_undoable) and not is_undo_or_undone

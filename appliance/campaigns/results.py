@@ -61,11 +61,11 @@ def count_sms(campaign: Campaign) -> SmsFigures | None:
         totals = sums.setdefault(country, [0] * len(counts))
         sums[country] = [total + int(count or 0) for total, count in zip(totals, counts, strict=True)]
     order = sorted(sums, key=lambda code: (-sums[code][0], code or ""))
-    shown = [
+    countries = [
         CountryFigures(code, recipients_url(campaign.id, country=code or recipients.UNKNOWN), *sums[code])
         for code in order[:_MAX_COUNTRIES]
     ]
-    return SmsFigures(sum(counts[-1] for counts in sums.values()), shown)
+    return SmsFigures(sum(counts[-1] for counts in sums.values()), countries)
 
 
 # The report.
@@ -344,7 +344,7 @@ class ListResults(NamedTuple):
     """
 
     sent: int
-    reached: int
+    not_bounced: int
     opened: int
     clicked: int
     delivered: int
@@ -414,13 +414,13 @@ def find_usual_results(campaign: Campaign) -> UsualResults | None:
         return None
     opened, clicked, complained, bounced = [], [], [], []
     for campaign_id, sent, bounced_count, complained_count, tracking in campaigns:
-        reached = max(sent - bounced_count, 1)
+        delivered = max(sent - bounced_count, 1)
         bounced.append(bounced_count / sent)
-        complained.append(complained_count / reached)
+        complained.append(complained_count / delivered)
         if tracking:
             engagement = _engagement_cache.get(campaign_id, partial(_get_open_and_click_count, campaign_id))
-            opened.append(engagement[0] / reached)
-            clicked.append(engagement[1] / reached)
+            opened.append(engagement[0] / delivered)
+            clicked.append(engagement[1] / delivered)
     return UsualResults(
         len(campaigns),
         _get_mean(opened),

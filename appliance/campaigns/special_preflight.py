@@ -286,14 +286,14 @@ def check_translated_rendering(case: PreflightInput) -> Iterator[Finding]:
 def find_translation_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator[Finding]:
     """Yield the warnings about translations; `counts` are from `count_languages`."""
     document, channel = to_document(case.campaign.template), case.campaign.channel
-    known = (
+    original_messages = (
         {placeholder.message for placeholder in placeholders.find_placeholders(document)} if case.translated else set()
     )
     for message in case.translated:
         summary = translations.summarize(document, message.language, channel)
         yield from _check_completeness(summary)
         yield from _check_tags(case, message)
-        yield from _check_placeholders(known, message)
+        yield from _check_placeholders(original_messages, message)
     yield from _check_recipients(counts, case.account.locale)
 
 
@@ -342,10 +342,10 @@ def _find_unknown(content: Any, text: Any) -> set[str]:
     return set(merge.find_unknown_roots(names))
 
 
-def _check_placeholders(known: set[str], message: TranslatedMessage) -> Iterator[Finding]:
-    """Yield a warning for each placeholder that only the translation has; `known` are those of the original."""
+def _check_placeholders(original_messages: set[str], message: TranslatedMessage) -> Iterator[Finding]:
+    """Yield a warning for each placeholder that only the translation has, not the original (`original_messages`)."""
     for placeholder in placeholders.find_placeholders(message.document):
-        if placeholder.message not in known:
+        if placeholder.message not in original_messages:
             text = gettext(
                 "%(language)s: %(problem)s",
                 language=i18n.name_language(message.language),

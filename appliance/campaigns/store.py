@@ -183,7 +183,7 @@ class CampaignQuery(PageQuery):
         ]
         | UnsetType
     ) = UNSET
-    asked: (
+    awaiting_approval: (
         Annotated[bool, Meta(description="true: only campaigns that wait for approval; false: only others")] | UnsetType
     ) = UNSET
 
@@ -242,8 +242,8 @@ def select_matching(account_id: int, query: CampaignQuery) -> Any:
     for name in ("phase", "channel", "approval_state"):
         if isinstance(getattr(query, name), str):
             matches = matches.where(getattr(Campaign, name) == getattr(query, name))
-    if isinstance(query.asked, bool):
-        matches = matches.where(Campaign.asked_at.is_null(not query.asked))
+    if isinstance(query.awaiting_approval, bool):
+        matches = matches.where(Campaign.asked_at.is_null(not query.awaiting_approval))
     if isinstance(query.search, str) and query.search.strip():
         matches = matches.where(contains_words(query.search, Campaign.name, Template.subject))
     return matches
@@ -261,7 +261,7 @@ def count_by_phase(account_id: int) -> dict[str, int]:
 
 def count_awaiting_approval(account_id: int) -> int:
     """Return the number of an account's campaigns that wait for approval."""
-    return int(select_matching(account_id, CampaignQuery(asked=True)).count())
+    return int(select_matching(account_id, CampaignQuery(awaiting_approval=True)).count())
 
 
 def get(account_id: int, campaign_id: int) -> Campaign:

@@ -145,27 +145,27 @@ def format_data_date(text: str, zone: tzinfo) -> str | None:
     if not _DATA_DATE.fullmatch(text):
         return None
     try:
-        then = datetime.fromisoformat(text)
-        then = then if then.tzinfo is None else then.astimezone(zone)
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo is None else moment.astimezone(zone)
     except (ValueError, OverflowError):
         return None
-    day = format_date(then, "yMMMd")
-    return day if len(text) == len("1964-06-08") else gettext("%(date)s, %(time)s", date=day, time=format_clock(then))
+    day = format_date(moment, "yMMMd")
+    return day if len(text) == len("1964-06-08") else gettext("%(date)s, %(time)s", date=day, time=format_clock(moment))
 
 
 _MAX_ZONE_CHARACTERS = 5
 
 
-def name_zone(then: datetime) -> str:
+def name_zone(moment: datetime) -> str:
     """Return the abbreviation of a time's zone in the current language, such as `MEZ` for CET; else its UTC offset."""
     from babel.dates import get_timezone_name
 
-    name = then.tzname() or ""
+    name = moment.tzname() or ""
     if get_language() != DEFAULT_LANGUAGE and name != "UTC":
-        name = get_timezone_name(then, "short", locale=get_locale())
+        name = get_timezone_name(moment, "short", locale=get_locale())
     if name.isalpha() and len(name) <= _MAX_ZONE_CHARACTERS:
         return name
-    offset = f"{then:%z}"
+    offset = f"{moment:%z}"
     return f"UTC{offset[:3]}:{offset[3:5]}"
 
 
@@ -184,25 +184,25 @@ def format_percent(value: float, max_decimals: int) -> str:
     return str(pattern.apply(value, get_locale(), force_frac=(0, max_decimals)))
 
 
-def format_date(then: datetime, skeleton: str) -> str:
+def format_date(moment: datetime, skeleton: str) -> str:
     """Format a date with the fields of a CLDR skeleton, such as `MMMEd`: `Fri 27 Nov` in English."""
     from babel.dates import format_skeleton
 
-    return format_skeleton(skeleton, then, locale=get_locale())
+    return format_skeleton(skeleton, moment, locale=get_locale())
 
 
-def format_full_date(then: datetime) -> str:
+def format_full_date(moment: datetime) -> str:
     """Format a date in full: `Friday, 27 November 2026` in English."""
     from babel.dates import format_date as format_in_style
 
-    return format_in_style(then, "full", locale=get_locale())
+    return format_in_style(moment, "full", locale=get_locale())
 
 
-def format_clock(then: datetime) -> str:
+def format_clock(moment: datetime) -> str:
     """Format hour and minute: `14:05`."""
     from babel.dates import format_time
 
-    return format_time(then, "short", locale=get_locale())
+    return format_time(moment, "short", locale=get_locale())
 
 
 def format_list(names: Sequence[str], style: Literal["standard", "or"] = "standard") -> str:
@@ -230,9 +230,9 @@ def negotiate_language(header: str | None) -> str:
 
 def match_language(tag: str) -> str | None:
     """Return the supported language of a tag or locale such as `de-AT` or `pt`, or None if there is none."""
-    wanted = tag.replace("-", "_").lower()
-    primary = wanted.partition("_")[0]
-    exact = (language for language in LANGUAGES if language.lower() == wanted)
+    locale = tag.replace("-", "_").lower()
+    primary = locale.partition("_")[0]
+    exact = (language for language in LANGUAGES if language.lower() == locale)
     similar = (language for language in LANGUAGES if language.partition("_")[0] == primary)
     return next(exact, None) or next(similar, None)
 

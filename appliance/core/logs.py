@@ -76,7 +76,7 @@ class RepeatedErrors:
 
     def __init__(self, logger: logging.Logger, message: str) -> None:
         self._logger, self._message = logger, message
-        self._known: set[str] = set()
+        self._logged_texts: set[str] = set()
         self._count = 0
         self._last_at, self._next_at = -math.inf, 0.0
 
@@ -85,7 +85,7 @@ class RepeatedErrors:
         now, text = time.monotonic(), f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARACTERS]
         is_first, self._last_at = now > self._last_at + REPEAT_SECONDS, now
         self._count = 0 if is_first else self._count + 1
-        is_known = text in self._known or len(self._known) >= _MAX_KNOWN_ERRORS
+        is_known = text in self._logged_texts or len(self._logged_texts) >= _MAX_KNOWN_ERRORS
         if not is_first and is_known and now < self._next_at:
             return
         if is_first and not isinstance(error, Unavailable):
@@ -94,8 +94,8 @@ class RepeatedErrors:
             self._logger.error("%s: %s count=%s", self._message, text, max(1, self._count))
             self._count = 0
         if is_first or now >= self._next_at:
-            self._known, self._next_at = set(), now + REPEAT_SECONDS
-        self._known.add(text)
+            self._logged_texts, self._next_at = set(), now + REPEAT_SECONDS
+        self._logged_texts.add(text)
 
 
 class _TextFormatter(logging.Formatter):

@@ -316,12 +316,12 @@ def _unwrap(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _to_message(message: str, kind: Any) -> str:
-    if less := _ABOVE_MAXIMUM.search(message):
-        if less[1] == "str":
-            return gettext("is too long (maximum is %(limit)s characters)", limit=less[2])
-        return gettext("must be less than or equal to %(limit)s", limit=less[2])
-    if (more := _BELOW_MINIMUM.search(message)) and more[1] != "str":
-        return gettext("must be greater than or equal to %(limit)s", limit=more[2])
+    if maximum := _ABOVE_MAXIMUM.search(message):
+        if maximum[1] == "str":
+            return gettext("is too long (maximum is %(limit)s characters)", limit=maximum[2])
+        return gettext("must be less than or equal to %(limit)s", limit=maximum[2])
+    if (minimum := _BELOW_MINIMUM.search(message)) and minimum[1] != "str":
+        return gettext("must be greater than or equal to %(limit)s", limit=minimum[2])
     base_type = _unwrap(kind)[0]
     if message.startswith("Invalid enum value") or get_origin(base_type) is Literal:
         return gettext("is not included in the list")

@@ -462,18 +462,18 @@ def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
 
 def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
     """Return the smallest number of seconds that a contact can have waited when it reaches a step."""
-    waited = sum(
+    wait_seconds = sum(
         predecessor.get("duration", 0)
         for predecessor in list_predecessors(steps, step_id)
         if predecessor["type"] == "wait"
     )
     # A split that does not contain the step counts with its shorter branch.
-    passed = sum(
+    branch_seconds = sum(
         _get_shortest_branch_seconds(predecessor)
         for predecessor in list_predecessors(steps, step_id)
         if _is_passed(steps, predecessor, step_id)
     )
-    return int(waited + passed)
+    return int(wait_seconds + branch_seconds)
 
 
 def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:

@@ -172,7 +172,7 @@ class _CountCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.known: dict[Any, tuple[float, float, Any]] = {}
+        self.entries: dict[Any, tuple[float, float, Any]] = {}
 
     def get_or_count(self, key: Any, people: int, count: Callable[[], T]) -> T:
         """Return the result of `count`, from the cache if possible.
@@ -184,15 +184,15 @@ class _CountCache:
             return count()
         started = time.monotonic()
         with self.lock:
-            cached = self.known.get(key)
+            cached = self.entries.get(key)
         if cached is not None and started - cached[0] < _CACHE_FACTOR * cached[1]:
             return cached[2]  # type: ignore[no-any-return]  # the result that was cached under the key
         value = count()
         ended = time.monotonic()
         with self.lock:
-            if len(self.known) >= _MAX_CACHED_COUNTS:
-                self.known.clear()
-            self.known[key] = ended, ended - started, value
+            if len(self.entries) >= _MAX_CACHED_COUNTS:
+                self.entries.clear()
+            self.entries[key] = ended, ended - started, value
         return value
 
 

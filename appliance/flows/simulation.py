@@ -286,7 +286,8 @@ def note_stopped_sending(account_id: int) -> list[str]:
 
 def _build_entry(entered: simulation_sandbox.EntryResult, at: int) -> Entry:
     return Entry(
-        str(clock.iso(at)), "enter", entered.says, event=entered.event, data=entered.data, filters=entered.filters
+        str(clock.iso(at)), "enter", entered.description, event=entered.event, data=entered.data,
+        filters=entered.filters,
     )  # fmt: skip
 
 
@@ -405,7 +406,7 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
         return ScriptResult(name, False, len(expectations), _format_faults(invalid.fields), "")
     paths = {step["id"]: path for path, step in document.walk(flow.steps if draft is None else draft.steps)}
     failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, paths)]
-    return ScriptResult(name, not failures, len(expectations), failures, simulation.end.says)
+    return ScriptResult(name, not failures, len(expectations), failures, simulation.end.description)
 
 
 def _get_script_name(raw: Any, index: int) -> str:
@@ -439,18 +440,20 @@ def _list_failures(expectation: Expectation, simulation: Simulation, paths: Mapp
     """
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
-            yield gettext(_WRONG_END[expectation.end], result=simulation.end.says)
+            yield gettext(_WRONG_END[expectation.end], result=simulation.end.description)
         elif isinstance(expectation.reason, str) and simulation.end.reason != expectation.reason:
             reason = simulation_timeline.describe_end(expectation.end, expectation.reason)
-            yield gettext("should end because “%(reason)s”: %(result)s", reason=reason, result=simulation.end.says)
+            yield gettext(
+                "should end because “%(reason)s”: %(result)s", reason=reason, result=simulation.end.description
+            )
         return
     step_id = expectation.step if isinstance(expectation.step, int) else 0
     position = simulation_timeline.format_position(paths.get(step_id))
-    entries = [entry for entry in simulation.timeline if entry.step_id == step_id and entry.told in ("step", "message")]
+    entries = [entry for entry in simulation.timeline if entry.step_id == step_id and entry.kind in ("step", "message")]
     if expectation.outcome == "not_reached":
         if entries:
             yield gettext(
-                "step %(position)s should not be reached: %(result)s", position=position, result=entries[0].says
+                "step %(position)s should not be reached: %(result)s", position=position, result=entries[0].description
             )
         return
     if not entries:
@@ -468,15 +471,15 @@ _WRONG_TEXT = gettext_noop("the text of step %(position)s should contain “%(te
 
 
 def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], position: str) -> Iterator[str]:
-    says = entries[-1].says
+    description = entries[-1].description
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
-        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], position=position, result=says)
+        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], position=position, result=description)
     messages = [entry.message for entry in entries if entry.message is not None]
     reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
     if expectation.reason is not UNSET and expectation.reason not in reasons:
         yield gettext(
             "the reason in step %(position)s should be “%(reason)s”: %(result)s",
-            position=position, reason=simulation_timeline.describe_skip(str(expectation.reason)), result=says,
+            position=position, reason=simulation_timeline.describe_skip(str(expectation.reason)), result=description,
         )  # fmt: skip
     for key, expected_text, message in (
         ("subject", expectation.subject, _WRONG_SUBJECT), ("text", expectation.text, _WRONG_TEXT),
@@ -484,4 +487,4 @@ def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], posi
         if isinstance(expected_text, str) and not any(
             expected_text.casefold() in (getattr(sent, key) or "").casefold() for sent in messages
         ):
-            yield gettext(message, position=position, text=expected_text, result=says)
+            yield gettext(message, position=position, text=expected_text, result=description)

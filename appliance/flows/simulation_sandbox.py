@@ -154,28 +154,28 @@ _REFUSALS = {
 class EntryResult(NamedTuple):
     """A run that was started in the sandbox.
 
-    `says` is the text of its timeline entry. `event` and `data` are those of the triggering event, None if the contact
-    was enrolled by hand. `filters` are the explained conditions of the trigger, and `notes` say why the contact would
-    not enter in reality.
+    `description` is the text of its timeline entry. `event` and `data` are those of the triggering event, None if the
+    contact was enrolled by hand. `filters` are the explained conditions of the trigger, and `notes` say why the contact
+    would not enter in reality.
     """
 
     run_id: int
-    says: str
+    description: str
     event: str | None
     data: dict[str, Any] | None
     filters: list[Reason]
     notes: list[str]
 
 
-def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> EntryResult:
+def enter_flow(flow: Flow, contact_id: int, overrides: Mapping[str, Any], now: int) -> EntryResult:
     """Start a run of a contact, even if the trigger does not match or the frequency forbids it, and return it.
 
-    What would prevent the entry in reality becomes a note of the result. `given` has data of the triggering event that
-    overrides the default data.
+    What would prevent the entry in reality becomes a note of the result. The data in `overrides` replaces the default
+    data of the triggering event.
     """
     require_write_transaction()
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
-    event_id = None if spec.event == MANUAL else _record_trigger_event(flow, spec, contact_id, given)
+    event_id = None if spec.event == MANUAL else _record_trigger_event(flow, spec, contact_id, overrides)
     data: dict[str, Any] = {} if event_id is None else _load_event_data(event_id)
     reasons = [] if event_id is None else explain_trigger(flow.account_id, spec, contact_id, data, now)
     # An incomplete trigger has a note as a blocker, so it needs no note about a mismatch.
@@ -207,10 +207,10 @@ def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) 
     )
     close_entry(flow.id)
     if event_id is None:
-        says = gettext("Enters the flow manually")
+        description = gettext("Enters the flow manually")
     else:
-        says = gettext("Enters the flow: %(event)s", event=log.name_event(spec.event or ""))
-    return EntryResult(int(run_id), says, None if event_id is None else spec.event, data or None, reasons, notes)
+        description = gettext("Enters the flow: %(event)s", event=log.name_event(spec.event or ""))
+    return EntryResult(int(run_id), description, None if event_id is None else spec.event, data or None, reasons, notes)
 
 
 def close_entry(flow_id: int) -> None:
@@ -227,8 +227,8 @@ def close_entry(flow_id: int) -> None:
     run("UPDATE trigger SET event = ? WHERE flow_id = ?", (MANUAL, flow_id))
 
 
-def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, given: Mapping[str, Any]) -> int:
-    """Record the event that starts the flow, with the data that it usually has and `given`; return its id.
+def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, overrides: Mapping[str, Any]) -> int:
+    """Record the event that starts the flow, with the data that it usually has and `overrides`; return its id.
 
     For `list_add`, the contact is added to the list, which records the event.
     """
@@ -248,8 +248,8 @@ def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, given:
     event_id = int(scalar("SELECT max(id) FROM event WHERE event = ?", (spec.event,)))
     if spec.event not in log.RESERVED_NAMES:
         run("UPDATE event SET generated = 0 WHERE id = ?", (event_id,))
-    if given:
-        data_json = msgspec.json.encode({**_load_event_data(event_id), **given}).decode()
+    if overrides:
+        data_json = msgspec.json.encode({**_load_event_data(event_id), **overrides}).decode()
         run("UPDATE event SET data = ? WHERE id = ?", (data_json, event_id))
     return event_id
 
@@ -300,7 +300,7 @@ def describe_refusal(spec: TriggerSpec, reasons: list[Reason], flow: Flow) -> st
 
     `reasons` are the conditions of the trigger, each with whether the contact meets it; they may be empty.
     """
-    if any(not reason.holds for reason in reasons):
+    if any(not reason.matches for reason in reasons):
         conditions = simulation_timeline.describe_decision(reasons)
         return gettext("the contact does not match: %(conditions)s", conditions=conditions)
     if spec.contact_list_id is not None:

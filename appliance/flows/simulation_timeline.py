@@ -30,10 +30,10 @@ class Reason(Struct):
     predicate: Annotated[str, Meta(description="predicate")]
     value: Annotated[Any, Meta(description="value of the filter")]
     sentence: str
-    holds: Annotated[bool, Meta(description="whether the filter matches")]
+    matches: Annotated[bool, Meta(description="whether the filter matches")]
     decided: Annotated[bool, Meta(description="whether this filter determined the result")]
     actual: Annotated[Any, Meta(description="actual value of the contact")]
-    found: Annotated[str, Meta(description="the same as a sentence")]
+    actual_text: Annotated[str, Meta(description="the same as a sentence")]
     rows: Annotated["list[Reason]", Meta(description="filters of the group")]
 
 
@@ -63,8 +63,8 @@ def _explain_filter(node: Node, row: Row, scope: Scope) -> Reason:
 
 def _mark_decisive(rows: Sequence[Reason], mode: str) -> None:
     """Set `decided` on the filters that determined the result of a group with the mode `all`, `any` or `none`."""
-    holding = [row for row in rows if row.holds]
-    missing = [row for row in rows if not row.holds]
+    holding = [row for row in rows if row.matches]
+    missing = [row for row in rows if not row.matches]
     decisive = (missing or holding) if mode == "all" else (holding or missing)
     for row in decisive:
         row.decided = True
@@ -168,8 +168,8 @@ class Entry(Struct):
     """
 
     at: Annotated[str, Meta(description="time of the entry")]
-    told: Annotated[EntryKind, Meta(description="kind")]
-    says: Annotated[str, Meta(description="description as a sentence")]
+    kind: Annotated[EntryKind, Meta(description="kind")]
+    description: Annotated[str, Meta(description="description as a sentence")]
     step_id: Annotated[int, Meta(description="id of the step; null if there is none")] | None = None
     path: Annotated[str, Meta(description="path of the step in the flow")] | None = None
     type: str | None = None
@@ -181,7 +181,7 @@ class Entry(Struct):
     filters: Annotated[list[Reason], Meta(description="for a branch, the result of each filter")] = field(
         default_factory=list
     )
-    asks: Annotated[
+    checked_events: Annotated[
         list[str],
         Meta(description="events that a branch checks, which can be assumed to try the other branch"),
     ] = field(default_factory=list)
@@ -202,7 +202,7 @@ class SimulationEnd(Struct):
     reason: Annotated[str, Meta(description="why the contact exited; null if it did not")] | None
     at: Annotated[str, Meta(description="when the run ends; null if it does not")] | None
     step_id: Annotated[int, Meta(description="id of the step at which it ends; null if there is none")] | None
-    says: Annotated[str, Meta(description="description as a sentence")]
+    description: Annotated[str, Meta(description="description as a sentence")]
 
 
 class Simulation(Struct):
@@ -227,7 +227,7 @@ def format_text(simulation: Simulation, title: str) -> str:
         f"Time zone: {simulation.time_zone}.",
         *_format_days(simulation.timeline, simulation.time_zone),
     ]
-    lines += ["", simulation.end.says]
+    lines += ["", simulation.end.description]
     if simulation.notes:
         lines += ["", *(f"Note: {note}" for note in simulation.notes)]
     return "\n".join(lines) + "\n"
@@ -241,9 +241,11 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
         if entry_day != shown_day:
             yield from ("", entry_day)
             shown_day = entry_day
-        position = f"{format_position(entry.path)}. " if entry.path and entry.told in ("step", "message") else ""
+        position = f"{format_position(entry.path)}. " if entry.path and entry.kind in ("step", "message") else ""
         # The reasons follow, a line for each filter.
-        sentence = describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.says
+        sentence = (
+            describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.description
+        )
         yield f"  {format_time(at, zone)}  {position}{sentence}"
         yield from _format_reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:
@@ -267,11 +269,11 @@ def format_position(path: str | None) -> str:
 
 def _format_reasons(reasons: Sequence[Reason], indent: int) -> Iterator[str]:
     for reason in reasons:
-        mark = "✓" if reason.holds else "✗"
+        mark = "✓" if reason.matches else "✗"
         group_words = {"any": "any of these", "all": "all of these", "none": "none of these"}
         sentence = group_words.get(reason.predicate, reason.sentence) if reason.rows else reason.sentence
         decided = "  ← decisive" if reason.decided else ""
-        yield f"{' ' * indent}{mark} {sentence}: {reason.found}{decided}"
+        yield f"{' ' * indent}{mark} {sentence}: {reason.actual_text}{decided}"
         yield from _format_reasons(reason.rows, indent + 2)
 
 
@@ -328,7 +330,7 @@ def describe_decision(reasons: Sequence[Reason]) -> str:
     """Return a text with up to three of the filters that determined a result, each with the contact's value."""
     decisive = [reason for reason in reasons if reason.decided]
     parts = [
-        gettext("%(condition)s (found: %(value)s)", condition=_get_sentence(reason), value=reason.found)
+        gettext("%(condition)s (found: %(value)s)", condition=_get_sentence(reason), value=reason.actual_text)
         for reason in decisive[:3]
     ]
     if len(decisive) > 3:

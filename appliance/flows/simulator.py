@@ -187,12 +187,12 @@ class FlowSimulator:
                 if self._is_late():  # Hundreds of messages may be due at one moment, and rendering them takes time.
                     return
             for other_flow in self._other_flows.find_started():
-                says = gettext(
+                description = gettext(
                     "“%(event)s” would also start the flow “%(flow)s”",
                     event=log.name_event(other_flow.event),
                     flow=other_flow.name,
                 )
-                self._add_entry("starts", says, event=other_flow.event)
+                self._add_entry("starts", description, event=other_flow.event)
             if not has_processed and not due and len(self.entries) == entry_count:
                 return
 
@@ -210,7 +210,8 @@ class FlowSimulator:
             "step", self._describe_step(node, result, is_waiting, filters), step_id=node.id,
             path=self.paths.get(node.id), type=node.kind, outcome=outcome, reason=result.reason,
             until=clock.iso(result.until) if is_waiting else None, filters=filters,
-            asks=sorted({*simulation_events.find_event_names([node.props])}) if filters else [], data=details or None,
+            checked_events=sorted({*simulation_events.find_event_names([node.props])}) if filters else [],
+            data=details or None,
         )  # fmt: skip
         self._steps[node.id] = entry
 
@@ -231,21 +232,23 @@ class FlowSimulator:
         return summary
 
     def _report_goal(self) -> None:
-        if self._get_end_reason() == "goal" and not any(entry.told == "goal" for entry in self.entries):
-            says = gettext("Goal reached: %(goal)s", goal=log.name_event(str(self.flow.goal)))
-            self._add_entry("goal", says, event=self.flow.goal)
+        if self._get_end_reason() == "goal" and not any(entry.kind == "goal" for entry in self.entries):
+            description = gettext("Goal reached: %(goal)s", goal=log.name_event(str(self.flow.goal)))
+            self._add_entry("goal", description, event=self.flow.goal)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _report_sent(self, sent: SimulatedSend) -> None:
         """Add a message to the entry of its step, or to a new one if that entry is of another time or has a message."""
         entry = self._steps.get(sent.step_id)
-        says = simulation_timeline.describe_message(sent.message, self.zone)
+        description = simulation_timeline.describe_message(sent.message, self.zone)
         if entry is None or entry.at != clock.iso(clock.now_ms()) or entry.message is not None:
-            entry = self._add_entry("message", says, step_id=sent.step_id, path=self.paths.get(sent.step_id))
+            entry = self._add_entry("message", description, step_id=sent.step_id, path=self.paths.get(sent.step_id))
         else:
             is_skipped = sent.message.status == "skipped"
-            entry.says = _describe_skipped(entry.says, sent.message.skip_reason) if is_skipped else says
+            entry.description = (
+                _describe_skipped(entry.description, sent.message.skip_reason) if is_skipped else description
+            )
         entry.message = sent.message
         if sent.message.status in ("queued", "held") and not sent.message.is_held(clock.now_ms()):
             self._stuck_messages.add(sent.message_id)
@@ -270,9 +273,9 @@ class FlowSimulator:
             entry.message = RenderedMessage(channel, status, reason, recipient, None, subject, None, None, leaves)
             if status == "held":
                 time_text = format_moment(due, self.zone)
-                entry.says = gettext("%(step)s: held until %(time)s", step=entry.says, time=time_text)
+                entry.description = gettext("%(step)s: held until %(time)s", step=entry.description, time=time_text)
             elif entry.outcome != "skipped":
-                entry.says = _describe_skipped(entry.says, reason)
+                entry.description = _describe_skipped(entry.description, reason)
 
     def _schedule_after_message(self, sent: SimulatedSend) -> None:
         """Set the times of assumed events that count from a message that was just sent."""
@@ -300,13 +303,13 @@ class FlowSimulator:
     def _apply(self, assumption: Assumption) -> None:
         step_id = assumption.step if isinstance(assumption.step, int) else None
         try:
-            says = transactions.write(simulation_events.apply_assumption, assumption, self.simulated_run)
+            description = transactions.write(simulation_events.apply_assumption, assumption, self.simulated_run)
         except (ImpossibleEvent, Refused) as reason:
             event = log.name_event(assumption.event)
             self._add_note(gettext("“%(event)s” could not happen: %(reason)s", event=event, reason=reason))
             return
         self._add_entry(
-            "assumed", gettext("Assumed: %(event)s", event=says), event=assumption.event,
+            "assumed", gettext("Assumed: %(event)s", event=description), event=assumption.event,
             data=assumption.event_data or None, step_id=step_id,
         )  # fmt: skip
 
@@ -314,8 +317,8 @@ class FlowSimulator:
         """Copy a real event into the sandbox, and add an entry for it if the flow refers to its name."""
         transactions.write(simulation_events.replay_event, real_event)
         if real_event.event in self._relevant_events:
-            says = gettext("Recorded event: %(event)s", event=log.name_event(real_event.event))
-            self._add_entry("recorded", says, event=real_event.event)
+            description = gettext("Recorded event: %(event)s", event=log.name_event(real_event.event))
+            self._add_entry("recorded", description, event=real_event.event)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -369,22 +372,22 @@ class FlowSimulator:
         if status == "live":
             end = format_moment(self.until, self.zone)
             if due is None:
-                says = gettext("Still in the flow at the end of the simulation, %(time)s.", time=end)
+                description = gettext("Still in the flow at the end of the simulation, %(time)s.", time=end)
             else:
                 due_text = format_moment(due, self.zone)
-                says = gettext(
+                description = gettext(
                     "Still in the flow at the end of the simulation, %(time)s; continues %(due)s.",
                     time=end, due=due_text,
                 )  # fmt: skip
-            return SimulationEnd(status, None, None, step_id, says)
-        says = simulation_timeline.describe_end_at(status, reason, format_moment(ended_at, self.zone))
-        return SimulationEnd(status, reason, clock.iso(ended_at), step_id, says)
+            return SimulationEnd(status, None, None, step_id, description)
+        description = simulation_timeline.describe_end_at(status, reason, format_moment(ended_at, self.zone))
+        return SimulationEnd(status, reason, clock.iso(ended_at), step_id, description)
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
-    def _add_entry(self, kind: Any, says: str, **details: Any) -> Entry:
+    def _add_entry(self, kind: Any, description: str, **details: Any) -> Entry:
         now = clock.now_ms()
-        entry = Entry(str(clock.iso(now)), kind, says, **details)
+        entry = Entry(str(clock.iso(now)), kind, description, **details)
         self.entries.append(entry)
         return entry
 

@@ -316,9 +316,10 @@ def render_preview(form: Form, style: PageStyle, nonce: str, scheme: Scheme) -> 
 
 
 def _render(template: str, form: Form, language: str, **values: Any) -> Markup:
-    say = recipient_texts.get_translator(language)
+    translate = recipient_texts.get_translator(language)
     text = get_environment().get_template(template).render(
-        form=form, fields=list_fields(form), language=language, say=say, languages=recipient_texts.LANGUAGE_NAMES,
+        form=form, fields=list_fields(form), language=language, translate=translate,
+        languages=recipient_texts.LANGUAGE_NAMES,
         label=lambda field: get_label(field, language), inputs=_INPUTS, hidden=clean_hidden, **values
     )  # fmt: skip
     return Markup(text)  # noqa: S704 - the template escapes its values

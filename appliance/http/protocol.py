@@ -134,9 +134,9 @@ _next_refusal_log_at = _next_handshake_log_at = 0.0
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files to `_MAX_OPEN_FILES` if the hard limit allows it; often it is only 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _is_reserved(descriptor: int) -> bool:
@@ -212,7 +212,7 @@ class RequestTooSlow(BadRequest):
 class StrictHttp(Http):
     """The requests of one connection, parsed strictly."""
 
-    __slots__ = ("_began", "_chunk_count", "_received_before")
+    __slots__ = ("_chunk_count", "_received_before", "_started_at")
     protocol: "StrictProtocol"
 
     def deadline(self, now: float) -> float | None:
@@ -223,15 +223,15 @@ class StrictHttp(Http):
         """
         protocol = self.protocol
         if self.stage is Stage.REQUEST:
-            return self._began + protocol.timeout_seconds
+            return self._started_at + protocol.timeout_seconds
         if not self.request_body:
             return None
         earned = (protocol.received_bytes - self._received_before) / MIN_BODY_BYTES_PER_SECOND
-        return min(now, self._began + earned) + protocol.timeout_seconds
+        return min(now, self._started_at + earned) + protocol.timeout_seconds
 
     async def http1_request_header(self) -> None:
         """Read and check the head of a request. Raises BadRequest."""
-        self._began = asyncio.get_running_loop().time()
+        self._started_at = asyncio.get_running_loop().time()
         self._chunk_count = 0
         self._received_before = self.protocol.received_bytes - len(self.recv_buffer)
         buffer, searched = self.recv_buffer, 0
@@ -455,9 +455,9 @@ class FormRequest(Request):
         """
         posted = self.parse_posted()
         fields = {
-            name: kept
+            name: filled_values
             for name, values in posted.fields.items()
-            if (kept := [value for value in values if value or keep_blank_values])
+            if (filled_values := [value for value in values if value or keep_blank_values])
         }
         self.parsed_form, self.parsed_files = RequestParameters(fields), RequestParameters(posted.files)
         return self.parsed_form

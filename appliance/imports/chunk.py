@@ -65,17 +65,17 @@ _decode = msgspec.json.decode
 class Outcome(NamedTuple):
     """The outcome of one line.
 
-    `result` is `created`, `updated`, `skipped` or `failed`. `kept` names what stays opted out or suppressed: addresses,
-    and lists as `list:<id>`. `warnings` are (field, value, reason) of values left out because of stored data; warnings
-    about unreadable values are in the staging file. `state` is the state of the contact after the chunk, one of
-    `CONTACT_STATES`, or None if the line wrote no contact.
+    `result` is `created`, `updated`, `skipped` or `failed`. `kept_opt_outs` names what stays opted out or suppressed:
+    addresses, and lists as `list:<id>`. `warnings` are (field, value, reason) of values left out because of stored
+    data; warnings about unreadable values are in the staging file. `state` is the state of the contact after the chunk,
+    one of `CONTACT_STATES`, or None if the line wrote no contact.
     """
 
     line: int
     result: str
     contact_id: int | None = None
     reason: str | None = None
-    kept: list[str] = []
+    kept_opt_outs: list[str] = []
     warnings: list[tuple[str, str, str]] = []
     state: str | None = None
 
@@ -91,9 +91,15 @@ class _Repetitions:
     """
 
     def __init__(
-        self, plan: ImportPlan, known: ExistingContacts, rows: RowWriter, before: SnapshotBuilder, now: int, dry: bool
+        self,
+        plan: ImportPlan,
+        existing: ExistingContacts,
+        rows: RowWriter,
+        before: SnapshotBuilder,
+        now: int,
+        dry: bool,
     ) -> None:
-        self._plan, self._known, self._rows, self._before = plan, known, rows, before
+        self._plan, self._existing, self._rows, self._before = plan, existing, rows, before
         self._now, self._dry = now, dry
 
     def opt_out(self, channel: ChannelState, kind: str, hashed: bytes, by: str, note: str) -> None:
@@ -116,11 +122,11 @@ class _Repetitions:
 
     def suppression(self, contact_id: int | None, kind: str, hashed: bytes, reason: str) -> None:
         """Record that the import repeats a suppression of an earlier import; do nothing for any other suppression."""
-        if self._dry or (kind, hashed, reason) not in self._known.of_imports:
+        if self._dry or (kind, hashed, reason) not in self._existing.of_imports:
             return
         if row_writer.has_recorded(self._plan, contact_id, hashed, "suppressed", reason):
             return
-        self._known.of_imports.discard((kind, hashed, reason))
+        self._existing.of_imports.discard((kind, hashed, reason))
         self._rows.repeated_suppression((self._now, self._plan.account_id, kind, hashed, reason))
         note = _encode({"import_id": self._plan.import_id, "reason": reason}).decode()
         actor = _SUPPRESSION_ACTORS.get(reason, "service")
@@ -143,10 +149,10 @@ class Chunk:
         memory: DryRunState | None = None,
     ) -> None:  # fmt: skip
         self.plan, self.now = plan, clock.now_ms() if inserted is None else inserted.at
-        self.known = ExistingContacts(plan.account_id, people, memory)
+        self.existing = ExistingContacts(plan.account_id, people, memory)
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
-        self._repetitions = _Repetitions(plan, self.known, self.rows, self.before, self.now, memory is not None)
+        self._repetitions = _Repetitions(plan, self.existing, self.rows, self.before, self.now, memory is not None)
         self.outcomes: list[Outcome] = []
         self._joining: dict[int, list[int]] = defaultdict(list)
         self._changed: set[int] = set()
@@ -164,7 +170,7 @@ class Chunk:
         else:
             rows = zip(people, self.outcomes, strict=True)
             memory.keep(
-                self.known, {outcome.contact_id for person, outcome in rows if person.shared and outcome.contact_id}
+                self.existing, {outcome.contact_id for person, outcome in rows if person.shared and outcome.contact_id}
             )
 
     def _states(self) -> None:
@@ -174,7 +180,7 @@ class Chunk:
                 self.outcomes[index] = outcome._replace(state=self._state(outcome.contact_id))
 
     def _state(self, contact_id: int) -> str:
-        addresses = self.known.addresses_of(contact_id)
+        addresses = self.existing.addresses_of(contact_id)
         (kind, _), identifying = next((entry for entry in addresses if entry[0][0] == "email"), addresses[0])
         state = self._state_of(contact_id, kind, identifying.standing)
         gets_sms = kind == "email" and any(
@@ -215,16 +221,16 @@ class Chunk:
         return _encode({"source": source or "import", **self.plan.mark}).decode()
 
     def _person(self, person: Person) -> Outcome:
-        row_addresses, left_out = person.given(), []
+        row_addresses, left_out = person.list_addresses(), []
         contact_id = None
         for address in list(row_addresses):
-            channel = self.known.channels.get((address.kind, address.key))
+            channel = self.existing.channels.get((address.kind, address.key))
             if channel is None or channel.contact_id == contact_id:
                 continue
             # The first address of a row identifies a contact. A further one does so only if it is the phone number of a
             # contact without an email address.
             is_identifying = address is row_addresses[0] or (
-                address.kind == "phone" and not self.known.has_email(channel.contact_id)
+                address.kind == "phone" and not self.existing.has_email(channel.contact_id)
             )
             if contact_id is not None or not is_identifying:
                 # Several people may share the phone number of an office or household, but it belongs to one contact, so
@@ -249,17 +255,17 @@ class Chunk:
         The row is about another person if the contact has an email address, and the email address of the row is invalid
         or the last names differ: several people may share the phone number of an office or household.
         """
-        if not self.known.has_email(contact_id):
+        if not self.existing.has_email(contact_id):
             return False
         had_email = any(field == "email" for field, _, _ in decode_warnings(person.warnings))
-        last_name = self.known.contacts[contact_id].last_name
+        last_name = self.existing.contacts[contact_id].last_name
         differs = bool(person.last_name and last_name and person.last_name.casefold() != last_name.casefold())
         return had_email or differs
 
     def _new(self, person: Person, row_addresses: list[RowAddress]) -> Outcome:
-        contact_id = self.known.next_id()
+        contact_id = self.existing.next_id()
         self.before.created(contact_id)
-        self.known.contacts[contact_id] = ContactFields(
+        self.existing.contacts[contact_id] = ContactFields(
             person.first_name, person.last_name, person.source, person.country_code or person.phone_country,
             person.language, person.tracking or "full", person.data or "{}", True,
         )  # fmt: skip
@@ -268,7 +274,7 @@ class Chunk:
 
     def _merge(self, contact_id: int, person: Person) -> None:
         """Replace the fields and data keys of a contact for which the row has values."""
-        old_fields = self.known.contacts[contact_id]
+        old_fields = self.existing.contacts[contact_id]
         values = {name: value for name in CONTACT_FIELDS if (value := getattr(person, name)) is not None}
         if old_fields.country_code is None and person.phone_country is not None:
             values.setdefault("country_code", person.phone_country)
@@ -277,7 +283,7 @@ class Chunk:
             data = _encode({**_decode(old_fields.data), **_decode(person.data)}).decode()
         new_fields = old_fields._replace(**values, data=data)
         if new_fields != old_fields:
-            self.known.contacts[contact_id] = new_fields
+            self.existing.contacts[contact_id] = new_fields
             self._changed.add(contact_id)
 
     def _addresses(self, contact_id: int, person: Person, row_addresses: list[RowAddress]) -> list[str]:
@@ -293,18 +299,18 @@ class Chunk:
         Return whether the address keeps an opt-out or a suppression although the import opts in.
         """
         key = (address.kind, address.key)
-        channel = self.known.channels.get(key)
-        hashed = self.known.hash_of(key)
+        channel = self.existing.channels.get(key)
+        hashed = self.existing.hash_of(key)
         if channel is None:
-            channel = self.known.fresh(contact_id, key, address.value)
-            self.known.add(key, channel)
+            channel = self.existing.fresh(contact_id, key, address.value)
+            self.existing.add(key, channel)
         if address.suppression is not None:
-            if address.suppression in self.known.reasons(key[0], hashed):
+            if address.suppression in self.existing.reasons(key[0], hashed):
                 self._repetitions.suppression(contact_id, key[0], hashed, address.suppression)
             else:
                 self._suppress(contact_id, key, hashed, address.value, address.suppression)
         standing = channel.standing._replace(
-            suppression=contact_rows.gravest_reason(self.known.reasons(key[0], hashed))
+            suppression=contact_rows.gravest_reason(self.existing.reasons(key[0], hashed))
         )
         opt_in = self.plan.opt_in if address.kind == "email" else self.plan.opt_in_phone
         decision = contact_rows.decide_consent(
@@ -320,20 +326,20 @@ class Chunk:
             self._repetitions.opt_out(channel, key[0], hashed, by, self._opt_out_note(line))
         if decision.act is not None or address.state in ("no", "off"):
             channel.is_refused = decision.standing.opted_out_by == "operator"
-        if decision.act == "opt_in" and (key[0], hashed) in self.known.opt_outs:
-            by, opted_out_at = self.known.opt_outs.pop((key[0], hashed))
+        if decision.act == "opt_in" and (key[0], hashed) in self.existing.opt_outs:
+            by, opted_out_at = self.existing.opt_outs.pop((key[0], hashed))
             self.rows.forget((self.plan.account_id, key[0], hashed))
             self.before.forgot(key[0], hashed, by, opted_out_at)
         verified_at = channel.verified_at or (self.now if address.verified else None)
         channel.change(decision.standing, verified_at)
-        return decision.kept
+        return decision.keeps_objection
 
     def _opt_out_note(self, line: int) -> str:
         """Return the data of the evidence of an opt-out, which names the line of the file that states it."""
         return _encode({"import_id": self.plan.import_id, "file": self.plan.filename, "line": line}).decode()
 
     def _suppress(self, contact_id: int, key: tuple[str, str], hashed: bytes, value: str, reason: str) -> None:
-        self.known.suppress(key[0], hashed, reason)
+        self.existing.suppress(key[0], hashed, reason)
         self.rows.suppression((self.plan.account_id, key[0], hashed, value, reason, self.plan.words, self.now))
         note = _encode({"import_id": self.plan.import_id, "reason": reason}).decode()
         self.rows.consent(contact_id, key[0], hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note)
@@ -341,11 +347,11 @@ class Chunk:
 
     def _contacts(self) -> None:
         """Collect in `self.rows` the new and changed contacts, with their events, channels and search index."""
-        touched = self._changed | {channel.contact_id for channel in self.known.touched()}
+        touched = self._changed | {channel.contact_id for channel in self.existing.touched()}
         mark = self.plan.mark
         account_id, now = self.plan.account_id, self.now
         for contact_id in sorted(touched):
-            fields = self.known.contacts[contact_id]
+            fields = self.existing.contacts[contact_id]
             if fields.new:
                 self.rows.contact(
                     (contact_id, account_id, uuid7(now, contact_id), fields.first_name, fields.last_name, fields.source,
@@ -353,15 +359,17 @@ class Chunk:
                 )  # fmt: skip
                 self.rows.event(contact_id, "contact_add", self._add(fields.source))
             else:
-                self.before.line(contact_id, self.known.original[contact_id], fields, self.known.updated_at[contact_id])
+                self.before.line(
+                    contact_id, self.existing.original[contact_id], fields, self.existing.updated_at[contact_id]
+                )
                 self.rows.contact_update((*fields[:5], fields.data, fields.tracking, now, contact_id))
                 note = _encode({"source": "import", **mark}).decode()
                 self.rows.event(contact_id, "contact_update", note)
-            addresses = self.known.addresses_of(contact_id)
+            addresses = self.existing.addresses_of(contact_id)
             self._channels(addresses)
             if (
                 fields.new
-                or fields[:2] != self.known.original[contact_id][:2]
+                or fields[:2] != self.existing.original[contact_id][:2]
                 or any(channel_state.id is None for _, channel_state in addresses)
             ):
                 address_texts = [(kind, channel.value) for (kind, _), channel in addresses]
@@ -377,7 +385,7 @@ class Chunk:
                      address.verified_at, values.opt_in_at, values.opt_out_at, values.opted_out_by, values.suppression,
                      now, now)
                 )  # fmt: skip
-                if not self.known.contacts[address.contact_id].new:
+                if not self.existing.contacts[address.contact_id].new:
                     self.before.channel_added(kind, key)
             elif address.touched:
                 self.before.channel(address.id, address.original, address.verified_before, address.updated_at)
@@ -390,7 +398,7 @@ class Chunk:
         plan_list_ids = self.plan.list_ids if inserted is not None and inserted.number else ()
         for list_id in dict.fromkeys((*plan_list_ids, *self._joining)):
             indexes = self._joining.get(list_id, [])
-            name, members, opted_out = self.known.of_list(
+            name, members, opted_out = self.existing.of_list(
                 list_id, [self.outcomes[line_index].contact_id for line_index in indexes]
             )
             if name is None:
@@ -403,7 +411,7 @@ class Chunk:
                 outcome = self.outcomes[index]
                 assert outcome.contact_id is not None
                 if outcome.contact_id in opted_out:
-                    self.outcomes[index] = outcome._replace(kept=[*outcome.kept, f"list:{list_id}"])
+                    self.outcomes[index] = outcome._replace(kept_opt_outs=[*outcome.kept_opt_outs, f"list:{list_id}"])
                 elif outcome.contact_id not in members:
                     joining[outcome.contact_id] = None
             if joining:
@@ -419,10 +427,10 @@ class SuppressionChunk:
         memory: DryRunState | None = None,
     ) -> None:  # fmt: skip
         self.plan, self.now = plan, clock.now_ms() if inserted is None else inserted.at
-        self.known = ExistingContacts(plan.account_id, people, memory)
+        self.existing = ExistingContacts(plan.account_id, people, memory)
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
-        self._repetitions = _Repetitions(plan, self.known, self.rows, self.before, self.now, memory is not None)
+        self._repetitions = _Repetitions(plan, self.existing, self.rows, self.before, self.now, memory is not None)
         self.outcomes = [self._person(person) for person in people]
         rows = zip(people, self.outcomes, strict=True)
         self.warned = sum(person.warnings is not None and outcome.result == CREATED for person, outcome in rows)
@@ -432,17 +440,17 @@ class SuppressionChunk:
 
     def _person(self, person: Person) -> Outcome:
         key, reason = (person.kind, person.key), person.suppression or "manual"
-        hashed = self.known.hash_of(key)
-        channel = self.known.channels.get(key)
+        hashed = self.existing.hash_of(key)
+        channel = self.existing.channels.get(key)
         contact_id = channel.contact_id if channel else None
-        if reason in self.known.reasons(person.kind, hashed):
+        if reason in self.existing.reasons(person.kind, hashed):
             if channel is not None and reason == "complaint":
                 self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             self._repetitions.suppression(contact_id, person.kind, hashed, reason)
             return Outcome(
                 person.line, SKIPPED, contact_id, gettext_noop("the address is suppressed for this reason already")
             )
-        self.known.suppress(person.kind, hashed, reason)
+        self.existing.suppress(person.kind, hashed, reason)
         self.before.suppressed(person.kind, hashed, reason)
         self.rows.suppression(
             (
@@ -461,7 +469,7 @@ class SuppressionChunk:
         )
         if channel is not None:
             standing = channel.standing._replace(
-                suppression=contact_rows.gravest_reason(self.known.reasons(person.kind, hashed))
+                suppression=contact_rows.gravest_reason(self.existing.reasons(person.kind, hashed))
             )
             decision = contact_rows.decide_consent(self.now, standing, reason, False)
             if decision.act is not None:
@@ -469,7 +477,7 @@ class SuppressionChunk:
             elif reason == "complaint":
                 self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             channel.change(decision.standing, channel.verified_at)
-        elif reason == "complaint" and (person.kind, hashed) not in self.known.opt_outs:
+        elif reason == "complaint" and (person.kind, hashed) not in self.existing.opt_outs:
             self.rows.remember((self.plan.account_id, person.kind, hashed, "recipient", self.now))
         return Outcome(person.line, CREATED, contact_id)
 
@@ -477,7 +485,7 @@ class SuppressionChunk:
         return _encode({"import_id": self.plan.import_id}).decode()
 
     def _channels(self) -> None:
-        for address in self.known.touched():
+        for address in self.existing.touched():
             state = address.standing
             assert address.id is not None
             self.before.channel(address.id, address.original, address.verified_before, address.updated_at)
@@ -536,8 +544,8 @@ class StateCounter:
         """Load the states from the stored outcomes of the import."""
         self._states = bytearray()
         chunks = rows("SELECT outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
-        for (packed,) in chunks:
-            self._take(Outcome(*fields) for fields in _decode_outcomes(packed)[1])
+        for (outcomes,) in chunks:
+            self._take(Outcome(*fields) for fields in _decode_outcomes(outcomes)[1])
 
     def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
         """Return the outcomes of a new chunk, with their states adjusted by earlier chunks (`_follow_state`)."""

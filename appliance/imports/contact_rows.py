@@ -33,13 +33,13 @@ class ConsentChange(NamedTuple):
     """The decision about the consent of an address.
 
     `standing` is the new state. `act` is the act to record, by the actor `by`, or None if the state is unchanged.
-    `kept` means that an opt-out or a suppression remains although the import opts in.
+    `keeps_objection` means that an opt-out or a suppression remains although the import opts in.
     """
 
     standing: ConsentState
     act: str | None = None
     by: str = "operator"
-    kept: bool = False
+    keeps_objection: bool = False
 
 
 def gravest_reason(reasons: "set[str] | frozenset[str]") -> str | None:
@@ -75,12 +75,12 @@ def decide_consent(
         return ConsentChange(standing)
     is_kept = standing.opted_out_by == "recipient" or (keeps_opt_out and standing.opted_out_by is not None)
     if standing.suppression in _BLOCKING_REASONS or is_kept:
-        return ConsentChange(standing, kept=True)
+        return ConsentChange(standing, keeps_objection=True)
     keeps_suppression = standing.suppression is not None
     if standing.subscribed:
-        return ConsentChange(standing, kept=keeps_suppression)
+        return ConsentChange(standing, keeps_objection=keeps_suppression)
     return ConsentChange(
-        ConsentState(True, None, None, joined_at, standing.suppression), "opt_in", kept=keeps_suppression
+        ConsentState(True, None, None, joined_at, standing.suppression), "opt_in", keeps_objection=keeps_suppression
     )
 
 
@@ -191,12 +191,12 @@ class DryRunState:
         self.owners: dict[tuple[str, str], int] = {}
         self.reasons: dict[tuple[str, bytes], set[str]] = {}
 
-    def keep(self, known: "ExistingContacts", contact_ids: Iterable[int]) -> None:
+    def keep(self, contacts: "ExistingContacts", contact_ids: Iterable[int]) -> None:
         """Store the state of some contacts after a chunk, and the last id that was given to a new contact."""
-        self.next_id = known.last_id()
+        self.next_id = contacts.last_id()
         for contact_id in contact_ids:
-            self.contacts[contact_id] = known.contacts[contact_id]
-            self.addresses[contact_id] = known.addresses_of(contact_id)
+            self.contacts[contact_id] = contacts.contacts[contact_id]
+            self.addresses[contact_id] = contacts.addresses_of(contact_id)
             self.owners.update((key, contact_id) for key, _ in self.addresses[contact_id])
 
 
@@ -225,7 +225,7 @@ class ExistingContacts:
             keys.add((person.kind, person.key))
             self._hashes[(person.kind, person.key)] = person.hash
             if person.more is not None:
-                keys |= {(address.kind, address.key) for address in person.given()}
+                keys |= {(address.kind, address.key) for address in person.list_addresses()}
         self._load_channels(keys)
         self._load_states(keys)
         self._refused = self._find_refused()

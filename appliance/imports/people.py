@@ -88,7 +88,7 @@ class Person(NamedTuple):
     # 1 if another line of the file has one of the addresses, else 0
     shared: int = 0
 
-    def given(self) -> list[RowAddress]:
+    def list_addresses(self) -> list[RowAddress]:
         """Return all addresses of the row, the identifying address first."""
         own = RowAddress(
             self.kind, self.key, self.value, self.suppression, self.consent, bool(self.verified), self.opt_in_at,
@@ -101,9 +101,9 @@ class Person(NamedTuple):
         return _decode_names(self.lists) if self.lists else []
 
 
-def decode_warnings(packed: str | None) -> list[tuple[str, str, str]]:
+def decode_warnings(warnings_json: str | None) -> list[tuple[str, str, str]]:
     """Return the (field, value, reason) of each warning in the JSON of `Person.warnings`."""
-    return _decode_warnings(packed) if packed else []
+    return _decode_warnings(warnings_json) if warnings_json else []
 
 
 class PersonReader:

@@ -59,9 +59,9 @@ class _OutcomesByLine:
         )
         staged = StagingFile(self._path)
         try:
-            for number, packed in chunks:
+            for number, outcomes_json in chunks:
                 self._last = number
-                self._chunk(staged, *_decode(packed))
+                self._chunk(staged, *_decode(outcomes_json))
         finally:
             staged.close()
         return len(chunks) == _CHUNK_BATCH
@@ -69,10 +69,10 @@ class _OutcomesByLine:
     def _chunk(self, staged: StagingFile, header: list[int], outcomes: list[Any]) -> None:
         after, last, next_id, inserted_count = header
         lines = {line for line, *_ in outcomes}
-        for line, result, contact_id, reason, kept, warnings, state in outcomes:
+        for line, result, contact_id, reason, kept_opt_outs, warnings, state in outcomes:
             self._set(line, result, contact_id, state or "")
-            if reason or kept or warnings:
-                self.words[line] = (reason, " ".join(kept), warnings)
+            if reason or kept_opt_outs or warnings:
+                self.words[line] = (reason, " ".join(kept_opt_outs), warnings)
         # Lines without an outcome are plain people, whose contacts have consecutive ids in this order.
         for line in staged.lines_of(after, last) if inserted_count else ():
             if line not in lines:
@@ -116,7 +116,7 @@ class ResultLine(NamedTuple):
     reason: str
     address: str
     contact_id: int | str = ""
-    kept: str = ""
+    kept_opt_outs: str = ""
     warnings: str = ""
     state: str = ""
     kind: str = ""
@@ -205,7 +205,7 @@ def _explain_missing_lines(job: Import) -> str:
 
 
 def _result_line(
-    job: Import, outcomes: _OutcomesByLine, line: int, reason: str | None, text: str, packed: str | None,
+    job: Import, outcomes: _OutcomesByLine, line: int, reason: str | None, text: str, warnings_json: str | None,
     kind: str | None, first: int | None,
 ) -> ResultLine:  # fmt: skip
     if reason is not None:
@@ -214,11 +214,11 @@ def _result_line(
     if not result_number:
         result = "skipped" if job.status not in store.OPEN_STATUSES else "pending"
         return ResultLine(line, result, _NOT_REACHED, _escape_formula(text), kind=kind or "", first=first)
-    outcome_reason, kept, left_out = outcomes.words.get(line, (None, "", []))
-    values = (*decode_warnings(packed), *left_out)
+    outcome_reason, kept_opt_outs, left_out = outcomes.words.get(line, (None, "", []))
+    values = (*decode_warnings(warnings_json), *left_out)
     return ResultLine(
-        line, _RESULTS[result_number], outcome_reason or "", _escape_formula(text), outcomes.contacts[line] or "", kept,
-        _escape_formula(describe_warnings(values)), outcomes.state(line), kind or "", values, first,
+        line, _RESULTS[result_number], outcome_reason or "", _escape_formula(text), outcomes.contacts[line] or "",
+        kept_opt_outs, _escape_formula(describe_warnings(values)), outcomes.state(line), kind or "", values, first,
     )  # fmt: skip
 
 
@@ -305,7 +305,7 @@ def review_file(path: Path) -> FileReview | None:
 class OutcomeReview(NamedTuple):
     """The skipped lines, the lines with warnings by `warning_groups`, and the contacts by `store.page_state`.
 
-    `kept` is the number of lines that kept an opt-out or a suppression.
+    `kept_opt_out_count` is the number of lines that kept an opt-out or a suppression.
     """
 
     skipped: CountedLines
@@ -315,7 +315,7 @@ class OutcomeReview(NamedTuple):
     not_subscribed: CountedLines
     unsubscribed: CountedLines
     suppressed: CountedLines
-    kept: int
+    kept_opt_out_count: int
 
 
 class _LineFlags:
@@ -348,7 +348,7 @@ class OutcomeReviewer:
 
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0
-        self._kept = 0
+        self._kept_opt_out_count = 0
         self._skipped, self._left_out = _LineFlags(), _LineFlags()
         # The first lines of each kind, with the reason or state
         self._examples: dict[str, dict[int, str]] = {
@@ -362,9 +362,9 @@ class OutcomeReviewer:
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
             (self._import_id, self._last, _CHUNK_BATCH),
         )
-        for self._last, packed in chunks:
-            for line, result, _, reason, kept, warnings, state in _decode(packed)[1]:
-                self._kept += bool(kept)
+        for self._last, encoded in chunks:
+            for line, result, _, reason, kept_opt_outs, warnings, state in _decode(encoded)[1]:
+                self._kept_opt_out_count += bool(kept_opt_outs)
                 if result == "skipped":
                     self._skipped.add(line)
                     _note_first(self._examples["skipped"], line, reason or "")
@@ -387,21 +387,21 @@ class OutcomeReviewer:
         for name, examples in self._examples.items():
             lines: list[tuple[int, str, Remark]] = []
             for line, reason in sorted(examples.items()):
-                address, packed = texts[line]
+                address, encoded = texts[line]
                 # An email address that cannot be read is part of the reason why a row is skipped.
-                values = decode_warnings(packed) if name == "skipped" else []
+                values = decode_warnings(encoded) if name == "skipped" else []
                 lines.append((line, address, (*values, reason) if values else reason))
             groups[name] = CountedLines(numbers[name], lines)
-        return OutcomeReview(**groups, kept=self._kept)
+        return OutcomeReview(**groups, kept_opt_out_count=self._kept_opt_out_count)
 
     def _warning_groups(self, staged: StagingFile, last: int) -> dict[str, CountedLines]:
         """Return the lines of each of `warning_groups`, up to position `last`. It may be called only once."""
         numbers = dict.fromkeys(("lost_emails", "left_out", "kept_as_text"), 0)
         examples: dict[str, dict[int, tuple[str, Remark]]] = {name: {} for name in numbers}
-        for line, kind, address, packed in staged.warned(last):
+        for line, kind, address, encoded in staged.warned(last):
             if line in self._skipped:
                 continue
-            values = [*decode_warnings(packed), *self._left_out_values.get(line, ())]
+            values = [*decode_warnings(encoded), *self._left_out_values.get(line, ())]
             groups = warning_groups(kind, values) | ({"left_out"} if self._left_out.pop(line) else set())
             for name in {"lost_emails"} if "lost_emails" in groups else groups:
                 numbers[name] += 1

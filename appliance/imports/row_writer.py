@@ -413,7 +413,7 @@ class SnapshotBuilder:
         """Record contacts that joined a list, in addition to those recorded before."""
         self._joined[list_id] += contact_ids
 
-    def packed(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the snapshot as MessagePack, for the column `before` of the chunk."""
         self.notes.created = to_ranges(self._created)
         self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}

@@ -84,7 +84,9 @@ class StagingWriter:
         """Add a valid row."""
         self._people.append(person)
         if person.more is not None:
-            self._further += [(address.kind, address.key, person.line, person.key) for address in person.given()[1:]]
+            self._further += [
+                (address.kind, address.key, person.line, person.key) for address in person.list_addresses()[1:]
+            ]
         self.good += 1
         if len(self._people) >= _BATCH:
             self.flush()

@@ -188,7 +188,7 @@ class SmtpSession(SMTP):
         self._limiter = limiter
         self._address: str | None = None
         self._turned_away = False
-        self._taken = self._unread = self._lines = 0
+        self._received_bytes = self._unread = self._lines = 0
         self._in_message = False
         self._last = b""  # The last byte of the previous data.
 
@@ -221,10 +221,10 @@ class SmtpSession(SMTP):
         """Process received bytes, or end the session if they exceed a limit or a command does not end in CRLF."""
         if self._turned_away:
             return
-        self._taken += len(data)
+        self._received_bytes += len(data)
         self._unread += len(data)
         self._lines += data.count(b"\n")
-        if self._taken > _MAX_SESSION_BYTES or self._unread > _MAX_UNPROCESSED_BYTES:
+        if self._received_bytes > _MAX_SESSION_BYTES or self._unread > _MAX_UNPROCESSED_BYTES:
             self._end(b"421 4.7.0 Too much data in one session\r\n")
         elif self._in_message and self._lines > _MAX_MESSAGE_LINES:
             self._end(b"552 5.3.4 The message has too many lines\r\n")

@@ -85,16 +85,16 @@ class _Progress:
     """A progress line on stderr that overwrites itself. Nothing is printed if stderr is not a terminal."""
 
     def __init__(self) -> None:
-        self._shown = ""
+        self._last_line = ""
 
     def show(self, words: str, part: float) -> None:
         line = f"{words} {part:4.0%}"
-        if sys.stderr.isatty() and line != self._shown:
+        if sys.stderr.isatty() and line != self._last_line:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-            self._shown = line
+            self._last_line = line
 
     def end(self) -> None:
-        if self._shown:
+        if self._last_line:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 

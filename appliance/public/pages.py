@@ -72,7 +72,8 @@ def render_page(
     language = style.language if style is not None else language
     look = brands.build_css(style) if style is not None else ""
     body = get_environment().get_template(name).render(
-        style=style, language=language, say=recipient_texts.get_translator(language), look=look, nonce=nonce, **values
+        style=style, language=language, translate=recipient_texts.get_translator(language), look=look, nonce=nonce,
+        **values,
     )  # fmt: skip
     policy = _PAGE_POLICY.format(nonce=nonce, leads=leads and f" {leads}", frames=frames)
     headers = {**PAGE_HEADERS, "Content-Security-Policy": policy}
@@ -241,18 +242,18 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
 
 def _describe_changes(page: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
     """Return a sentence for each change, in the language of the page, which may have changed, too."""
-    say = recipient_texts.get_translator(page.style.language)
+    translate = recipient_texts.get_translator(page.style.language)
     sentences: list[str] = []
     for change in changes:
         if change.kind == "tracking":
-            sentences.append(say("prefs_noticed", what=say(f"prefs_{change.name}")))
+            sentences.append(translate("prefs_noticed", what=translate(f"prefs_{change.name}")))
             continue
         if change.kind == "language":
-            sentences.append(say("prefs_language_now", what=recipient_texts.LANGUAGE_NAMES[change.name]))
+            sentences.append(translate("prefs_language_now", what=recipient_texts.LANGUAGE_NAMES[change.name]))
             continue
         kind, _, masked = change.name.partition(" ")
-        name = change.name if change.kind == "list" else say(f"prefs_{kind}", address=masked)
-        sentences.append(say("prefs_on" if change.is_on else "prefs_off", what=name))
+        name = change.name if change.kind == "list" else translate(f"prefs_{kind}", address=masked)
+        sentences.append(translate("prefs_on" if change.is_on else "prefs_off", what=name))
     return sentences
 
 

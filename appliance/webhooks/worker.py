@@ -123,7 +123,7 @@ class WebhookWorker:
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._lock = threading.Lock()
-        self._wanted = threading.Event()
+        self._is_requested = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakeup = asyncio.Event()
         self._round = 0
@@ -137,11 +137,11 @@ class WebhookWorker:
 
         If another thread is running the worker, make that thread look for due deliveries again, and return at once.
         """
-        self._wanted.set()
+        self._is_requested.set()
         self.wake()
-        while self._wanted.is_set() and self._lock.acquire(blocking=False):
+        while self._is_requested.is_set() and self._lock.acquire(blocking=False):
             try:
-                self._wanted.clear()
+                self._is_requested.clear()
                 if has_work():
                     self._runner.run(self._deliver())
             finally:

@@ -85,11 +85,11 @@ def test_a_rejected_campaign_must_be_edited(api: Client, writer: Client, list_id
     assert (edited["approval_state"], edited["approval_note"]) == ("pending_review", "Say it shorter")
     asked = writer.post(campaign_path(campaign, "ask_approval")).expect(200)
     assert asked["approval_note"] is None and asked["asked_at"]
-    assert asked["id"] in [row["id"] for row in api.get("/campaigns", asked=True).json]
+    assert asked["id"] in [row["id"] for row in api.get("/campaigns", awaiting_approval=True).json]
     assert asked["id"] not in [row["id"] for row in api.get("/campaigns", approval_state="approved").json]
     approved = api.post(campaign_path(campaign, "approve")).expect(200)
     assert (approved["approval_state"], approved["asked_at"]) == ("approved", None)
-    assert asked["id"] not in [row["id"] for row in api.get("/campaigns", asked=True).json]
+    assert asked["id"] not in [row["id"] for row in api.get("/campaigns", awaiting_approval=True).json]
 
 
 def test_an_incomplete_campaign_cannot_request_approval(api: Client, writer: Client) -> None:

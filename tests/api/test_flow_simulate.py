@@ -27,14 +27,14 @@ def test_simulate_one_contact(api: Client, flow: int) -> None:
     counted = {path: api.get(path).headers["X-Total-Count"] for path in ("/events", "/messages", "/contacts")}
     body = {"contact_id": ann, "start_at": START, "events": [{"event": "email_clicked", "step": 1, "after": 60}]}
     simulation = api.post(f"/flows/{flow}/simulate", body).expect(200)
-    assert [(entry["told"], entry["at"], entry["outcome"]) for entry in simulation["timeline"]] == [
+    assert [(entry["kind"], entry["at"], entry["outcome"]) for entry in simulation["timeline"]] == [
         ("enter", "2031-03-03T09:00:00.000Z", None), ("step", "2031-03-03T09:00:00.000Z", "on"),
         ("step", "2031-03-03T09:00:00.000Z", "waits"), ("assumed", "2031-03-03T09:01:00.000Z", None),
         ("step", "2031-03-03T10:00:00.000Z", "yes"), ("step", "2031-03-03T10:00:00.000Z", "exited"),
     ]  # fmt: skip
     mail, branch = simulation["timeline"][1]["message"], simulation["timeline"][4]["filters"][0]
     assert (mail["to"], mail["subject"], mail["status"]) == ("ann@example.org", "Welcome Ann", "sent")
-    assert branch["holds"] and branch["decided"] and branch["found"] == "once, last Mon, 3 Mar 2031, 09:01"
+    assert branch["matches"] and branch["decided"] and branch["actual_text"] == "once, last Mon, 3 Mar 2031, 09:01"
     assert simulation["end"]["status"] == "exited" and "Branch: Yes" in simulation["text"]
     assert {path: api.get(path).headers["X-Total-Count"] for path in counted} == counted
     shown = api.get(f"/flows/{flow}").expect(200)
@@ -113,5 +113,5 @@ def test_simulations_do_not_reveal_suppressions(api: Client, server: Server, flo
     flows_only = server.client(server.new_key("guesser", "--scope", "flows:read"))
     for asker, learns in ((api, True), (flows_only, False)):
         result = asker.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
-        assert ("suppressed" in result["says"]) is learns
+        assert ("suppressed" in result["description"]) is learns
         assert asker.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is learns

@@ -45,12 +45,12 @@ def simulate_bulk(home: Home, flow: Flow, **body: Any) -> BulkSimulation:
 
 def step_entry(simulation_result: Simulation, step_id: int) -> Entry:
     """Return the timeline entry of a step."""
-    return next(entry for entry in simulation_result.timeline if entry.step_id == step_id and entry.told == "step")
+    return next(entry for entry in simulation_result.timeline if entry.step_id == step_id and entry.kind == "step")
 
 
 def step_outcomes(simulation_result: Simulation) -> list[tuple[int | None, str | None]]:
     """Return the (step id, outcome) of each step that the simulation reached."""
-    return [(entry.step_id, entry.outcome) for entry in simulation_result.timeline if entry.told == "step"]
+    return [(entry.step_id, entry.outcome) for entry in simulation_result.timeline if entry.kind == "step"]
 
 
 def clicked_filter(since: str = "flow_start") -> dict[str, Any]:

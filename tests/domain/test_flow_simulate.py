@@ -60,14 +60,14 @@ def test_a_branch_explains_its_filters(home: Home) -> None:
     plan = {"name": "contact_data.plan", "predicate": "eq", "value": "pro"}
     flow = create_flow(home, [{"filters": [plan, group], "yes": [{"type": "exit"}], "no": [{"duration": 60}]}])
     no = step_entry(simulate(home, flow, contact_id=ann.id, event={"total": 3}), 1)
-    assert no.outcome == "no" and no.says == (
+    assert no.outcome == "no" and no.description == (
         "Branch: No, because the contact does not match: Plan is “pro” (found: “free”)"
     )
-    assert [(item.holds, item.decided, item.actual) for item in no.filters] == [
+    assert [(item.matches, item.decided, item.actual) for item in no.filters] == [
         (False, True, "free"),
         (True, False, None),
     ]
-    assert [(item.holds, item.found) for item in no.filters[1].rows] == [(True, "“vip”"), (False, "3")]
+    assert [(item.matches, item.actual_text) for item in no.filters[1].rows] == [(True, "“vip”"), (False, "3")]
     pro = {"event": "contact_update", "at": "2031-03-03T09:00:00Z", "data": {"data": {"plan": "pro", "tags": ["vip"]}}}
     waits = update_flow(home, flow, steps=[{"duration": 60}, {"filters": [plan, group], "yes": [{"type": "exit"}]}])
     result = simulate(home, waits, contact_id=ann.id, events=[pro])
@@ -85,19 +85,19 @@ def test_an_assumed_click_decides_a_branch(home: Home) -> None:
     ])  # fmt: skip
     click = {"event": "email_clicked", "step": 2, "after": 3600, "data": {"url": "https://example.com/a"}}
     result = simulate(home, flow, events=[click])
-    click_entry = next(entry for entry in result.timeline if entry.told == "assumed")
+    click_entry = next(entry for entry in result.timeline if entry.kind == "assumed")
     assert (
         click_entry.at == "2031-03-04T10:00:00.000Z"
-        and "clicks https://example.com/a in “Welcome Alex”" in click_entry.says
+        and "clicks https://example.com/a in “Welcome Alex”" in click_entry.description
     )
     branch = step_entry(result, 4)
     assert branch.outcome == "yes" and branch.filters[0].actual == {"count": 1, "last_at": click_entry.at}
-    assert branch.filters[0].found == "once, last Tue, 4 Mar 2031, 10:00"
+    assert branch.filters[0].actual_text == "once, last Tue, 4 Mar 2031, 10:00"
     branch_without_click = step_entry(simulate(home, flow), 4)
     assert (
         branch_without_click.outcome == "no"
-        and branch_without_click.filters[0].found == "never"
-        and branch_without_click.asks == ["email_clicked"]
+        and branch_without_click.filters[0].actual_text == "never"
+        and branch_without_click.checked_events == ["email_clicked"]
     )
 
 
@@ -107,7 +107,7 @@ def test_an_assumed_goal_event_ends_the_simulation(home: Home) -> None:
     script = [{"event": "order_paid", "after": DAY, "data": {"total": 3}}, {"event": "product_view", "after": 2 * DAY}]
     result = simulate(home, flow, events=script)
     assert (result.end.status, result.end.reason, result.end.at) == ("completed", "goal", "2031-03-04T09:00:00.000Z")
-    assert [entry.told for entry in result.timeline] == ["enter", "step", "assumed", "goal"]
+    assert [entry.kind for entry in result.timeline] == ["enter", "step", "assumed", "goal"]
     assert result.notes == ["“Product view” would happen after the end, Wed, 5 Mar 2031, 09:00"]
 
 
@@ -154,7 +154,7 @@ def test_notes_say_why_the_trigger_would_not_start(home: Home) -> None:
     assert (
         "“Cart add” would not start this flow" in result.notes[0] and "Total is over 10 (found: 3)" in result.notes[0]
     )
-    assert result.timeline[0].filters[0].holds is False and result.end.status == "completed"
+    assert result.timeline[0].filters[0].matches is False and result.end.status == "completed"
     assert simulate(home, flow, contact_id=ann.id, event={"total": 30}).notes == []
     update_flow(home, flow, status="active")
     flows_home.record_event(home, "cart_add", ann.id, {"total": 30})
@@ -176,8 +176,8 @@ def test_list_changes_and_other_flows(home: Home) -> None:
         {"event": "list_add", "contact_list_id": news_list.id},
     )  # fmt: skip
     result = simulate(home, flow)
-    assert step_entry(result, 2).outcome == "yes" and step_entry(result, 2).filters[0].found == "“News”, “Old”"
-    assert [entry.says for entry in result.timeline if entry.told == "starts"] == [
+    assert step_entry(result, 2).outcome == "yes" and step_entry(result, 2).filters[0].actual_text == "“News”, “Old”"
+    assert [entry.description for entry in result.timeline if entry.kind == "starts"] == [
         "“Joined a list” would also start the flow “Second”"
     ]
     assert result.notes == [] and rows("SELECT contacts_count FROM contact_list ORDER BY id") == [(0,), (0,)]
@@ -197,7 +197,7 @@ def test_a_simulation_of_the_past_uses_recorded_events(home: Home) -> None:
     ])  # fmt: skip
     result = simulate(home, flow, contact_id=ann.id, start_at=start)
     assert step_outcomes(result)[0] == (1, "no") and step_outcomes(result)[2] == (4, "yes")
-    assert [entry.event for entry in result.timeline if entry.told == "recorded"] == ["order_paid"]
+    assert [entry.event for entry in result.timeline if entry.kind == "recorded"] == ["order_paid"]
 
 
 def test_a_simulation_changes_nothing_and_wakes_no_job(home: Home) -> None:
@@ -225,7 +225,7 @@ def test_a_simulation_changes_nothing_and_wakes_no_job(home: Home) -> None:
     for contact in ({"contact_id": ann.id}, {"contact": {"email": "new@example.org", "list_ids": [news_list.id]}}, {}):
         for _ in range(2):
             result = simulate(home, flow, **contact, events=script)
-            assert len([entry for entry in result.timeline if entry.told == "assumed"]) >= 8, result.text
+            assert len([entry for entry in result.timeline if entry.kind == "assumed"]) >= 8, result.text
     assert dump_database(home.directory) == before and wake_ups == []
     assert scalar("SELECT count(*) FROM run") == 0 and enrollment.get_cursor() == 0
 
@@ -314,8 +314,8 @@ def test_quiet_hours_hold_a_simulated_message(home: Home) -> None:
     result = simulate(home, flow)
     held_entry, sent_entry = step_entry(result, 1), result.timeline[-1]
     assert held_entry.message is not None and held_entry.message.leaves_at == "2031-03-03T12:00:00.000Z"
-    assert "held until Mon, 3 Mar 2031, 12:00" in held_entry.says and result.end.at == "2031-03-03T09:00:00.000Z"
-    assert sent_entry.told == "message" and sent_entry.at == "2031-03-03T12:00:00.000Z"
+    assert "held until Mon, 3 Mar 2031, 12:00" in held_entry.description and result.end.at == "2031-03-03T09:00:00.000Z"
+    assert sent_entry.kind == "message" and sent_entry.at == "2031-03-03T12:00:00.000Z"
     assert sent_entry.message is not None and sent_entry.message.subject == "Welcome Alex" and sent_entry.message.html
 
 
@@ -347,7 +347,7 @@ def test_each_flow_starter_can_be_simulated(home: Home) -> None:
 def test_a_flow_without_steps_or_trigger_can_be_simulated(home: Home) -> None:
     """The contact enters by hand and completes the flow at once."""
     result = simulate(home, create_flow(home, [], {"event": "manual"}))
-    assert result.timeline[0].says == "Enters the flow manually" and result.end.status == "completed"
+    assert result.timeline[0].description == "Enters the flow manually" and result.end.status == "completed"
     assert result.notes and "cannot go live yet" in result.notes[0]
 
 
@@ -392,7 +392,7 @@ def test_stopped_sending_is_noted_once(home: Home, monkeypatch: pytest.MonkeyPat
         and message.status == "queued"
         and step_outcomes(blocked_result) == [(1, "on"), (2, "waits")]
     )
-    assert [entry.told for entry in blocked_result.timeline] == [
+    assert [entry.kind for entry in blocked_result.timeline] == [
         "enter",
         "step",
         "step",
@@ -407,7 +407,7 @@ def test_an_unverified_sender_is_noted(home: Home) -> None:
     assert any(
         "is no longer verified" in note for note in result.notes if note.startswith("Email “Welcome Alex”: it would")
     )
-    assumed_texts = [entry.says for entry in result.timeline if entry.told == "assumed"]
+    assumed_texts = [entry.description for entry in result.timeline if entry.kind == "assumed"]
     assert assumed_texts == ["Assumed: “Welcome Alex” is delivered"] and result.end.status == "completed"
 
 

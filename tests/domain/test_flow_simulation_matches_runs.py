@@ -104,7 +104,7 @@ def test_a_simulation_predicts_the_real_run(home: Home, seed: int) -> None:
     visits = rows(
         "SELECT action_id, coalesce(outcome, 'waits'), reason, entered_at FROM step_visit ORDER BY entered_at, id"
     )
-    predicted = [entry for entry in simulation.timeline if entry.told == "step"]
+    predicted = [entry for entry in simulation.timeline if entry.kind == "step"]
     # The simulation shows a wait when it begins; its visit has the final outcome
     assert [
         (entry.step_id, "on" if entry.outcome == "waits" else entry.outcome, entry.reason) for entry in predicted

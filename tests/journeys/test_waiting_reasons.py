@@ -160,6 +160,6 @@ def test_the_delivery_status_of_another_account(fresh_server: FreshServer) -> No
         "capture",
     )
     assert (other_status["queue"]["waiting"], other_status["sending_stopped"], other_status["open"]) == (0, False, True)
-    assert other_status["storage"] == {"ok": True, "text": None} and other_status["connections"]["most"] == 4
+    assert other_status["storage"] == {"ok": True, "text": None} and other_status["connections"]["limit"] == 4
     narrow = server.client(server.new_key("narrow", "--scope", "contacts:write"))
     assert narrow.get("/delivery/status").expect(403)["required_scope"] == "account:read"

@@ -174,10 +174,10 @@ class FilterRows:
     def from_form(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "FilterRows":
         """Return the normalized rows of a posted form (`Form.lists`) or a query; at most MAX_ROWS."""
         filter_rows = cls(_read_rows(posted, prefix, f"{prefix}.row", 1, set()), prefix)
-        asker, seed, filter_rows.event = (
+        count_key, seed, filter_rows.event = (
             next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed", "event")
         )  # fmt: skip
-        filter_rows.count_key = asker if _KEY.fullmatch(asker) else filter_rows.count_key
+        filter_rows.count_key = count_key if _KEY.fullmatch(count_key) else filter_rows.count_key
         filter_rows.seed = int(seed) if seed.isdecimal() and len(seed) < 9 else 0
         return filter_rows
 

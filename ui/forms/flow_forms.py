@@ -307,9 +307,9 @@ def list_goal_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple
 
 def _with_own_events(account_id: int, groups: Any, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
     listed = [(gettext(label), [(name, gettext(text)) for name, text in events]) for label, events in groups]
-    known = {name for _, events in groups for name, _ in events} | {"", "manual", OTHER}
-    own = dict.fromkeys([*_own_events(account_id), *([] if chosen in known else [chosen])])
-    names = [(name, describe_event(name)) for name in own if name not in known]
+    listed_names = {name for _, events in groups for name, _ in events} | {"", "manual", OTHER}
+    own_names = dict.fromkeys([*_own_events(account_id), *([] if chosen in listed_names else [chosen])])
+    names = [(name, describe_event(name)) for name in own_names if name not in listed_names]
     return [*listed, (gettext("Your events"), names)] if names else listed
 
 

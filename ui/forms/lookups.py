@@ -131,8 +131,8 @@ def language_options(none: str, chosen: str = "") -> list[tuple[str, str]]:
     """
     first = [(tag.replace("_", "-"), i18n.name_language(tag)) for tag in i18n.LANGUAGES]
     further = [option for option in i18n.list_languages() if option not in first]
-    known = {tag for tag, _ in (*first, *further)}
-    beyond = [(chosen, i18n.name_language(chosen))] if chosen and chosen not in known else []
+    listed_tags = {tag for tag, _ in (*first, *further)}
+    beyond = [(chosen, i18n.name_language(chosen))] if chosen and chosen not in listed_tags else []
     return [("", none), *beyond, *first, *further]
 
 
@@ -238,8 +238,8 @@ def time_zone_groups(chosen: str = "") -> list[tuple[str, list[Option]]]:
     an option: if it is in neither group, it is added before UTC.
     """
     regions, others = _load_options(i18n.get_language(), clock.now_ms() // _HOUR_MS)
-    known = {value for value, _, _ in (*regions, *others)}
-    unlisted = [(chosen, _label(_offset(chosen), chosen), "")] if chosen and chosen not in known else []
+    listed_zones = {value for value, _, _ in (*regions, *others)}
+    unlisted = [(chosen, _label(_offset(chosen), chosen), "")] if chosen and chosen not in listed_zones else []
     return [(gettext("Regions"), [*unlisted, *regions]), (gettext("All time zones"), list(others))]
 
 
@@ -433,12 +433,12 @@ def read_audience_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
     `data` is the trigger data stored so far; keys that the form does not have are kept.
     """
     stored: dict[str, Any] = {key: value for key, value in data.items() if key not in _AUDIENCE_KEYS}
-    everybody = form["who"] == "all"
-    list_ids = [] if everybody else form.ids("list")
-    segment = None if everybody else parse_id(form["segment"]) or None
+    is_everyone = form["who"] == "all"
+    list_ids = [] if is_everyone else form.ids("list")
+    segment = None if is_everyone else parse_id(form["segment"]) or None
     if len(list_ids) > 1:
         stored["contact_list_ids"] = list_ids[1:]
-    if everybody:
+    if is_everyone:
         stored["audience_type"] = "all_contacts"
     if form["sure"] == "yes":
         stored["confirm_send_to_all"] = True

@@ -45,7 +45,7 @@ def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
 
 def progress_message(act: Any, name: str) -> str:
     """Return the progress of a running bulk action as text; `name` is its list or tag."""
-    values = {"name": name, "done": formats.number(act.reached), "total": formats.number(act.contact_count)}
+    values = {"name": name, "done": formats.number(act.processed), "total": formats.number(act.contact_count)}
     message = {
         "list_add": gettext_noop("Adding contacts to %(name)s: %(done)s of %(total)s"),
         "list_remove": gettext_noop("Removing contacts from %(name)s: %(done)s of %(total)s"),
@@ -59,7 +59,7 @@ def progress_message(act: Any, name: str) -> str:
 
 def quarter_label(act: Any) -> str:
     """Return the progress in steps of 25%, so that screen readers do not announce every change."""
-    quarters = 4 * act.reached // act.contact_count if act.contact_count else 4
+    quarters = 4 * act.processed // act.contact_count if act.contact_count else 4
     return gettext("%(percentage)s done", percentage=format_percent(quarters / 4, 0))
 
 
@@ -152,15 +152,21 @@ async def start(request: Request, visit: Visit) -> HTTPResponse:
     # An action that was started on the page of a contact returns to that page.
     at = parse_int(form["at"], 0)
     return_path = f"/contacts/{at}" if at else _table_url(selection)
-    wish = await _read_request(visit, form, selection)
-    if not wish.ids:
+    bulk_request = await _read_request(visit, form, selection)
+    if not bulk_request.ids:
         view.flash(request, gettext("No contacts selected."))
         return view.redirect(request, return_path)
-    if wish.act in _CONFIRMED_ACTIONS and not _is_confirmed(form, len(wish.ids)):
+    if bulk_request.act in _CONFIRMED_ACTIONS and not _is_confirmed(form, len(bulk_request.ids)):
         return _render_confirmation(
-            request, form, selection, wish, await fetch(bulk_actions.fetch_first_contacts, visit.account_id, wish.ids)
+            request,
+            form,
+            selection,
+            bulk_request,
+            await fetch(bulk_actions.fetch_first_contacts, visit.account_id, bulk_request.ids),
         )
-    created = await commit(bulk_actions.start, visit.account_id, visit.user.id, *wish[:2], wish.ids, visit.evidence())
+    created = await commit(
+        bulk_actions.start, visit.account_id, visit.user.id, *bulk_request[:2], bulk_request.ids, visit.evidence()
+    )
     await run_or_follow(request, visit, created, at)
     return view.redirect(request, return_path)
 
@@ -244,9 +250,9 @@ def _is_confirmed(form: Form, count: int) -> bool:
 
 
 def _render_confirmation(
-    request: Request, form: Form, selection: Selection, wish: BulkRequest, first: list[Any]
+    request: Request, form: Form, selection: Selection, bulk_request: BulkRequest, first: list[Any]
 ) -> HTTPResponse:
-    count = len(wish.ids)
+    count = len(bulk_request.ids)
     status = 200
     if form["expected"]:
         status = 422
@@ -264,7 +270,8 @@ def _render_confirmation(
         form.values["typed"] = ""
     return view.render(
         request, "contacts/sure.html", status, form=form, fields=[("act", form["act"]), *selection.fields],
-        count=count, ask=confirmation(wish.act, count), first=[formats.contact_name(contact) for contact in first],
+        count=count, ask=confirmation(bulk_request.act, count),
+        first=[formats.contact_name(contact) for contact in first],
         must_type=count > _CONFIRM_BY_TYPING_OVER, back=_table_url(selection),
     )  # fmt: skip
 

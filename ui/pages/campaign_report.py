@@ -80,7 +80,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     `replied` is the number of emails with a recorded reply. Replies are left out if there are none, because replies to
     the reply-to address are usually not recorded.
     """
-    reached, sent = _count_reached(stats), stats["accepted"]
+    reached, sent = _count_delivered(stats), stats["accepted"]
     clicks, opens, bounced = figures.clicks, figures.opens, stats["bounced"]
     many = clicks.people.count
     clicked = ResultFact(
@@ -128,12 +128,12 @@ def _describe_unreported(count: int) -> str:
     return ngettext("%(num)s being delivered", "%(num)s being delivered", count) if count > 0 else ""
 
 
-def _describe_replies(replied: int, reached: int) -> ResultFact:
-    rate = gettext("%(rate)s reply rate", rate=formats.percent(replied, reached))
-    return ResultFact(gettext("Replies"), replied, reached, rate, "replied=true")
+def _describe_replies(replied: int, delivered: int) -> ResultFact:
+    rate = gettext("%(rate)s reply rate", rate=formats.percent(replied, delivered))
+    return ResultFact(gettext("Replies"), replied, delivered, rate, "replied=true")
 
 
-def _count_reached(stats: dict[str, int]) -> int:
+def _count_delivered(stats: dict[str, int]) -> int:
     """Return the number of delivered messages, the basis of rates: sent and not bounced.
 
     The report of a large campaign is cached, so its own sum may be older than the progress of sending.
@@ -144,7 +144,7 @@ def _count_reached(stats: dict[str, int]) -> int:
 def _list_harm(stats: dict[str, int], usual: UsualResults | None) -> list[ResultFact]:
     """Return the spam complaints and the bounces of an email campaign."""
     sent, complained, bounced, reached = (
-        stats["accepted"], stats["complained"], stats["bounced"], _count_reached(stats)
+        stats["accepted"], stats["complained"], stats["bounced"], _count_delivered(stats)
     )  # fmt: skip
     complaint_rate = gettext("%(rate)s complaint rate", rate=formats.percent(complained, reached))
     bounce_rate = gettext("%(rate)s bounce rate", rate=formats.percent(bounced, sent))
@@ -169,7 +169,7 @@ def list_funnel_steps(
 
     An SMS has the steps sent and delivered instead of delivered and opened.
     """
-    to, reached, sent = f"/campaigns/{campaign_id}/people?", _count_reached(stats), stats["accepted"]
+    to, reached, sent = f"/campaigns/{campaign_id}/people?", _count_delivered(stats), stats["accepted"]
     items = [FunnelStep(gettext("Delivered"), reached, reached, f"{to}accepted=true",
                         description=gettext("sent and not bounced"))]  # fmt: skip
     if figures.sms is not None:
@@ -419,8 +419,8 @@ def _load_cached_status(account_id: int, campaign_id: int, by: str | None = None
 def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str, Any]:
     """Return the campaign with its progress, and its figures once sending has begun; with `by` also the overview."""
     campaign = store.get(account_id, campaign_id)
-    begun = campaign.phase not in ("draft", "scheduled")
-    figures = results.build_report(account_id, campaign_id) if begun else None
+    has_started = campaign.phase not in ("draft", "scheduled")
+    figures = results.build_report(account_id, campaign_id) if has_started else None
     return {
         **({"figures": figures} if figures is not None else {}),
         **(_load_overview(campaign, figures, by) if figures is not None and by is not None else {}),
@@ -456,7 +456,7 @@ def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
     usual = results.find_usual_results(campaign)
     conversions = results.list_conversions(campaign) if figures.tracking else []
     return {
-        "by": by, "usual": usual, "after": conversions, "reached": _count_reached(stats),
+        "by": by, "usual": usual, "after": conversions, "reached": _count_delivered(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),
         "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
         "columns": charts.build_columns(figures.over_time, by), "is_long": charts.has_daily_buckets(figures.over_time),

@@ -452,8 +452,8 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
 
     def arm() -> bool:
         campaign = store.get(visit.account_id, campaign_id)
-        same = str(campaign.scheduled_at) == form["at"] and campaign.scheduled_at > clock.now_ms()
-        if campaign.phase != "draft" or not same:
+        is_unchanged = str(campaign.scheduled_at) == form["at"] and campaign.scheduled_at > clock.now_ms()
+        if campaign.phase != "draft" or not is_unchanged:
             return False
         _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0), prepared)
         return True

@@ -105,7 +105,7 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
 
 def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
     """Return cards marked by whether the simulated contact reached them, with the branches that the contact took."""
-    visited_ids = {entry.step_id for entry in simulated.timeline if entry.told in ("step", "message")}
+    visited_ids = {entry.step_id for entry in simulated.timeline if entry.kind in ("step", "message")}
     outcomes = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
 
     def mark(entry: Card) -> Card:
@@ -159,7 +159,7 @@ def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int,
         if entry.type == "split" and entry.step_id is not None:
             offers[entry.step_id] = [
                 (labels.event(event)[2], form.toggle(choice), choice in form.choices)
-                for event in entry.asks
+                for event in entry.checked_events
                 for choice in (f"{entry.step_id}.{event}",)
                 if _can_simulate(event)
             ]
@@ -181,7 +181,7 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
     """
     items: list[tuple[str, str, dict[str, Any]]] = []
     for entry in simulated.timeline:
-        if entry.step_id is None or entry.told != "step":
+        if entry.step_id is None or entry.kind != "step":
             continue
         title = titles.get(entry.step_id, "")
         if entry.outcome in ("yes", "no"):
@@ -287,13 +287,13 @@ async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Save a simulation as a test of the flow, with the chosen expectations."""
     form = Form.from_request(request)
-    wish = read_query(form.values)
+    query = read_query(form.values)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     form.require("name", gettext("Enter a name for the test, for example “Clicks right away”."))
     try:
         if form.errors:
             raise errors.Invalid({})
-        params = build_request(draft, wish, visit.zone)
+        params = build_request(draft, query, visit.zone)
         simulated = await run_in_turn(simulation.simulate_draft, draft, params)
         expectations = [
             expectation for key, _, expectation in list_expectations(simulated, {}) if key in form.getlist("expect")
@@ -303,9 +303,9 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
     except errors.Invalid as error:
         if error.fields:
             form.add_errors(error)
-        return await _render_simulation(request, visit, flow_id, wish, form, 422)
+        return await _render_simulation(request, visit, flow_id, query, form, 422)
     view.flash(request, gettext("Test saved. It runs whenever the flow is changed."))
-    return view.redirect(request, f"/flows/{flow_id}/try{wish.query()}")
+    return view.redirect(request, f"/flows/{flow_id}/try{query.query()}")
 
 
 @pages.post("/<flow_id:int>/try/forget", name="forget")

@@ -102,7 +102,7 @@ def _load_activity(account_id: int) -> dict[str, Any]:
 
 def _list_approval_requests(account_id: int) -> list[tuple[str, str, int]]:
     """Return the open approval requests as (name, URL, time), the oldest first."""
-    rows = campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, asked=True), sums=False).rows
+    rows = campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, awaiting_approval=True), sums=False).rows
     requests = [(row.name, f"/campaigns/{row.id}", row.asked_at) for row in rows]
     requests += [(row.name, f"/flows/{row.id}", row.asked_at) for row in flows.list_awaiting_approval(account_id)]
     return sorted(requests, key=lambda request: request[2])
@@ -133,11 +133,11 @@ def _list_rates(health: log.MailHealth) -> list[tuple[str, int, float, float, st
     """
     if health.sent < states.FROM_MESSAGES:
         return []  # too few messages for meaningful rates
-    reached = max(health.sent - health.bounced, 1)
+    delivered = max(health.sent - health.bounced, 1)
     return [
         (gettext("Bounce rate"), health.bounced, health.bounced / health.sent, _MAX_BOUNCED,
          "/activity?event=email_bounced"),
-        (gettext("Spam complaint rate"), health.complained, health.complained / reached, _MAX_COMPLAINED,
+        (gettext("Spam complaint rate"), health.complained, health.complained / delivered, _MAX_COMPLAINED,
          "/activity?event=email_complained"),
     ]  # fmt: skip
 

@@ -74,8 +74,10 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
             needed.append(row.name)
     notice = ngettext("%(num)s list deleted.", "%(num)s lists deleted.", deleted)
     if needed:
-        kept = gettext("Not deleted because a campaign or flow uses them: %(names)s.", names=formats.join_names(needed))
-        notice = f"{notice} {kept}"
+        explanation = gettext(
+            "Not deleted because a campaign or flow uses them: %(names)s.", names=formats.join_names(needed)
+        )
+        notice = f"{notice} {explanation}"
     view.flash(request, notice)
     return view.redirect(request, selection.table_url("/lists"))
 

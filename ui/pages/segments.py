@@ -54,10 +54,10 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.get("/count/<asker:str>")
 @signed_in()
-async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse:
+async def show_count(request: Request, visit: Visit, count_key: str) -> HTTPResponse:
     """Show the progress of a count; the response polls again until the count is done."""
     rows = FilterRows([], _read_prefix(request.args.get("prefix")))
-    rows.count_key = asker[:40]
+    rows.count_key = count_key[:40]
     under_way = members.find_count(visit.account_id, rows.count_key)
     note = "" if under_way else gettext("Change a condition to count again.")
     filter_view = FilterView(rows, running_count=under_way, note=note)
@@ -332,9 +332,9 @@ async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSe
             deleted.append(await commit(audit.run_and_record, visit.actor, "segment_delete", *args))
         except errors.Invalid:
             stored.append(selected.row.name)
-    kept = gettext("Not deleted because in use: %(names)s.", names=formats.join_names(stored)) if stored else ""
+    explanation = gettext("Not deleted because in use: %(names)s.", names=formats.join_names(stored)) if stored else ""
     if not deleted:
-        view.flash(request, kept)
+        view.flash(request, explanation)
         return
     notice = (
         gettext("Segment %(name)s deleted. Its contacts are still in Contacts.", name=deleted[0].name)
@@ -346,7 +346,7 @@ async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSe
         )
     )
     again = json.dumps([{"name": row.name, "filters": row.filters} for row in deleted])
-    view.flash(request, f"{notice} {kept}".strip(), ("/segments/restore", {"gone": again}))
+    view.flash(request, f"{notice} {explanation}".strip(), ("/segments/restore", {"gone": again}))
 
 
 def _selected_segments(account_id: int, selection: Selection) -> list[SelectedSegment]:

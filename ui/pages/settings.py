@@ -408,5 +408,5 @@ async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
 def _render_doctor(request: Request, visit: Visit, rows: list[dict[str, Any]] | None) -> HTTPResponse:
     order = {"fail": 0, "warn": 1, "note": 2, "ok": 3}
     ordered = None if rows is None else sorted(rows, key=lambda finding: order[finding["level"]])
-    may = visit.can("account:write")
-    return view.render(request, "settings/doctor.html", findings=ordered, may_run=may)
+    may_run = visit.can("account:write")
+    return view.render(request, "settings/doctor.html", findings=ordered, may_run=may_run)

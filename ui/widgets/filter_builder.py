@@ -212,10 +212,10 @@ def _type_warning(row: FilterRow, stored: dict[str, int]) -> tuple[str, str]:
     if not counts or kind not in _MATCHED_TYPES:
         return "", ""
     others = {name: number for name, number in counts.items() if name not in _MATCHED_TYPES[kind]}
-    most = max(counts, key=lambda name: counts[name])
-    if most in others:
+    most_common = max(counts, key=lambda name: counts[name])
+    if most_common in others:
         messages = _COMPARED_AS if len(others) == len(counts) else _MOSTLY_COMPARED_AS
-        return gettext(messages[kind], types=gettext(_TYPE_NAMES[most])), most
+        return gettext(messages[kind], types=gettext(_TYPE_NAMES[most_common])), most_common
     if row.predicate not in explain.COMPARISONS:
         return "", ""
     if others:

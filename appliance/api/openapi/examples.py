@@ -194,7 +194,7 @@ VALUES_BY_NAME: dict[str, Any] = {
     **dict.fromkeys(("account_id", "campaign_id", "contact_id", "id", "segment_id", "contact_list_id", "count"), 1),
     **dict.fromkeys(("accepted", "added", "audience", "changed", "created", "total", "sent", "delivered"), 1),
     **dict.fromkeys(
-        ("can_send", "complete", "domain_verified", "editable", "enabled", "holds", "matches", "ok", "opt_in",
+        ("can_send", "complete", "domain_verified", "editable", "enabled", "matches", "ok", "opt_in",
          "passed", "sendable_email", "subscribed", "subscribed_email", "success", "using_sandbox", "verified"), True,
     ),
     **dict.fromkeys(("created_at", "started_at", "since", "entered_at", "sent_at", "from", "last_login_at"), _SENT_AT),
@@ -348,8 +348,8 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "found": [],
         "problem": None,
     },
-    "SimulationEnd": {"status": "completed", "reason": None, "says": "Alex Sample has come to the end."},
-    "Entry": {"says": '"Welcome, Alex" is sent.', "reason": None, "event": None, "data": None},
+    "SimulationEnd": {"status": "completed", "reason": None, "description": "Alex Sample has come to the end."},
+    "Entry": {"description": '"Welcome, Alex" is sent.', "reason": None, "event": None, "data": None},
     "Event": {"data": {"items": ["tartelette"]}, "amount": 59.9, "idempotency_key": "order-4711-paid"},
     "Flow": {
         "data": {},

@@ -70,7 +70,9 @@ class ChannelPlan:
             path = f"channels_attributes[{index}]"
             channel = None
             if entry.id is not UNSET:
-                channel = next((known for known in self.channels if known.id == entry.id), None)
+                channel = next(
+                    (stored_channel for stored_channel in self.channels if stored_channel.id == entry.id), None
+                )
                 if channel is None:
                     self.faults.add(f"{path}.id", gettext("must exist"))
                     continue

@@ -155,24 +155,24 @@ def find_reachable(account_id: int, kind: str, number: int) -> set[tuple[str, in
 
     The segment or list itself is included.
     """
-    reached: set[tuple[str, int]] = set()
-    waiting = [(kind, number)]
-    while waiting:
-        kind, number = waiting.pop()
-        if (kind, number) in reached:
+    reachable: set[tuple[str, int]] = set()
+    pending = [(kind, number)]
+    while pending:
+        kind, number = pending.pop()
+        if (kind, number) in reachable:
             continue
-        reached.add((kind, number))
+        reachable.add((kind, number))
         if kind == "list":
             mirrored = scalar("SELECT segment_id FROM contact_list WHERE id = ?", (number,))
-            waiting += [("segment", mirrored)] if mirrored else []
+            pending += [("segment", mirrored)] if mirrored else []
         else:
             segment = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
-            waiting += (
+            pending += (
                 [reference[:2] for reference in iter_references(members.parse_filters(account_id, segment.filters))]
                 if segment
                 else []
             )
-    return reached
+    return reachable
 
 
 # Every edit of an audience needs a new approval (docs/decisions.md#6). Otherwise a user who may edit segments, but not

@@ -96,7 +96,7 @@ def remove_control_characters(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-class _Kept(NamedTuple):
+class _TokenContent(NamedTuple):
     """What a token stands for in the source, in a template of HTML, and in a template of plain text.
 
     `end` is the name of a merge tag that ends a raw block or comment without a beginning, else empty.
@@ -120,7 +120,7 @@ class Tokens:
     def __init__(self) -> None:
         # The prefix is random for each document, so that no author can write a token. The output contains none.
         self._word = f"q{secrets.token_hex(8)}"
-        self._kept: list[_Kept] = []
+        self._contents: list[_TokenContent] = []
         # The names of the tags that would end the raw blocks and comments that are not closed.
         self._missing_ends: set[str] = set()
 
@@ -137,15 +137,15 @@ class Tokens:
 
     def keep(self, text: str) -> str:
         """Return a new token that stands for a text, which may contain earlier tokens."""
-        return self._keep(_Kept(text, text, text))
+        return self._keep(_TokenContent(text, text, text))
 
     def keep_html(self, html: str) -> str:
         """Return a new token that stands for HTML in which only earlier tokens are merge tags."""
         return self.keep(self.escape_braces(html))
 
-    def _keep(self, kept: _Kept) -> str:
-        self._kept.append(kept)
-        return f"{self._word}x{len(self._kept) - 1}z"
+    def _keep(self, content: _TokenContent) -> str:
+        self._contents.append(content)
+        return f"{self._word}x{len(self._contents) - 1}z"
 
     def protect(self, value: Any) -> Any:
         """Return a value with the merge tags in its strings replaced with tokens, and without control characters.
@@ -172,13 +172,13 @@ class Tokens:
             is_block_tag = is_raw or is_in_raw or is_comment
             if not is_block_tag and tag.name in ("raw", "comment"):
                 self._missing_ends.add(f"end{tag.name}")
-            kept = _Kept(
+            content = _TokenContent(
                 tag_text,
                 "" if is_block_tag else tag_text,
                 "" if is_raw or is_in_raw else tag_text,
                 tag.name if not is_block_tag and tag.name in ("endraw", "endcomment") else "",
             )
-            parts += (text[cut : tag.start], self._keep(kept))
+            parts += (text[cut : tag.start], self._keep(content))
             cut, is_in_raw = tag.end, is_raw
         return "".join((*parts, text[cut:]))
 
@@ -208,36 +208,38 @@ class Tokens:
 
     def restore(self, text: str) -> str:
         """Return a text with its tokens replaced with the original texts."""
-        return self._replace(text, lambda kept: kept.source)
+        return self._replace(text, lambda content: content.source)
 
     def restore_html(self, html: str) -> str:
         """Return HTML as a template, in which only the tokens become merge tags."""
-        return self._replace(self.escape_braces(html), lambda kept: "" if self._is_stray_end(kept) else kept.html)
+        return self._replace(
+            self.escape_braces(html), lambda content: "" if self._is_stray_end(content) else content.html
+        )
 
     def restore_text(self, text: str) -> str:
         """Return plain text as a template, in which only the tokens become merge tags."""
         literal = text
         if "{" in text:
             literal = self._braces.sub(lambda match: f"{{% raw %}}{match[0]}{{% endraw %}}", text)
-        return self._replace(literal, lambda kept: "" if self._is_stray_end(kept) else kept.text)
+        return self._replace(literal, lambda content: "" if self._is_stray_end(content) else content.text)
 
-    def _is_stray_end(self, kept: _Kept) -> bool:
+    def _is_stray_end(self, content: _TokenContent) -> bool:
         """Return whether a tag would end a raw block or comment of another text.
 
         Without the tag the template is invalid, because that block is not closed.
         """
-        return kept.end in self._missing_ends
+        return content.end in self._missing_ends
 
-    def _replace(self, text: str, read: Callable[[_Kept], str], before: int | None = None) -> str:
+    def _replace(self, text: str, read: Callable[[_TokenContent], str], before: int | None = None) -> str:
         """Return a text with its tokens replaced; those with a number from `before` on stay: no text has them."""
         if self._word not in text:
             return text
-        count = len(self._kept) if before is None else before
+        count = len(self._contents) if before is None else before
 
         def resolve(match: re.Match[str]) -> str:
             if len(match[1]) >= 10 or (number := int(match[1])) >= count:
                 return match[0]
-            replacement = read(self._kept[number])
+            replacement = read(self._contents[number])
             return self._replace(replacement, read, number) if self._word in replacement else replacement
 
         return self._find.sub(resolve, text)

@@ -147,7 +147,7 @@ class _Rendering:
         self.look, self.locale, self.marked = _sanitize_look(look), locale, marked
         self.texts_language = texts
         self.theme = self._resolve_logo(raw, document_theme(raw, look))
-        self.level = self.shown = self.size = 0
+        self.level = self.section_count = self.size = 0
 
     def _resolve_logo(self, raw: dict[str, Any], theme: Theme) -> Theme:
         """Return the theme with the logo's address validated and the address's merge tags replaced with tokens.
@@ -190,8 +190,8 @@ class _Rendering:
 
         Advice is added about the first section that does not fit.
         """
-        self.shown += 1
-        if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge_limits.MAX_OUTPUT_BYTES:
+        self.section_count += 1
+        if self.section_count <= document.MAX_TOTAL_SECTIONS and self.size <= merge_limits.MAX_OUTPUT_BYTES:
             return True
         if not any(advice.code == "too_large" for advice in self.advice):
             text = gettext_noop("The email is too large: this section and those after it are left out")

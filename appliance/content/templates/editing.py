@@ -289,13 +289,14 @@ _DETAIL_LABELS = {
 class Change(Struct):
     """A new value for a path, as the text of an input field (`typed`).
 
-    `seen` is the hash of the value that the editor showed; None overwrites the value without checking for a conflict.
-    `sanitized` caches (declaration, value) of a rich text, so that the write transaction does not sanitize it again.
+    `seen_hash` is the hash of the value that the editor showed; None overwrites the value without a check
+    for conflicts. `sanitized` caches (declaration, value) of a rich text, so that the write transaction does not
+    sanitize it again.
     """
 
     path: str
     typed: str
-    seen: str | None = None
+    seen_hash: str | None = None
     sanitized: tuple[Prop, str | None] | None = None
 
 
@@ -378,7 +379,7 @@ def _write_value(
     current, value = get_value(value_path, holder), _parse_change(value_path, change)
     if current == value and type(current) is type(value):
         return False
-    if change.seen is not None and change.seen != hash_value(current):
+    if change.seen_hash is not None and change.seen_hash != hash_value(current):
         raise _build_conflict(
             template, value_path.path, current, f"{entry.key if entry is not None else 'theme'} {value_path.path}"
         )
@@ -459,7 +460,7 @@ def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
         name = change.path.removeprefix("email.")
         if name not in DETAIL_FIELDS or (name == "name" and template.flow_id is not None):
             raise NotFound
-        raw[name], seen_hashes[name] = change.typed or None, change.seen
+        raw[name], seen_hashes[name] = change.typed or None, change.seen_hash
     try:
         request = fields.read(TemplateWrite, raw)
         faults = Faults()

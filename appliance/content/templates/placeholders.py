@@ -48,12 +48,12 @@ def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
     `revisions.CONTENT_FIELDS`. Paths are `design.sections[2]`, `subject`, `preheader` or `body`.
     """
     placeholders: list[Placeholder] = []
-    known = load_known_texts()
+    known_texts = load_known_texts()
     subject = document.get("subject") or ""
-    if subject in known.subjects:
+    if subject in known_texts.subjects:
         placeholders.append(_text_placeholder(subject, "subject"))
     preheader = document.get("preheader") or ""
-    if not known.starters.isdisjoint(_split_paragraphs(preheader)):
+    if not known_texts.starters.isdisjoint(_split_paragraphs(preheader)):
         placeholders.append(_text_placeholder(preheader, "preheader"))
     body = document.get("body") or ""
     if _LOREM.search(body):
@@ -80,9 +80,9 @@ def has_placeholder_text(kind: str, text: str) -> bool:
 
     Unlike in `find_placeholders`, unchanged labels such as "Learn more" count, too.
     """
-    known = load_known_texts()
+    known_texts = load_known_texts()
     return any(
-        paragraph in known.initial[kind] or paragraph in known.starters or _LOREM.search(paragraph)
+        paragraph in known_texts.initial[kind] or paragraph in known_texts.starters or _LOREM.search(paragraph)
         for paragraph in _split_paragraphs(text)
     )
 
@@ -141,9 +141,9 @@ def _is_placeholder_link(address: str) -> bool:
 
 def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
     """Yield the paragraphs of a section's text that are placeholders; `kind` is the name of the section's kind."""
-    known = load_known_texts()
+    known_texts = load_known_texts()
     for paragraph in _split_paragraphs(text.text):
-        is_known = paragraph in known.initial[kind] or paragraph in known.starters
+        is_known = paragraph in known_texts.initial[kind] or paragraph in known_texts.starters
         if (is_known and text.prop.wording != "label") or _LOREM.search(paragraph):
             yield paragraph
 

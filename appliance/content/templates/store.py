@@ -336,10 +336,10 @@ def _prune_translations(document: dict[str, Any], former: dict[str, Any], channe
 
     Those of list entries that were moved follow them.
     """
-    known: dict[str, Any] = document["translations"] or {}
-    if known and channel == "email":
-        known = translations.follow_entries(known, document, former)
-    return translations.prune(known, document, channel) if known else known
+    stored: dict[str, Any] = document["translations"] or {}
+    if stored and channel == "email":
+        stored = translations.follow_entries(stored, document, former)
+    return translations.prune(stored, document, channel) if stored else stored
 
 
 def is_empty(template: Template) -> bool:

@@ -235,16 +235,16 @@ def match_translation(
     """
     if not contact_language or not languages:
         return None
-    wanted = contact_language
-    while wanted not in languages and wanted != original_language:
-        if "-" not in wanted:
+    tag = contact_language
+    while tag not in languages and tag != original_language:
+        if "-" not in tag:
             break
-        wanted = wanted.rpartition("-")[0]
-    if wanted in languages:
-        return wanted
-    if original_language is not None and get_primary(original_language) == get_primary(wanted):
+        tag = tag.rpartition("-")[0]
+    if tag in languages:
+        return tag
+    if original_language is not None and get_primary(original_language) == get_primary(tag):
         return None
-    return next((language for language in languages if get_primary(language) == wanted), None)
+    return next((language for language in languages if get_primary(language) == tag), None)
 
 
 def get_primary(language: str) -> str:

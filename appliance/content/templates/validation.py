@@ -259,11 +259,11 @@ def _generate_id(raw: dict[str, Any], taken_ids: dict[str, int]) -> str:
     text = json.dumps({key: value for key, value in raw.items() if key not in ("id", "type")}, sort_keys=True)
     # The search starts at the last number used for an equal section: otherwise thousands of equal sections would take
     # quadratic time.
-    same = f"={text}"
-    number = taken_ids.get(same, 0)
+    counter_key = f"={text}"
+    number = taken_ids.get(counter_key, 0)
     while True:
         candidate = "s" + hashlib.blake2b(f"{number}{text}".encode(), digest_size=4).hexdigest()
         number += 1
         if candidate not in taken_ids:
-            taken_ids |= {candidate: 0, same: number}
+            taken_ids |= {candidate: 0, counter_key: number}
             return candidate

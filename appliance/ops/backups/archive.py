@@ -169,8 +169,8 @@ class _HashingReader:
 def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
     """Yield a writer for the members after the manifest. An error in the block leaves `file` incomplete."""
     with (
-        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed,
-        tarfile.TarFile(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_CHUNK_BYTES) as tar,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as compressed,
+        tarfile.TarFile(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_CHUNK_BYTES) as tar,
     ):
         writer = ArchiveWriter(tar)
         writer.add_bytes(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
@@ -232,9 +232,9 @@ def _sign(sums: bytes) -> str:
 class _ArchiveReader:
     """A reader of the members of a backup, which allows only regular files and headers up to `_MAX_HEADER_BYTES`."""
 
-    def __init__(self, path: Path, packed: Readable) -> None:
+    def __init__(self, path: Path, source: Readable) -> None:
         self.path = path
-        self._bounded = _BoundedStream(path, packed)
+        self._bounded = _BoundedStream(path, source)
         self._tar = tarfile.open(fileobj=self._bounded, mode="r|", bufsize=_CHUNK_BYTES)  # type: ignore[call-overload]  # noqa: SIM115 - closed with its stream
 
     def next(self) -> tarfile.TarInfo | None:
@@ -270,8 +270,8 @@ class _ArchiveReader:
 class _BoundedStream:
     """A stream that raises DamagedArchive once more bytes were read than `allow` permitted."""
 
-    def __init__(self, path: Path, packed: Readable) -> None:
-        self._path, self._packed = path, packed
+    def __init__(self, path: Path, source: Readable) -> None:
+        self._path, self._source = path, source
         self._left = _CHUNK_BYTES  # tarfile reads ahead by this amount
 
     def allow(self, size: int) -> None:
@@ -280,7 +280,7 @@ class _BoundedStream:
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` further bytes. Raises DamagedArchive if more were read in total than allowed."""
-        content = self._packed.read(size)
+        content = self._source.read(size)
         self._left -= len(content)
         if self._left < 0:
             raise DamagedArchive(f"{self._path} is not a Campanero backup: a header in it is too long")
@@ -290,8 +290,8 @@ class _BoundedStream:
 @contextmanager
 def _open_reader(path: Path) -> Iterator[_ArchiveReader]:
     try:
-        with gzip.open(path) as packed:
-            yield _ArchiveReader(path, packed)
+        with gzip.open(path) as decompressed:
+            yield _ArchiveReader(path, decompressed)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
         # RecursionError: tarfile calls itself once for each header that extends the next header.
         raise DamagedArchive(f"{path} cannot be read as a backup: {error}") from None

@@ -234,11 +234,11 @@ def show_status(read_status: Callable[[], Status], watch: bool, as_json: bool, o
 def _repeat(read_status: Callable[[], Status], watch: bool, show: Callable[[Status], None]) -> None:
     try:
         while True:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             show(read_status())
             if not watch:
                 return
-            time.sleep(max(_REFRESH_SECONDS, _REST_FACTOR * (time.monotonic() - begun)))
+            time.sleep(max(_REFRESH_SECONDS, _REST_FACTOR * (time.monotonic() - started_at)))
     except KeyboardInterrupt:
         return
 
@@ -247,7 +247,7 @@ def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
     """Redraw the status in the same place until Ctrl C."""
     line_count = 0
 
-    def tell(status: Status) -> None:
+    def draw(status: Status) -> None:
         nonlocal line_count
         screen = _detect_screen(out)
         # More lines than the terminal has would scroll it, and the next redraw would start too far down.
@@ -258,7 +258,7 @@ def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
         line_count = len(lines)
 
     try:
-        _repeat(read_status, True, tell)
+        _repeat(read_status, True, draw)
     finally:
         out.write(_SHOW_CURSOR)
         out.flush()

@@ -461,8 +461,8 @@ _INCREMENT_CAMPAIGN = {
 }
 
 
-def increment_campaign(campaign_id: int, what: CampaignCounter) -> None:
+def increment_campaign(campaign_id: int, counter: CampaignCounter) -> None:
     """Add one to a counter of a campaign and, after the commit, wake the job that may pause it (`campaigns.states`)."""
     require_write_transaction()
-    connection().execute(_INCREMENT_CAMPAIGN[what], (campaign_id,))
+    connection().execute(_INCREMENT_CAMPAIGN[counter], (campaign_id,))
     after_commit(lambda: signals.wake("campaigns"))

@@ -116,8 +116,8 @@ def render_preview(account_id: int, request: PreviewRequest) -> Preview:
 
 
 def _read_translations(request: PreviewRequest) -> dict[str, Any]:
-    given = request.translations
-    return msgspec.to_builtins(given) if isinstance(given, dict) else {}
+    translations = request.translations
+    return msgspec.to_builtins(translations) if isinstance(translations, dict) else {}
 
 
 def _read_language(request: PreviewRequest) -> str | None:

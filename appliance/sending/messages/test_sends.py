@@ -181,8 +181,8 @@ def prepare(account_id: int, template_id: int, request: TestRequest | None = Non
 
 def _read_language(request: TestRequest | None) -> str | None:
     """Return the language of a request, or None if the request names none."""
-    given = request.language if request is not None else None
-    return given if isinstance(given, str) else None
+    language = request.language if request is not None else None
+    return language if isinstance(language, str) else None
 
 
 def _choose_translation(
