@@ -144,7 +144,7 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
         plan.import_id,
         chunk_range,
         outcomes,
-        chunk.before.packed(),
+        chunk.before.encode(),
         chunk.warned + row_writer.count_warned(inserted),
         state_changes,
     )

@@ -142,7 +142,7 @@
   });
 
   // Who else is here, and what they changed: every 20 seconds while somebody looks.
-  const beat = () => new URLSearchParams({ revision: rev(), s: editor.key, crowd: $("#list .here") ? "yes" : "" });
+  const beat = () => new URLSearchParams({ revision: rev(), s: editor.key, crowd: $("#list .present") ? "yes" : "" });
   if (!locked) {
     setInterval(() => { if (!document.hidden && !editor.waiting) send(`${here}/presence`, beat, null, true); }, 20000);
     setTimeout(() => send(`${here}/presence`, beat, null, true), 400);
@@ -167,7 +167,7 @@
     await select("");
     send(`${here}/presence`, beat, () => {
       const note = Object.assign(document.createElement("div"), { className: "banner", textContent: t("Another user removed this section. You can restore it from the history.") });
-      byId("told")?.replaceChildren(note);
+      byId("messages")?.replaceChildren(note);
     }, true);
   };
   Object.assign(editor, { save, timers, select, shown, flush, act, add, move, acts, tab, pane, gone, typing: () => timers.size, chosen: () => chosen });

@@ -11,7 +11,7 @@
     await ask("POST", `/steps/${step}/move`, { to });
     const at = tree().querySelector(`li[data-step="${step}"]`), all = [...(at?.parentElement.children || [])];
     at?.querySelector(".n").focus();
-    if (at) document.getElementById("said").textContent = t("%(name)s: %(position)s of %(total)s", { name: at.dataset.name, position: all.indexOf(at) + 1, total: all.length });
+    if (at) document.getElementById("move-status").textContent = t("%(name)s: %(position)s of %(total)s", { name: at.dataset.name, position: all.indexOf(at) + 1, total: all.length });
   };
 
   const open = (plus) => {

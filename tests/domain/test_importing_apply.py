@@ -302,7 +302,10 @@ def test_the_review_of_a_checked_import(home: Home) -> None:
     reviewer = results.OutcomeReviewer(job.id)
     assert not reviewer.more()
     outcome_review = reviewer.build_review(job, store.import_directory(job.id) / "staging.db")
-    assert (outcome_review.kept, outcome_review.unsubscribed) == (1, (1, [(6, "left@example.org", "before")]))
+    assert (outcome_review.kept_opt_out_count, outcome_review.unsubscribed) == (
+        1,
+        (1, [(6, "left@example.org", "before")]),
+    )
 
 
 def test_a_checked_import_can_be_discarded(home: Home) -> None:

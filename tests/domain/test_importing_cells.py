@@ -37,7 +37,7 @@ def test_further_addresses_become_custom_data() -> None:
 
     assert person.value == "ann@example.org"
     assert custom_data(person) == {"other_email": "two@example.org", "other_phone": "+14155550102"}
-    assert [address.value for address in person.given()] == ["ann@example.org", "+14155550101"]
+    assert [address.value for address in person.list_addresses()] == ["ann@example.org", "+14155550101"]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_consent_columns_apply_to_all_addresses() -> None:
     """Consent without an address kind applies to email and phone; a column of one kind applies to that kind."""
     row = {"email": "a@example.org", "phone": "+14155550101"}
 
-    assert [address.consent for address in read_row(**row, unsubscribed="yes").given()] == ["out", "out"]
-    assert [address.consent for address in read_row(**row, status="unconfirmed").given()] == ["off", "off"]
-    assert [address.consent for address in read_row(**row, subscribed_email="yes").given()] == ["in", None]
-    addresses = read_row(**row, subscribed_email="yes", subscribed_phone="no").given()
+    assert [address.consent for address in read_row(**row, unsubscribed="yes").list_addresses()] == ["out", "out"]
+    assert [address.consent for address in read_row(**row, status="unconfirmed").list_addresses()] == ["off", "off"]
+    assert [address.consent for address in read_row(**row, subscribed_email="yes").list_addresses()] == ["in", None]
+    addresses = read_row(**row, subscribed_email="yes", subscribed_phone="no").list_addresses()
     assert [address.consent for address in addresses] == ["in", "no"]
     # A no to email is no opt-out from SMS, and a placeholder is no opt-out.
-    assert [address.consent for address in read_row(**row, subscribed_email="no").given()] == ["no", "off"]
+    assert [address.consent for address in read_row(**row, subscribed_email="no").list_addresses()] == ["no", "off"]
     assert read_row(email="a@example.org", subscribed_email="null").consent == "off"
 
 
@@ -199,5 +199,5 @@ def test_a_slash_separates_only_whole_numbers(cell: str, number: str | None, oth
     """A slash stands inside of a number unless all parts are numbers; an invalid number is not cut into two."""
     reader = PersonReader(["email", "phone"], ["email", "phone"], "DE")
     person = reader.person(2, ["a@example.org", cell])
-    assert [address.value for address in person.given()][1:] == ([number] if number else [])
+    assert [address.value for address in person.list_addresses()][1:] == ([number] if number else [])
     assert (custom_data(person) or {}).get("other_phone") == others

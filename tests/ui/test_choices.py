@@ -84,7 +84,7 @@ def test_countries_in_a_segment(page: Page, api: Client) -> None:
     for typed, name in (("germ", "Germany"), ("franc", "France")):
         choose_option(page, "Add a value", typed)
         expect(rule.get_by_role("checkbox", name=name)).to_be_checked()
-    expect(page.locator(".said")).to_have_text("Country is one of Germany or France.")
+    expect(page.locator(".sentence")).to_have_text("Country is one of Germany or France.")
     assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320

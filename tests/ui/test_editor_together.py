@@ -141,7 +141,7 @@ def test_editing_a_removed_section(editor_page: Page, api: Client) -> None:
     api.patch(f"/templates/{template_id}", {"design": {"sections": remaining}}).expect(200)
     editor_page.get_by_role("textbox", name="Link").fill("https://example.org/too-late")
     text = "Another user removed this section. You can restore it from the history."
-    expect(editor_page.locator("#told")).to_have_text(text)
+    expect(editor_page.locator("#messages")).to_have_text(text)
     expect_order(editor_page, "title", "odd", "words", "foot")
     request = {"name": "By hand", "template_attributes": {"subject": "S", "body": "<p>Before</p>"}}
     campaign = api.post("/campaigns", request).expect(201)["id"]

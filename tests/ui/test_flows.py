@@ -93,7 +93,7 @@ def test_building_a_flow_by_keyboard(page: Page, api: Client) -> None:
     page.get_by_role("textbox", name="Duration").fill("5")
     expect(card(page, "Wait 5 days")).to_be_visible()
     card(page, "Wait 5 days").press("Alt+ArrowUp")
-    expect(page.locator("#said")).to_have_text("Wait 5 days: 1 of 2")
+    expect(page.locator("#move-status")).to_have_text("Wait 5 days: 1 of 2")
     expect_order(page, ["Wait 5 days", "First letter"])
     expect(card(page, "Wait 5 days")).to_be_focused()
     page.keyboard.press("ArrowDown")
@@ -157,7 +157,7 @@ def test_dragging_a_step(page: Page) -> None:
     """A card dropped below the next one is moved there, also on the server."""
     before = _drag_first_card(page)
     page.mouse.up()
-    expect(page.locator("#said")).to_contain_text("2 of 2")
+    expect(page.locator("#move-status")).to_contain_text("2 of 2")
     expect_order(page, before[::-1])
     page.reload()
     expect_order(page, before[::-1])
@@ -214,8 +214,8 @@ def test_events_are_named_in_plain_words(page: Page, api: Client) -> None:
     names = page.locator("#goal-events option").evaluate_all("options => options.map(option => option.value)")
     assert "Order paid" in names and not [name for name in names if "_" in name]
     page.goto(f"/flows/{flow}/try")
-    expect(page.locator(".told")).to_contain_text("Enters the flow: Trial started")
-    expect(page.locator(".told")).not_to_contain_text("_")
+    expect(page.locator(".run-log")).to_contain_text("Enters the flow: Trial started")
+    expect(page.locator(".run-log")).not_to_contain_text("_")
     expect(page.locator(".trying header .small").first).to_have_text("UTC")
     api.patch("/account", {"time_zone": "America/New_York"}).expect(200)
     page.goto(f"/flows/{flow}/try")
@@ -236,7 +236,7 @@ def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> N
 
     before = all_rows()
     page.goto(f"/flows/{live}/try")
-    result = page.locator(".told")
+    result = page.locator(".run-log")
     expect(result).to_contain_text("Branch: No")
     expect(card(page, "Wait 1 day")).to_be_visible()
     expect(page.locator(".node.off .n")).to_have_text("Five")
@@ -298,7 +298,7 @@ def test_moving_contacts_in_a_flow(page: Page, api: Client, live: int) -> None:
     expect(page.locator(".toast")).to_contain_text("1 contact removed from the flow.")
     api.wait(f"/flows/{live}/runs", lambda rows: len(rows) == 1, step=2, outcome="waiting")
     page.get_by_role("link", name="P1").click()
-    expect(page.locator(".told")).to_contain_text("waiting until")
+    expect(page.locator(".run-log")).to_contain_text("waiting until")
 
 
 def test_flow_pages_are_accessible(page: Page, live: int) -> None:

@@ -25,7 +25,7 @@ def simulate(page: Page, number: int, action: str) -> None:
     """Open a message in the inbox and simulate an event."""
     page.goto(f"/inbox/{number}")
     page.get_by_role("button", name=action).click()
-    expect(page.locator(".plays .said")).not_to_be_empty()
+    expect(page.locator(".plays .status-text")).not_to_be_empty()
     expect(page).to_have_url(re.compile(f"/inbox/{number}$"))
 
 
@@ -84,7 +84,7 @@ def test_choosing_the_clicked_link(browser_page: Page, api: Client) -> None:
     page.goto(f"/inbox/{number}")
     page.get_by_role("button", name="Click a link").click()
     page.get_by_role("button", name="example.com/two").click()
-    expect(page.locator(".plays .said")).to_contain_text("Click recorded.")
+    expect(page.locator(".plays .status-text")).to_contain_text("Click recorded.")
     page.get_by_role("navigation", name="View").get_by_role("link", name="Activity").click()
     expect(page.locator(".timeline")).to_contain_text("https://example.com/two")
     assert axe.find_violations_in_light_and_dark(page) == []

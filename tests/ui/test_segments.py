@@ -62,7 +62,7 @@ def test_building_a_segment(page: Page, api: Client) -> None:
     first = page.locator("[data-rule]").first
     choose_field(page, first, "city")
     first.get_by_label("Value").fill("Berlin")
-    expect(page.locator(".said")).to_have_text("City is “Berlin”.")
+    expect(page.locator(".sentence")).to_have_text("City is “Berlin”.")
     expect(total(page)).to_have_text("20 of 40 contacts (50%)")
     expect(first.get_by_role("button", name="Berlin 20")).to_be_visible()
     page.get_by_role("button", name="Add condition").click()
@@ -124,7 +124,7 @@ def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     rule.get_by_label("Comparison").select_option("gt")
     expect(rule.get_by_label("Value type")).to_have_value("text")
     rule.get_by_label("Value", exact=True).fill("100")
-    expect(page.locator(".said")).to_have_text("Revenue is over “100” (compared as text).")
+    expect(page.locator(".sentence")).to_have_text("Revenue is over “100” (compared as text).")
     expect(rule.locator(".mind")).to_contain_text("which sorts alphabetically")
     save_screenshot(page, "segments-compared-as-text")
     choose_field(page, rule, "mixed")
@@ -136,7 +136,7 @@ def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     expect(rule.get_by_label("Comparison")).to_have_value("eq")
     rule.get_by_label("Comparison").select_option("gt")
     rule.get_by_label("Value", exact=True).fill("100")
-    expect(page.locator(".said")).to_have_text("Paid is over 100.")
+    expect(page.locator(".sentence")).to_have_text("Paid is over 100.")
     expect(rule.get_by_label("Value type")).to_have_count(0)
     expect(rule.locator(".mind")).to_have_count(0)
 
@@ -204,13 +204,13 @@ def test_a_language_is_chosen_by_its_name(shop_page: Page) -> None:
     rule = page.locator("[data-rule]").first
     choose_field(page, rule, "language")
     choose_option(page, "Value", "Swedish")
-    expect(page.locator(".said")).to_contain_text("Language is Swedish")
+    expect(page.locator(".sentence")).to_contain_text("Language is Swedish")
     expect(page.locator("#sample td[data-l=Language]")).to_have_text("Swedish")
     rule.get_by_label("Comparison").select_option("in")
     expect(rule.get_by_role("checkbox", name="Swedish")).to_be_checked()
     choose_option(page, "Add a value", "Portuguese (Brazil)")
     save_screenshot(page, "segments-languages")
-    expect(page.locator(".said")).to_contain_text("Language is one of Swedish or Portuguese (Brazil)")
+    expect(page.locator(".sentence")).to_contain_text("Language is one of Swedish or Portuguese (Brazil)")
 
 
 def test_the_field_of_enrichment_is_in_plain_words(shop_page: Page) -> None:
@@ -231,7 +231,7 @@ def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
     rule.get_by_label("Comparison").select_option("gt")
     field = rule.get_by_label("Value", exact=True)
     field.fill("12500.50")
-    expect(page.locator(".said")).to_have_text("Paid is over 12,500.5.")
+    expect(page.locator(".sentence")).to_have_text("Paid is over 12,500.5.")
     save_screenshot(page, "segments-phone")
     assert field.evaluate("field => field.clientWidth") >= 200
     page.set_viewport_size({"width": 1360, "height": 900})
@@ -323,7 +323,7 @@ def test_segments_without_javascript(browser: Browser, server: Server, api: Clie
     page.locator("#f-n0-value").select_option(label="Newsletter")
     page.get_by_role("button", name="Remove condition").last.click()
     page.get_by_role("button", name="Create segment").click()
-    expect(page.locator(".said")).to_have_text("On the list Newsletter.")
+    expect(page.locator(".sentence")).to_have_text("On the list Newsletter.")
     expect(page.locator("#f-total")).to_have_text("20 of 40 contacts (50%)")
     context.close()
     assert api.get("/segments").expect(200)[0]["contacts_count"] == 20
@@ -408,11 +408,11 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     condition.get_by_label("Comparison").select_option("gt")
     condition.get_by_label("Value").fill("20")
     sentence = "“order placed”: never in the last 30 days where Total is over 20."
-    expect(page.locator(".said")).to_have_text(sentence)
+    expect(page.locator(".sentence")).to_have_text(sentence)
     choose_field(page, rule, "opened a certain")
     expect(condition).to_have_count(0)
     rule.get_by_label("Comparison").select_option("no campaign")
-    expect(page.locator(".said")).to_have_text("Opened no campaign.")
+    expect(page.locator(".sentence")).to_have_text("Opened no campaign.")
 
 
 def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> None:
@@ -429,7 +429,7 @@ def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> Non
     save_screenshot(page, "segments-ready-made")
     tiles.filter(has_text="New in the last 30 days").get_by_role("button").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("New in the last 30 days")
-    expect(page.locator(".said")).to_have_text("Date added is within the last 30 days.")
+    expect(page.locator(".sentence")).to_have_text("Date added is within the last 30 days.")
     expect(total(page)).to_have_text("1 of 1 contact")
     for name, sentence in (
         ("Engaged in the last 30 days", "Date of the last email open is within the last 30 days or "
@@ -443,7 +443,7 @@ def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> Non
         page.goto("/segments/new")
         page.get_by_role("button", name=name).click()
         expect(page.get_by_role("heading", level=1)).to_have_text(name)
-        expect(page.locator(".said")).to_have_text(sentence)
+        expect(page.locator(".sentence")).to_have_text(sentence)
     page.goto("/segments/new")
     assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})

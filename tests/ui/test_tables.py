@@ -184,7 +184,7 @@ def test_filtering_the_table_by_rules(page: Page, api: Client) -> None:
         "/contacts/filter?show=subscribed&filters="
         "%5B%7B%22name%22%3A%22contact_first_name%22%2C%22predicate%22%3A%22end%22%2C%22value%22%3A%220%22%7D%5D"
     )
-    expect(page.locator(".said")).to_contain_text("ends with")
+    expect(page.locator(".sentence")).to_contain_text("ends with")
     page.get_by_role("button", name="Apply filter").last.click()
     expect(page.locator(".chip.on")).to_contain_text("ends with")
     assert all(name.endswith("0") for name in rows(page))

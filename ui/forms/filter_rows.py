@@ -175,7 +175,7 @@ class FilterRows:
         """Return the normalized rows of a posted form (`Form.lists`) or a query; at most MAX_ROWS."""
         filter_rows = cls(_read_rows(posted, prefix, f"{prefix}.row", 1, set()), prefix)
         count_key, seed, filter_rows.event = (
-            next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed", "event")
+            next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("count_key", "seed", "event")
         )  # fmt: skip
         filter_rows.count_key = count_key if _KEY.fullmatch(count_key) else filter_rows.count_key
         filter_rows.seed = int(seed) if seed.isdecimal() and len(seed) < 9 else 0

@@ -85,7 +85,7 @@ async def render_template_choice(
 
     is_written = bool(template.body or designs.get_sections(template.design))
     return view.render(
-        request, "campaigns/template.html", search=search, name=name, here=url, back=back, crumbs=crumbs, noun=noun,
+        request, "campaigns/template.html", search=search, name=name, page_url=url, back=back, crumbs=crumbs, noun=noun,
         channel=template.channel, is_written=is_written, **await fetch(read),
     )  # fmt: skip
 

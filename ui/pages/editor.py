@@ -373,7 +373,14 @@ async def _render_messages(
         return await render_blocks(request, visit, template_id, key, (), status, say=text)
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     response = view.render_blocks(
-        request, "editor/told.html", ("told",), status, field_errors=field_errors, base=base, conflict=theirs, **values
+        request,
+        "editor/messages.html",
+        ("messages",),
+        status,
+        field_errors=field_errors,
+        base=base,
+        conflict=theirs,
+        **values,
     )
     response.headers["x-editor"] = json.dumps(
         {"rev": values["row"].revision, "base": base, "wrong": list(field_errors)}

@@ -205,7 +205,7 @@ async def update_presence(request: Request, visit: Visit, template_id: int) -> H
     session_key, name = str(visit.session.id), visit.user.name or visit.user.email
     if form["gone"]:
         editor.mark_left(template_id, session_key)
-        return view.render_blocks(request, "editor/told.html", ())
+        return view.render_blocks(request, "editor/messages.html", ())
     editor.mark_present(template_id, session_key, visit.user.id, name, form["s"][:64])
     moved = parse_int(form["revision"], 0) not in (0, row.revision)
     # The outline is only replaced if it changed, because the user may be dragging a section in it.

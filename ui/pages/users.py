@@ -144,10 +144,10 @@ async def render_team(
         conflict=conflict,
         roles=ROLES,
         keys=await fetch(_keys_by_user, visit.account_id),
-        made=session.pop_secret(visit, "password"),
+        new_password=session.pop_secret(visit, "password"),
         invited=await fetch(invitations.list_open, visit.account_id),
         is_valid=invitations.is_valid,
-        made_link=session.pop_secret(visit, "invitation"),
+        new_link=session.pop_secret(visit, "invitation"),
         can_email=await fetch(system_emails.can_email_invitation, visit.account),
         days=invitations.VALID_DAYS,
     )
@@ -260,7 +260,7 @@ async def _render_keys(request: Request, visit: Visit, form: Form, status: int) 
     return view.render(
         request, "settings/keys.html", status, form=form, api_keys=rows, names=names, describe_scope=describe_scope,
         scopes=list_scopes(),
-        reaches=SCOPE_PRESETS, made=session.pop_secret(visit, "key"), base=config.base_url(config.current()),
+        reaches=SCOPE_PRESETS, new_key=session.pop_secret(visit, "key"), base=config.base_url(config.current()),
         last_used=access.last_used_at,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ _TEXT = f"""
 = GET /campaigns
 D status,phase
 O channel,search -- as other lists have them
-O approval_state,asked -- what waits for approval
+O approval_state,awaiting_approval -- what waits for approval
 = GET /campaigns/{{id}}/recipients
 O status,opened,clicked,link,domain,country,problem,pending,accepted,unsubscribed,contact_id -- each figure's people
 O replied -- as the report counts replies
