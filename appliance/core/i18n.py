@@ -34,6 +34,7 @@ LANGUAGES = {
 DEFAULT_LANGUAGE = "en"
 # The name of the catalogues and of the directory that holds them.
 DOMAIN, DIRECTORY = "campanero", "appliance/locale"
+_ROOT = Path(__file__).resolve().parents[2]
 
 # Further languages for tests, by code, with the paths of their catalogues.
 _test_catalogues: dict[str, Path] = {}
@@ -479,9 +480,7 @@ def _read_catalogue(language: str) -> stdlib_gettext.NullTranslations:
     """Return the catalogue of a language: the compiled file, or in a checkout the `.po` file, compiled in memory."""
     if language == DEFAULT_LANGUAGE:
         return stdlib_gettext.NullTranslations()
-    from appliance.core import executable  # which imports this module
-
-    directory = executable.shipped_path(DIRECTORY) / language / "LC_MESSAGES"
+    directory = _ROOT / DIRECTORY / language / "LC_MESSAGES"
     compiled = directory / f"{DOMAIN}.mo"
     if language in _test_catalogues:
         content = compile_catalogue(_test_catalogues[language].read_bytes())
