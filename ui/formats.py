@@ -19,9 +19,9 @@ from appliance.sending.domains import records, store
 
 
 def translated(label: str) -> str:
-    """Return a label that was marked with `gettext_noop` in the language of the page.
+    """Return a label that was marked with `gettext_noop`, in the language of the page.
 
-    Any other text, such as the name of a custom field, is returned unchanged.
+    Do not pass texts of users: one that equals a label would be translated.
     """
     return i18n.translate(label).replace("%%", "%")
 

@@ -61,7 +61,7 @@ EVENT_ICONS = {
 
 
 def event(name: str) -> tuple[str, str, str]:
-    """Return the icon, the colour class and the label of an event; an unknown event is labelled with its name."""
+    """Return the icon, the colour class and the label of an event; that of an unknown event is its name in words."""
     icon, colour = EVENT_ICONS.get(name, ("zap", "hold"))
     label = log.find_label(name)
     return icon, colour, name.replace("_", " ").capitalize() if label is None else label
@@ -246,7 +246,7 @@ def consent_icon(name: str) -> str:
 
 
 def consent_label(name: str) -> str:
-    """Return the label of a consent event; an unknown event is labelled with its name."""
+    """Return the label of a consent event; that of an unknown event is its name in words."""
     return gettext(_CONSENT_EVENTS[name][1]) if name in _CONSENT_EVENTS else name.replace("_", " ").capitalize()
 
 

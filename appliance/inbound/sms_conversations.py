@@ -206,12 +206,12 @@ def find_phone_channel(contact: Contact) -> Channel | None:
 
 
 # The text of a user is the value of a merge tag, so that tags in the text itself are not replaced.
-_BODY = "{{ data.said }}"
+_BODY = "{{ data.text }}"
 
 
 def measure_text(account_id: int, text: str) -> SmsPreview:
     """Return the size and the alphabet of a text as an SMS, and the character that requires UCS-2, if any."""
-    return compose.describe_sms(preview.fill_sms_preview(account_id, _BODY, {"data": {"said": text}}, marketing=False))
+    return compose.describe_sms(preview.fill_sms_preview(account_id, _BODY, {"data": {"text": text}}, marketing=False))
 
 
 def send_reply(account_id: int, contact_id: int, text: str, key: str | None = None) -> Message:
@@ -226,7 +226,7 @@ def send_reply(account_id: int, contact_id: int, text: str, key: str | None = No
         raise Invalid({"text": [gettext("there is no number to write to")]})
     if not text.strip():
         raise Invalid({"text": [gettext("can't be blank")]})
-    request = MessageWrite(to=channel.value, channel="sms", body=_BODY, data={"said": text})
+    request = MessageWrite(to=channel.value, channel="sms", body=_BODY, data={"text": text})
     key = f"{key}:{request_limits.hash_payload(text)}" if key else None
     reply = request_limits.run_once(
         account_id, f"/contacts/{contact_id}/conversation", key, text, lambda: _queue_message(account_id, request)

@@ -212,7 +212,7 @@ class Jobs:
         signals.wake("outbox")
 
     def stop(self) -> None:
-        """Ask all jobs to stop and return at once; SMTP transactions and requests in progress may finish."""
+        """Ask all jobs to stop, and return without waiting; SMTP transactions and requests in progress may finish."""
         with self._senders_lock:
             self._is_stopping = True
             self.email_sender.stop()

@@ -64,7 +64,7 @@ class RateLimit(NamedTuple):
 
 
 def parse_limit(entry: str) -> tuple[str, RateLimit]:
-    """Parse the limit in a setting, such as `example.org 5/s 200/h 2 connections`; return its name and the limit."""
+    """Return the name and the limit of a setting such as `example.org 5/s 200/h 2 connections`; a missing rate is 0."""
     name, _, rates = entry.partition(" ")
     numbers_by_unit = {unit.strip()[:2]: float(number) for number, unit in _RATE.findall(rates)}
     return name.lower(), RateLimit(

@@ -1,8 +1,10 @@
-"""Names of variables: each says what it holds."""
+"""Names of variables, in Python and in templates: each says what it holds."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+
+from jinja2 import Environment, nodes
 
 from tests.kit.server import ROOT
 from tests.rules.test_lint import TREES
@@ -37,3 +39,20 @@ def test_no_variable_has_a_vague_name() -> None:
     paths = [path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py"))]
     assert len(paths) > 900
     assert [place for path in paths for place in list_vague_names(path)] == []
+
+
+def list_vague_names_of_template(path: Path) -> list[str]:
+    """Return the vague names that a template binds by loops, macros and assignments, each with its place."""
+    tree = Environment(extensions=["jinja2.ext.i18n"]).parse(path.read_text())
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for node in tree.find_all(nodes.Name)
+        if node.ctx in ("store", "param") and node.name in VAGUE_NAMES
+    ]
+
+
+def test_no_variable_of_a_template_has_a_vague_name() -> None:
+    """No loop, macro or assignment of a template binds a name that fits any value."""
+    paths = [path for tree in ("appliance", "ui") for path in sorted((ROOT / tree).rglob("*.html"))]
+    assert len(paths) > 100
+    assert [place for path in paths for place in list_vague_names_of_template(path)] == []

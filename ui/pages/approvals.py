@@ -54,7 +54,7 @@ async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> 
     shown_version = Form.from_request(request)["shown"]
 
     def approve() -> None:
-        _require_shown(campaigns.get(visit.account_id, campaign_id), shown_version)
+        _require_current(campaigns.get(visit.account_id, campaign_id), shown_version)
         args = (send.approve_campaign, visit.account_id, campaign_id, visit.actor)
         audit.run_and_record(visit.actor, "campaign_approve", *args)
 
@@ -99,7 +99,7 @@ async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
     shown_version = Form.from_request(request)["shown"]
 
     def approve() -> None:
-        _require_shown(store.get(visit.account_id, flow_id), shown_version)
+        _require_current(store.get(visit.account_id, flow_id), shown_version)
         args = (store.apply_action, visit.account_id, flow_id, lifecycle.approve, visit.actor)
         audit.run_and_record(visit.actor, "flow_approve", *args)
 
@@ -152,25 +152,25 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
 _CHANGED_REASON = "content_changed"
 
 
-def describe_shown(row: Any) -> str:
+def describe_version(row: Any) -> str:
     """Return a text that changes with the content and audience of a campaign, or with a flow, for a hidden field."""
     return str(row.updated_at) if isinstance(row, Flow) else f"{row.template.revision}-{row.trigger.updated_at}"
 
 
-def is_shown(row: Any, shown: str) -> bool:
-    """Return whether a campaign or flow is as a page showed it; `shown` is empty if the form does not say it."""
-    return not shown or shown == describe_shown(row)
+def is_current(row: Any, version: str) -> bool:
+    """Return whether a campaign or flow is as a page showed it; `version` is empty if the form has none."""
+    return not version or version == describe_version(row)
 
 
-def _require_shown(row: Any, shown: str) -> None:
-    if not is_shown(row, shown):
+def _require_current(row: Any, version: str) -> None:
+    if not is_current(row, version):
         raise errors.Invalid({"base": [gettext(CONTENT_CHANGED)]}, reason=_CHANGED_REASON)
 
 
 class Approval(NamedTuple):
     """The approval state of a campaign or flow, as one user sees it."""
 
-    shown: str  # what the page shows (`describe_shown`)
+    version: str  # what the page shows (`describe_version`)
     is_required: bool  # the account requires approval
     state: str
     note: str | None
@@ -195,7 +195,7 @@ def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
     requester = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
     is_all = bool(codes) and set(codes) == {"approval_required"} and row.approval_state != "rejected"
     return Approval(
-        describe_shown(row), is_required, row.approval_state, row.approval_note, row.asked_at,
+        describe_version(row), is_required, row.approval_state, row.approval_note, row.asked_at,
         (requester.name or requester.email) if requester else None,
         allowed, decides and not allowed, is_all,
         is_all and row.asked_at is None and visit.can("flows:write" if isinstance(row, Flow) else "campaigns:write"),

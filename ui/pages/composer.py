@@ -486,7 +486,7 @@ def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any],
         form.add_error("base", text)
     elif now > CONFIRM_BY_TYPING_OVER and "".join(filter(str.isdecimal, form["typed"])) != str(now):
         form.add_error("typed", gettext("Type %(number)s, the number of recipients.", number=formats.number(now)))
-    if not approvals.is_shown(campaign, form["shown"]):
+    if not approvals.is_current(campaign, form["shown"]):
         form.add_error("base", gettext(approvals.CONTENT_CHANGED))
     approvals.check_confirmed(form, unfinished_now)
     if form.errors:

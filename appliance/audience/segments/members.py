@@ -361,7 +361,7 @@ def start_count(account_id: int, client: str, filters: Any, seed: int = 0) -> Ba
 
 
 def find_count(account_id: int, client: str) -> BackgroundCount | None:
-    """Return the latest count of a client, or None if it is no longer kept."""
+    """Return the latest background count that a client started, or None if newer counts have displaced it."""
     with _lock:
         return _latest_counts.get((account_id, client))
 

@@ -365,10 +365,12 @@ def set_texts(
                 added[text_id] = {"source": text.text, "text": result.translation}
     faults.check()
     changed = prune(translations, document, channel)
-    kept = {text_id: value for text_id, value in changed.get(language, {}).items() if text_id not in texts}
+    unchanged = {text_id: value for text_id, value in changed.get(language, {}).items() if text_id not in texts}
     # In reading order, so that equal translations are stored as equal JSON.
-    own_texts = {text_id: added.get(text_id) or kept.get(text_id) for text_id in present.keys() | kept.keys()}
-    changed[language] = {text_id: value for text_id in (*present, *kept) if (value := own_texts[text_id]) is not None}
+    own_texts = {text_id: added.get(text_id) or unchanged.get(text_id) for text_id in present.keys() | unchanged.keys()}
+    changed[language] = {
+        text_id: value for text_id in (*present, *unchanged) if (value := own_texts[text_id]) is not None
+    }
     _check_limits(changed, translate_document({**document, "translations": changed}, language, channel))
     return changed
 

@@ -96,9 +96,10 @@ class WriteResult(NamedTuple):
 
 
 def write_payload(name: str, payload: HookPayload, body: bytes) -> WriteResult:
-    """Record the reports and opt-outs of a payload; a report that must be repeated does not stop the others.
+    """Record the reports of a payload, and mark its opt-outs as processed.
 
-    The caller applies the returned opt-outs. Raises NotAllowed if the token was used before with another body.
+    A report that the provider must repeat does not stop the others. The caller applies the returned opt-outs in
+    the same transaction. Raises NotAllowed if the token was used before with another body.
     """
     require_write_transaction()
     if payload.token is not None:
