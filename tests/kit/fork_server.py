@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import gc
 import importlib
-import inspect
 import json
 import os
 import select
@@ -24,15 +23,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import sanic.touchup.schemes.base
-import sanic_routing.router
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
 from sanic import Sanic
-from sanic.touchup import TouchUp
-from sanic_routing import BaseRouter
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
 
@@ -214,21 +209,6 @@ def _reap(ended: dict[int, int]) -> None:
             os.close(pipe)
 
 
-def _render_route_table(router: BaseRouter, do_compile: bool = True, do_optimize: bool = False) -> None:
-    """Compile the source of the router of Sanic as `BaseRouter._render` does, but without printing it once more.
-
-    Printing the parsed source (`ast.unparse`), which only serves its readers, takes a fifth of a start.
-    """
-    _generate_source(router, False, do_optimize)
-    if do_compile:
-        names: dict[str, Any] = {}
-        exec(compile(router.find_route_src, "", "exec"), vars(sanic_routing.router), names)
-        router._find_route, router._matchers = names["find_route"], names.get("matchers")
-
-
-_generate_source = BaseRouter._render
-
-
 class _TemplateCache(FileSystemBytecodeCache):
     """The compiled templates that children share; a child whose disk a test made unwritable keeps its own."""
 
@@ -243,7 +223,6 @@ def _prepare(templates: str) -> None:
 
     Children share the templates that they compile in a directory.
     """
-    BaseRouter._render = _render_route_table
     # Imported here, because the test process imports this module too
     from appliance.core import validation
     from appliance.http import server
@@ -256,11 +235,8 @@ def _prepare(templates: str) -> None:
     app = server.mount_routes()
     app.finalize()
     server.mount_routes = lambda: app
+    # A finalized app cannot be finalized again; to finalize it in each child would take 0.1 s of a processor
     Sanic.finalize = lambda _: None
-    # Sanic writes some of its methods anew at each start and looks for their sources first
-    sanic.touchup.schemes.base.getsource = cache(inspect.getsource)
-    for owner, name in TouchUp._registry:
-        sanic.touchup.schemes.base.getsource(getattr(owner, name))
 
 
 if __name__ == "__main__":
