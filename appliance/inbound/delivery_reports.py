@@ -227,7 +227,7 @@ def classify_bounce(report: DeliveryReport) -> BounceClass:
         bounce_classes.EXPIRED,
     ):
         return bounce_class
-    if bounce_class.suppression_rule == "nobody" and bounce_class is not bounce_classes.REFUSED:
+    if bounce_class.suppression_rule == "never" and bounce_class is not bounce_classes.REFUSED:
         return bounce_class
     return bounce_classes.HARD if report.kind == "bounced" else bounce_classes.TEMPORARY
 

@@ -139,7 +139,7 @@ def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
     }
     counts = members.count_segments(account_id, rows, timeout_seconds=0)
     members.refresh_counts(account_id, rows)
-    return {"counts": counts, "sentences": sentences, "everybody": members.count_contacts(account_id)}
+    return {"counts": counts, "sentences": sentences, "contact_total": members.count_contacts(account_id)}
 
 
 @pages.get("/new")

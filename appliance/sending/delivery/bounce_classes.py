@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError
 from appliance.core.i18n import gettext_noop
 
-# When rejections suppress the address: at the first, second, third or fifth one within 30 days, or never ("nobody").
+# When rejections suppress the address: at the first, second, third or fifth one within 30 days, or never.
 # "left" means that the provider reports an opt-out.
-SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
+SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "never"]
 
 
 class BounceClass(NamedTuple):
@@ -67,33 +67,33 @@ EXPIRED = BounceClass("expired", gettext_noop("it could not be delivered in time
 SIZE = BounceClass(
     "size",
     gettext_noop("the message is too large"),
-    "nobody",
+    "never",
     gettext_noop("Make the message smaller: use fewer or smaller images."),
 )
 CONTENT = BounceClass(
-    "content", gettext_noop("the recipient's server rejected the content of the message"), "nobody",
+    "content", gettext_noop("the recipient's server rejected the content of the message"), "never",
     gettext_noop("Check the subject, links and images; contact the postmaster if the reply names one."),
 )  # fmt: skip
 AUTHENTICATION = BounceClass(
-    "authentication", gettext_noop("the recipient's server could not verify the sender"), "nobody",
+    "authentication", gettext_noop("the recipient's server could not verify the sender"), "never",
     gettext_noop("Add the records of Settings > Domains to the DNS of the From domain."),
 )  # fmt: skip
 REPUTATION = BounceClass(
-    "reputation", gettext_noop("the recipient's server is throttling email from this server"), "nobody",
+    "reputation", gettext_noop("the recipient's server is throttling email from this server"), "never",
     gettext_noop("Send more slowly, and only to contacts who expect it; spam complaints make it worse."),
 )  # fmt: skip
 BLOCKLIST = BounceClass(
-    "blocklist", gettext_noop("the IP address of the sending server is on a blocklist"), "nobody",
+    "blocklist", gettext_noop("the IP address of the sending server is on a blocklist"), "never",
     gettext_noop("Ask the blocklist that the reply names to remove the address, or send through a relay."),
 )  # fmt: skip
 SETUP = BounceClass(
-    "setup", gettext_noop("a server on the way is misconfigured"), "nobody",
+    "setup", gettext_noop("a server on the way is misconfigured"), "never",
     gettext_noop(
         "Read the server's reply: it may be a mail loop, a protocol error, or a sender "
         "address or route that does not exist."
     ),
 )  # fmt: skip
-REFUSED = BounceClass("refused", gettext_noop("it was rejected for an unknown reason"), "nobody")
+REFUSED = BounceClass("refused", gettext_noop("it was rejected for an unknown reason"), "never")
 # Classes of SMS
 UNREACHABLE = BounceClass(
     "unreachable", gettext_noop("the phone was off or out of range"), "third",
@@ -104,21 +104,21 @@ OPTED_OUT = BounceClass(
     gettext_noop("No more SMS are sent to this number until it replies START."),
 )  # fmt: skip
 FILTERED = BounceClass(
-    "filtered", gettext_noop("the network blocked it as spam"), "nobody",
+    "filtered", gettext_noop("the network blocked it as spam"), "never",
     gettext_noop(
         "Name your brand and how to opt out, use links of your own domain, and ask the "
         "provider what its filters reject."
     ),
 )  # fmt: skip
 UNREGISTERED = BounceClass(
-    "unregistered", gettext_noop("the sender is not registered for this country"), "nobody",
+    "unregistered", gettext_noop("the sender is not registered for this country"), "never",
     gettext_noop(
         "Register the sender with the provider (in the US: brand and campaign of 10DLC, "
         "or a verified toll-free number)."
     ),
 )  # fmt: skip
 COUNTRY = BounceClass(
-    "country", gettext_noop("the provider account may not send to this country"), "nobody",
+    "country", gettext_noop("the provider account may not send to this country"), "never",
     gettext_noop("Allow the country in the provider's geographic permissions, or exclude it with sms.countries."),
 )  # fmt: skip
 ALL_CLASSES = (

@@ -223,7 +223,7 @@ def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) 
         after_commit(lambda: signals.wake("campaigns"))
     if bounce_class is bounce_classes.HARD:
         senders.count_warm_up_failure(row, "hard")
-    if bounce_class.suppression_rule == "nobody":
+    if bounce_class.suppression_rule == "never":
         return bounce_class
     if bounce_class.suppression_rule in ("at_once", "left"):
         _suppress(row, "hard_bounce" if bounce_class.suppression_rule == "at_once" else "stop_keyword", source, text)
@@ -478,9 +478,9 @@ def classify_error(error: DeliveryError) -> BounceClass:
     if isinstance(error, SenderRejectedByMx):
         # The server rejected the sender before it was given the recipient, so an "unknown user" in its reply is the
         # sender.
-        return bounce_class if bounce_class.suppression_rule == "nobody" else bounce_classes.SETUP
+        return bounce_class if bounce_class.suppression_rule == "never" else bounce_classes.SETUP
     if isinstance(error, RecipientRejected) or (
-        bounce_class.suppression_rule == "nobody" and bounce_class is not bounce_classes.REFUSED
+        bounce_class.suppression_rule == "never" and bounce_class is not bounce_classes.REFUSED
     ):
         return bounce_class
     # The transport failed and not the mailbox: the connection broke, or the server throttles or rejects us.

@@ -162,7 +162,7 @@ def describe_code(code: str | int | None, text: str) -> str:
     meaning = find_meaning(code)
     description = " ".join(filter(None, (str(code or ""), text or meaning.kind.meaning)))
     return (
-        f"{description} - {meaning.help}" if meaning.help and meaning.kind.suppression_rule == "nobody" else description
+        f"{description} - {meaning.help}" if meaning.help and meaning.kind.suppression_rule == "never" else description
     )
 
 
