@@ -144,7 +144,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
     filenames = media.get_filenames(visit.account_id, editor_panels.list_picture_names(page))
     message = "body" if row.body and not document.get_sections(row.design) else "sections"
     return {
-        "row": row, "home": home, "here": f"/templates/{row.id}", "back": back_url(home), "page": editor_url(home),
+        "row": row, "home": home, "page_url": f"/templates/{row.id}", "back": back_url(home), "page": editor_url(home),
         "locked": home.is_locked or visit.user.role == "viewer", "may_look_only": visit.user.role == "viewer",
         "outline": editor_panels.build_outline(page, filenames), "many": len(page), "entry": entry,
         "key": entry.key if entry else "",

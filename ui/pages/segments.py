@@ -52,7 +52,7 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
     )
 
 
-@pages.get("/count/<asker:str>")
+@pages.get("/count/<count_key:str>")
 @signed_in()
 async def show_count(request: Request, visit: Visit, count_key: str) -> HTTPResponse:
     """Show the progress of a count; the response polls again until the count is done."""

@@ -193,7 +193,7 @@ def _build_context(visit: Visit, template_id: int, language: str) -> dict[str, A
     original = template_edits.get_original_language(visit.account_id)
     return {
         "nav": view.list_navigation(f"/{home.kind}s"),
-        "row": row, "home": home, "here": f"/templates/{row.id}/translations", "editor": editor_url(home),
+        "row": row, "home": home, "page_url": f"/templates/{row.id}/translations", "editor": editor_url(home),
         "back": _original_url(row, home), "locked": home.is_locked,
         "may_write": visit.can("templates:write") and not home.is_locked,
         "languages": languages, "translation": summary, "groups": groups,
