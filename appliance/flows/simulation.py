@@ -15,7 +15,6 @@ from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts import write
 from appliance.audience.contacts.store import ContactWrite
 from appliance.audience.segments import members
-from appliance.content.designs import merge
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext, gettext_noop, pgettext
@@ -27,6 +26,7 @@ from appliance.flows import (
     simulation_events,
     simulation_sandbox,
     simulation_timeline,
+    step_names,
     store,
     versions,
 )
@@ -221,17 +221,13 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     trigger = Trigger.get(Trigger.flow == flow.id)
     blockers = lifecycle.list_blockers(flow, trigger, Actor(can_approve=True))
     steps_with_content = drafts.add_contents(flow.steps)
-    names = _name_emails(steps_with_content)
+    names = step_names.name_steps(flow.account_id, steps_with_content)
     flow.version = version - 1
     versions.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
     unfinished = [
-        gettext(
-            "Unfinished content in “%(email)s”: %(problem)s",
-            email=names.get(path) or gettext("step %(position)s", position=simulation_timeline.format_position(path)),
-            problem=warning.message,
-        )
+        gettext("%(step)s has unfinished content: %(problem)s", step=names[path], problem=warning.message)
         for path, _, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
     ]
     return [
@@ -246,16 +242,6 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     ]
 
 
-def _name_emails(steps: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the subjects of the emails that have one, by the paths of their steps."""
-    subjects = {
-        path: merge.make_readable(((step.get("content") or {}).get("subject") or "").strip())
-        for path, step in document.walk(steps)
-        if step["type"] == "email"
-    }
-    return {path: subject for path, subject in subjects.items() if subject}
-
-
 _PROBLEMS = {
     "trigger.event": gettext_noop("the trigger is missing"),
     "trigger.segment_id": gettext_noop("the segment of the trigger is missing"),
@@ -265,16 +251,12 @@ _PROBLEMS = {
 }
 
 
-def _describe_problem(field: str, message: str, names: Mapping[str, str]) -> str:
-    """Return a problem of a flow with the step or field that it is about; `names` are those of emails by path."""
+def _describe_problem(field: str, message: str, names: dict[str, str]) -> str:
+    """Return a problem of a flow with the step or field that it is about; `names` are those of steps by path."""
     if field in _PROBLEMS:
         return gettext(_PROBLEMS[field])
-    name = next((name for path, name in names.items() if f"{field}.".startswith(f"{path}.")), None)
-    if name is not None:
-        return gettext("email “%(email)s”: %(problem)s", email=name, problem=message)
-    if position := simulation_timeline.format_position(field):
-        return gettext("step %(position)s: %(problem)s", position=position, problem=message)
-    return message
+    name = step_names.find_name(names, field)
+    return message if name is None else gettext("%(step)s: %(problem)s", step=name, problem=message)
 
 
 def note_stopped_sending(account_id: int) -> list[str]:
@@ -403,15 +385,28 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
             simulation = run_simulation(flow, script, None, Faults(), sees_people)
     except Invalid as invalid:
         # The contact or a step of the script was deleted after the script was saved.
-        return ScriptResult(name, False, len(expectations), _format_faults(invalid.fields), "")
-    paths = {step["id"]: path for path, step in document.walk(flow.steps if draft is None else draft.steps)}
-    failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, paths)]
+        return ScriptResult(name, False, len(expectations), _list_deleted(invalid.fields), "")
+    names = step_names.name_steps_by_id(flow.account_id, flow.steps if draft is None else draft.steps)
+    failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, names)]
     return ScriptResult(name, not failures, len(expectations), failures, simulation.end.description)
 
 
 def _get_script_name(raw: Any, index: int) -> str:
     name = raw.get("name") if isinstance(raw, dict) else None
     return name if isinstance(name, str) else gettext("Script %(number)s", number=index + 1)
+
+
+def _list_deleted(fields: dict[str, list[str]]) -> list[str]:
+    """Return the errors of a script that was valid when it was saved, with sentences for what was deleted since."""
+    failures, other_fields = [], {}
+    for name, messages in fields.items():
+        if name == "contact_id":
+            failures.append(gettext("the contact of this test was deleted"))
+        elif name.startswith("events[") and name.endswith("].step"):
+            failures.append(gettext("a step that this test needs was deleted"))
+        else:
+            other_fields[name] = messages
+    return [*failures, *_format_faults(other_fields)]
 
 
 def _format_faults(fields: dict[str, list[str]]) -> list[str]:
@@ -424,19 +419,19 @@ _WRONG_END = {
     "live": gettext_noop("the contact should still be in the flow: %(result)s"),
 }
 _WRONG_OUTCOME = {
-    "on": gettext_noop("step %(position)s should continue: %(result)s"),
-    "yes": gettext_noop("step %(position)s should take Yes: %(result)s"),
-    "no": gettext_noop("step %(position)s should take No: %(result)s"),
-    "skipped": gettext_noop("step %(position)s should be skipped: %(result)s"),
-    "exited": gettext_noop("the contact should exit in step %(position)s: %(result)s"),
-    "waits": gettext_noop("the contact should wait in step %(position)s: %(result)s"),
+    "on": gettext_noop("%(step)s should continue: %(result)s"),
+    "yes": gettext_noop("%(step)s should take Yes: %(result)s"),
+    "no": gettext_noop("%(step)s should take No: %(result)s"),
+    "skipped": gettext_noop("%(step)s should be skipped: %(result)s"),
+    "exited": gettext_noop("the contact should exit at %(step)s: %(result)s"),
+    "waits": gettext_noop("the contact should wait at %(step)s: %(result)s"),
 }
 
 
-def _list_failures(expectation: Expectation, simulation: Simulation, paths: Mapping[int, str]) -> Iterator[str]:
+def _list_failures(expectation: Expectation, simulation: Simulation, names: Mapping[int, str]) -> Iterator[str]:
     """Yield a text for each way in which a simulation differs from an expectation.
 
-    `paths` are the paths of the steps by id.
+    `names` are the names of the steps by id.
     """
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
@@ -448,38 +443,32 @@ def _list_failures(expectation: Expectation, simulation: Simulation, paths: Mapp
             )
         return
     step_id = expectation.step if isinstance(expectation.step, int) else 0
-    position = simulation_timeline.format_position(paths.get(step_id))
+    step_name = names.get(step_id, "")
     entries = [entry for entry in simulation.timeline if entry.step_id == step_id and entry.kind in ("step", "message")]
     if expectation.outcome == "not_reached":
         if entries:
-            yield gettext(
-                "step %(position)s should not be reached: %(result)s", position=position, result=entries[0].description
-            )
+            yield gettext("%(step)s should not be reached: %(result)s", step=step_name, result=entries[0].description)
         return
     if not entries:
-        yield (
-            gettext("step %(position)s was not reached", position=position)
-            if position
-            else gettext("the step was deleted")
-        )
+        yield (gettext("%(step)s was not reached", step=step_name) if step_name else gettext("the step was deleted"))
         return
-    yield from _list_step_failures(expectation, entries, position)
+    yield from _list_step_failures(expectation, entries, step_name)
 
 
-_WRONG_SUBJECT = gettext_noop("the subject of step %(position)s should contain “%(text)s”: %(result)s")
-_WRONG_TEXT = gettext_noop("the text of step %(position)s should contain “%(text)s”: %(result)s")
+_WRONG_SUBJECT = gettext_noop("the subject of %(step)s should contain “%(text)s”: %(result)s")
+_WRONG_TEXT = gettext_noop("the text of %(step)s should contain “%(text)s”: %(result)s")
 
 
-def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], position: str) -> Iterator[str]:
+def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], step_name: str) -> Iterator[str]:
     description = entries[-1].description
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
-        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], position=position, result=description)
+        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], step=step_name, result=description)
     messages = [entry.message for entry in entries if entry.message is not None]
     reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
     if expectation.reason is not UNSET and expectation.reason not in reasons:
         yield gettext(
-            "the reason in step %(position)s should be “%(reason)s”: %(result)s",
-            position=position, reason=simulation_timeline.describe_skip(str(expectation.reason)), result=description,
+            "the reason at %(step)s should be “%(reason)s”: %(result)s",
+            step=step_name, reason=simulation_timeline.describe_skip(str(expectation.reason)), result=description,
         )  # fmt: skip
     for key, expected_text, message in (
         ("subject", expectation.subject, _WRONG_SUBJECT), ("text", expectation.text, _WRONG_TEXT),
@@ -487,4 +476,4 @@ def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], posi
         if isinstance(expected_text, str) and not any(
             expected_text.casefold() in (getattr(sent, key) or "").casefold() for sent in messages
         ):
-            yield gettext(message, position=position, text=expected_text, result=description)
+            yield gettext(message, step=step_name, text=expected_text, result=description)

@@ -129,10 +129,10 @@ def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
         f"Contacts that met the trigger: {simulation.met}; simulated: {simulation.rehearsed}.", "",
     ]  # fmt: skip
     for step in simulation.steps:
-        lines += [
-            f"{simulation_timeline.format_position(step.path)}. {step.summary}",
-            f"     {', '.join(_format_counts(step))}",
-        ]
+        # Steps of a branch are indented, and its first step names the branch.
+        indent = "  " * step.path.count(".")
+        branch = "Yes: " if step.path.endswith(".yes[0]") else "No: " if step.path.endswith(".no[0]") else ""
+        lines += [f"{indent}{branch}{step.summary}", f"{indent}     {', '.join(_format_counts(step))}"]
     lines += [
         "",
         f"At the end: {simulation.completed} completed, {simulation.exited} exited early, "

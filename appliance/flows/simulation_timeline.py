@@ -138,7 +138,6 @@ def format_time(ms: int, zone: str) -> str:
 
 
 _RULES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # the lines under headings in text parts
-_PATH_PART = re.compile(r"(steps|yes|no)\[(\d+)\]")
 EntryKind = Literal["enter", "step", "message", "assumed", "recorded", "starts", "goal"]
 
 
@@ -241,12 +240,9 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
         if entry_day != shown_day:
             yield from ("", entry_day)
             shown_day = entry_day
-        position = f"{format_position(entry.path)}. " if entry.path and entry.kind in ("step", "message") else ""
         # The reasons follow, a line for each filter.
-        sentence = (
-            describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.description
-        )
-        yield f"  {format_time(at, zone)}  {position}{sentence}"
+        sentence = describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.description
+        yield f"  {format_time(at, zone)}  {sentence}"
         yield from _format_reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:
             yield f"         “{_quote(entry.message)}”"
@@ -258,13 +254,6 @@ def _quote(message: RenderedMessage) -> str:
     if message.channel == "sms":
         return " ".join(text.split())
     return shorten(_RULES.sub("", text.partition("\n-- \n")[0]), 100, placeholder=" …")
-
-
-def format_position(path: str | None) -> str:
-    """Return the path of a step as users count: `steps[1].no[0]` is `2 No 1`; empty for other paths."""
-    labels = {"steps": "", "yes": gettext("Yes"), "no": gettext("No")}
-    parts = _PATH_PART.findall(path or "")
-    return " ".join(f"{labels[name]} {int(index) + 1}".strip() for name, index in parts)
 
 
 def _format_reasons(reasons: Sequence[Reason], indent: int) -> Iterator[str]:

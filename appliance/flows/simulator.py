@@ -21,6 +21,7 @@ from appliance.flows import (
     simulation_events,
     simulation_sandbox,
     simulation_timeline,
+    step_names,
     triggers,
     versions,
 )
@@ -354,10 +355,11 @@ class FlowSimulator:
             event = log.name_event(assumption.event)
             if planned.at is None:
                 step_id = assumption.step if isinstance(assumption.step, int) else 0
+                names = step_names.name_steps_by_id(self.flow.account_id, self.flow.steps)
                 note = gettext(
-                    "“%(event)s” did not happen: step %(position)s sent no message",
+                    "“%(event)s” did not happen: %(step)s sent no message",
                     event=event,
-                    position=simulation_timeline.format_position(self.paths.get(step_id)),
+                    step=names[step_id],
                 )
             else:
                 time_text = format_moment(planned.at, self.zone)

@@ -153,7 +153,7 @@ def test_flow_simulations_report_placeholders(api: Client) -> None:
         201
     )["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
-    start = f"Unfinished content in “{merge.make_readable(email.subject)}”: “Today is your day."
+    start = f"Email “{merge.make_readable(email.subject)}” has unfinished content: “Today is your day."
     assert any(note.startswith(start) for note in notes), notes
 
 

@@ -46,6 +46,8 @@ def test_bulk_counts_equal_single_simulations(home: Home) -> None:
     ]
     assert (result.completed, result.exited, result.live, result.reasons) == (6, 2, 0, {"exit_step": 2})
     assert "Contacts that met the trigger: 8;" in result.text and "Yes 2 (25%)" in result.text
+    lines = result.text.splitlines()
+    assert "Wait 1 day" in lines and "  Yes: Exit the flow" in lines, result.text
 
 
 def test_assumed_events_apply_to_a_share_of_contacts(home: Home) -> None:

@@ -1,5 +1,6 @@
 """Scripts stored with a flow, which are its tests: they pass, or report each unmet expectation."""
 
+import re
 from typing import Any
 
 import pytest
@@ -42,13 +43,15 @@ def test_a_failed_script_reports_each_unmet_expectation(home: Home) -> None:
     flow = create_flow(home, STEPS, data={"scripts": [{**CLICKS, "events": []}, {**CLICKS, "name": "Other"}]})
     failed, passed = run_scripts(home, flow)
     assert passed.passed and not failed.passed
-    assert [failure.partition(":")[0] for failure in failed.failures] == [
-        "step 3 should take Yes", "step 3 No 1 should not be reached", "the contact should exit early",
-    ]  # fmt: skip
-    assert "found: never" in failed.failures[0]
+    (split_failure, unreached_failure, end_failure) = failed.failures
+    assert re.match(r"Branch “Clicked.*\?” should take Yes: Branch: No, .*found: never", split_failure), split_failure
+    assert unreached_failure.startswith("“Wait 1 minute” should not be reached: Wait 1 minute")
+    assert end_failure.startswith("the contact should exit early: ")
     update_flow(home, flow, steps=[{**EMAIL_STEP, "id": 1, "subject": "Good day"}, {"duration": 60}])
     (_, edited) = run_scripts(home, flow)
-    assert not edited.passed and edited.failures[0].startswith("the subject of step 1 should contain “welcome alex”")
+    assert not edited.passed and edited.failures[0].startswith(
+        "the subject of Email “Good day” should contain “welcome alex”: "
+    )
     assert "the step was deleted" in edited.failures
 
 
@@ -56,9 +59,24 @@ def test_a_script_with_a_deleted_contact_or_step_fails(home: Home) -> None:
     """The failure is reported for that script, and other scripts run."""
     flow = create_flow(home, STEPS, data={"scripts": [{**CLICKS, "contact_id": 4711}, CLICKS]})
     failed, passed = run_scripts(home, flow)
-    assert failed.failures == ["contact_id must exist"] and passed.passed
+    assert failed.failures == ["the contact of this test was deleted"] and passed.passed
     update_flow(home, flow, steps=[{"duration": 60}])
-    assert run_scripts(home, flow)[1].failures == ["events[0].step must exist"]
+    assert run_scripts(home, flow)[1].failures == ["a step that this test needs was deleted"]
+
+
+def test_failures_name_equal_steps_by_what_is_before_them(home: Home) -> None:
+    """A number would have to be counted on the page; the name says which of the equal waits is meant."""
+    wait = {"duration": DAY}
+    split = {"filters": [clicked_filter()], "yes": [wait], "no": [{"type": "exit"}]}
+    expect = [{"step": step_id, "outcome": "skipped"} for step_id in range(1, 7)]
+    script = {"name": "Waits", "start_at": START, "expect": expect}
+    flow = create_flow(home, [wait, EMAIL_STEP, wait, split], data={"scripts": [script]})
+    (result,) = run_scripts(home, flow)
+    names = [re.split(r" (?:should be skipped|was not reached)", failure)[0] for failure in result.failures]
+    email = "Email “Welcome [First name]”"
+    assert names[:3] == ["“Wait 1 day” at the start", email, f"“Wait 1 day” after {email}"], names
+    assert re.fullmatch(r"Branch “[^”]+\?”", names[3]), names
+    assert names[4:] == [f"“Wait 1 day” on the Yes path of {names[3]}", "“Exit the flow”"], names
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_drafts_and_unsaved_steps_can_be_simulated(home: Home) -> None:
     flow = create_flow(home, [{"subject": "Only a subject"}, {"duration": 60}])
     result = simulate(home, flow)
     assert result.version is None
-    assert any(note.startswith("This flow cannot go live yet: email “Only a subject”: ") for note in result.notes)
+    assert any(note.startswith("This flow cannot go live yet: Email “Only a subject”: ") for note in result.notes)
     other = simulate(home, flow, steps=[{"subject": "New", "body": "<p>Words</p>"}, {"type": "exit"}])
     assert [(entry.path, entry.type) for entry in other.timeline[1:]] == [("steps[0]", "email"), ("steps[1]", "exit")]
     assert other.timeline[1].message is not None and other.timeline[1].message.subject == "New"

@@ -165,6 +165,10 @@ class StepKind(ABC):
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a short text that says what a step with these props does."""
 
+    def name(self, props: dict[str, Any], account_id: int) -> str:
+        """Return the name of a step with these props in a sentence: its kind with its title, or what it does."""
+        return gettext("“%(text)s”", text=self.summary(props, account_id))
+
 
 # SQL for marketing messages: the order by which the contact's channel `x` is chosen, sendable ones first, and the skip
 # reason of the chosen channel `h`.

@@ -50,7 +50,16 @@ class Email(MessageStep):
             missing.append((f"design.{unknown[0].path}", gettext("unknown section kind: %(kinds)s", kinds=kinds)))
         return missing
 
+    def name(self, props: dict[str, Any], account_id: int) -> str:
+        """Return the kind of the step with the subject."""
+        subject = _get_subject(props)
+        return gettext("Email “%(subject)s”", subject=subject) if subject else gettext("Email without a subject")
+
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the subject."""
-        subject = make_readable((get_content(props).get("subject") or "").strip())
+        subject = _get_subject(props)
         return gettext("Send “%(subject)s”", subject=subject) if subject else gettext("Send an email without a subject")
+
+
+def _get_subject(props: dict[str, Any]) -> str:
+    return make_readable((get_content(props).get("subject") or "").strip())

@@ -83,3 +83,7 @@ class EmitEvent(StepKind):
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the name of the event."""
         return gettext("Record the event “%(event)s”", event=log.name_event(props["event_name"]))
+
+    def name(self, props: dict[str, Any], account_id: int) -> str:
+        """Return the text of `summary`, which has quotation marks already."""
+        return self.summary(props, account_id)

@@ -52,8 +52,15 @@ class Sms(MessageStep):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the beginning of the SMS."""
-        body = make_readable(" ".join((get_content(props).get("body") or "").split()))
-        if not body:
-            return gettext("Send an SMS without text")
-        is_long = len(body) > _MAX_SUMMARY_CHARACTERS
-        return gettext("Send SMS “%(text)s”", text=f"{body[: _MAX_SUMMARY_CHARACTERS - 1]}…" if is_long else body)
+        text = _get_beginning(props)
+        return gettext("Send SMS “%(text)s”", text=text) if text else gettext("Send an SMS without text")
+
+    def name(self, props: dict[str, Any], account_id: int) -> str:
+        """Return the kind of the step with the beginning of the SMS."""
+        text = _get_beginning(props)
+        return gettext("SMS “%(text)s”", text=text) if text else gettext("SMS without text")
+
+
+def _get_beginning(props: dict[str, Any]) -> str:
+    body = make_readable(" ".join((get_content(props).get("body") or "").split()))
+    return f"{body[: _MAX_SUMMARY_CHARACTERS - 1]}…" if len(body) > _MAX_SUMMARY_CHARACTERS else body

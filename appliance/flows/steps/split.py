@@ -107,6 +107,10 @@ class Split(StepKind):
         sentence = explain.describe_filters(account_id, parse_filters(props, filter_scope), filter_scope)
         return gettext("%(conditions)s?", conditions=sentence)
 
+    def name(self, props: dict[str, Any], account_id: int) -> str:
+        """Return the kind of the step with its conditions."""
+        return gettext("Branch “%(conditions)s”", conditions=self.summary(props, account_id))
+
 
 def get_scope(account_id: int, writing: bool = False) -> Scope:
     """Return the scope of a split's filters; with `writing`, ids in the filters must exist."""
