@@ -290,3 +290,16 @@ def test_records_never_contain_private_hosts(
     zone = records.write_zone_file(list(records_by_purpose.values()))
     assert not any(word in zone for word in ("127.0.0.1", "localhost", "192.168.", "10.0.0.", "::1", "home.arpa"))
     assert zone.count("\n") + 1 == len([record for record in records_by_purpose.values() if record.value])
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("anna@blumen-weber.de", "Blumen Weber"), ("ana@mail.juniper-salt.co.uk", "Juniper Salt"),
+        ("a@xn--bckerei-5wa.de", "Bäckerei"), ("anna@GMAIL.com", None), ("anna@hotmail.de", None),
+        ("anna@posteo.de", None), ("192.168.1.20", None), ("localhost", None), ("news.lan", None), ("", None),
+    ],
+)  # fmt: skip
+def test_organisations_are_named_after_their_domain(address: str, name: str | None) -> None:
+    """The name comes from the registered domain; mailbox providers and local hosts have none."""
+    assert records.name_organisation(address) == name

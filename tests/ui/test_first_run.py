@@ -40,6 +40,30 @@ def add_domain(page: Page) -> None:
     page.get_by_role("link", name="Continue").click()
 
 
+def check_proposed_account_name(page: Page) -> None:
+    """Check that the domain of the email address proposes a name, which the user can change, and webmail none."""
+    email, team = page.get_by_label("Email"), page.get_by_label("Team or company")
+    email.fill("anna@blumen-weber.de")
+    email.blur()
+    expect(team).to_have_value("Blumen Weber")
+    expect(team).to_have_accessible_description(re.compile("Suggested from your domain"))
+    check_screen(page, "you-proposed")
+    email.fill("anna.weber@gmail.com")
+    email.blur()
+    expect(team).to_have_value("")
+    team.fill("Northwind Traders")
+    email.fill("ana@northwind.example")
+    with page.expect_response("**/account-name"):
+        email.blur()
+    expect(team).to_have_value("Northwind Traders")
+    team.fill("")
+    email.fill("ana@mail.northwind.example")
+    email.blur()
+    expect(team).to_have_value("Northwind")
+    email.fill("ana@northwind.example")
+    email.blur()
+
+
 def test_the_set_up_screens(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
 ) -> None:
@@ -52,8 +76,7 @@ def test_the_set_up_screens(
     expect(page.get_by_role("alert")).to_contain_text("4 fields need attention")
     check_screen(page, "you-all-wrong")
     page.get_by_label("Your name").fill("Ana")
-    page.get_by_label("Team or company").fill("Northwind")
-    page.get_by_label("Email").fill("ana@northwind.example")
+    check_proposed_account_name(page)
     page.get_by_label("Password").press_sequentially(WORDS[:4])
     expect(page.locator("progress.is-paused")).to_be_visible()
     page.get_by_label("Password").fill(WORDS)

@@ -1,6 +1,7 @@
 """The setup pages: a one-time link creates the owner; sender, transport, domain and brand follow and can be skipped."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -38,7 +39,29 @@ async def show_setup(request: Request, token: str) -> HTTPResponse:
     """Show the form for the first user, if the token of the setup link is valid."""
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)
-    return view.render(request, "setup/you.html", form=Form(), token=token, steps=STEPS)
+    proposal = propose_account_name("")
+    form = Form({"account_name": proposal, "proposed_name": proposal})
+    return view.render(request, "setup/you.html", form=form, token=token, steps=STEPS)
+
+
+@pages.post("/setup/<token:str>/account-name", name="account_name")
+@public_page
+async def show_account_name(request: Request, token: str) -> HTTPResponse:
+    """Show the field of the account's name again, with a proposal unless the user has entered another name."""
+    if not await fetch(users.is_setup_token, token):
+        return await _render_closed(request)
+    form = Form.from_request(request)
+    proposal = propose_account_name(form["email"])
+    if form["account_name"] in ("", form["proposed_name"]):
+        form.values["account_name"] = proposal
+    form.values["proposed_name"] = proposal
+    return view.render(request, "setup/you.html", form=form, token=token, steps=STEPS)
+
+
+def propose_account_name(email: str) -> str:
+    """Return a name for the account, from the domain of an email address or of this site, or an empty text."""
+    host = urlsplit(config.current().base_url).hostname or ""
+    return records.name_organisation(email) or records.name_organisation(host) or ""
 
 
 @pages.post("/setup/<token:str>")

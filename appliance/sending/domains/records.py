@@ -268,13 +268,25 @@ def display_domain(name: str) -> str:
         return name
 
 
+# Mailbox providers without a recipient group of their own, and ends of names that are only known in a local network
+_OTHER_MAILBOX_PROVIDERS = frozenset(
+    ("arcor.de", "bluewin.ch", "daum.net", "duck.com", "email.de", "free.fr", "freenet.de", "hanmail.net", "hey.com",
+     "hushmail.com", "interia.pl", "laposte.net", "mailbox.org", "mailfence.com", "naver.com", "posteo.de",
+     "posteo.net", "rediffmail.com", "runbox.com", "startmail.com", "tiscali.it", "tuta.com", "tutanota.com",
+     "tutanota.de", "uol.com.br", "xs4all.nl", "ziggo.nl")
+)  # fmt: skip
+_LOCAL_ENDINGS = (".internal", ".invalid", ".lan", ".local", ".localhost", ".home.arpa")
+
+
 def name_organisation(address: str) -> str | None:
     """Return a name for the organisation of an email address: `Juniper Salt` for `ana@mail.juniper-salt.co.uk`.
 
-    None if the address is one of a mailbox provider.
+    None if the address is one of a mailbox provider, or its domain cannot be one of an organisation.
     """
-    domain = mx_routes.domain_of(address)
-    if mx_routes.is_mailbox_provider(domain):
+    domain = mx_routes.domain_of(address).rstrip(".")
+    if mx_routes.is_mailbox_provider(domain) or domain in _OTHER_MAILBOX_PROVIDERS:
+        return None
+    if "." not in domain or _is_ip_address(domain) or domain.endswith(_LOCAL_ENDINGS):
         return None
     label = display_domain(mx_routes.get_registered_domain(domain).partition(".")[0])
     return " ".join(word.capitalize() for word in label.split("-") if word)
