@@ -108,6 +108,10 @@ class FlowStep(Struct):
     data_merge: (
         Annotated[Json, Meta(description="JSON merge patch (RFC 7396) for the contact's `data`")] | UnsetType
     ) = UNSET
+    channel: (
+        Annotated[Literal["email", "sms"], Meta(description="channel that the contact is unsubscribed from")]
+        | UnsetType
+    ) = UNSET
 
 
 class Flow(Struct):

@@ -245,13 +245,15 @@ def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> S
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """Return the values of a raw step that belong to its kind, with None for absent ones.
 
-    A duration of 0 is not absent. A stored step keeps `transactional` if the raw step does not have that key, and
+    A duration of 0 is not absent. A stored step keeps `transactional` and `channel` if the raw step has no such key.
     `template_id` is None if the step names its own template, because nothing is to be copied then.
     """
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value
         for key, value in raw.items() if key in kind.keys
     }  # fmt: skip
+    if previous_step is not None and "channel" in previous_step and "channel" not in raw:
+        values["channel"] = previous_step["channel"]
     if previous_step is not None and "template_id" in previous_step:
         if "transactional" not in raw:
             values["transactional"] = previous_step["transactional"] or None

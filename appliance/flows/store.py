@@ -170,8 +170,8 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
         ),
         Starter(
             "sunset", gettext("Sunset"),
-            gettext("Asks contacts who have not engaged for long twice, and marks those who do not click with the "
-                    "custom field “sunset”, so that you can exclude them. Select a segment of them as the trigger."),
+            gettext("Asks contacts who have not engaged for long twice, and unsubscribes those who do not click from "
+                    "email. Select a segment of them as the trigger."),
             name("Sunset"), {"event": "segment_enter"}, _build_sunset(emails),
         ),
     )  # fmt: skip
@@ -231,10 +231,9 @@ def _build_cart(emails: Emails) -> Steps:
 
 
 def _build_sunset(emails: Emails) -> Steps:
-    keep: Steps = [{"type": "contact_update", "data_merge": {"sunset": None}}]
-    mark: Steps = [{"type": "contact_update", "data_merge": {"sunset": True}}]
-    last = [emails["sunset"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, mark)]
-    return [emails["win_back"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", keep, last)]
+    leave: Steps = [{"type": "unsubscribe", "channel": "email"}]
+    last = [emails["sunset"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", [], leave)]
+    return [emails["win_back"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", [], last)]
 
 
 DEFAULT_NAME = gettext_noop("Untitled flow")

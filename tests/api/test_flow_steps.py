@@ -76,7 +76,7 @@ def test_steps_round_trip(api: Client, lists: dict[str, int]) -> None:
             {"filters": PAID, "no": [{"type": "exit"}]},
         ], "no": [{"body": "Hi"}, {"type": "contact_update", "data_merge": {"tags": None, "seen": True}}]},
         {"type": "list_add", "contact_list_id": lists["own"]},
-        {"type": "list_remove", "contact_list_id": lists["own"]},
+        {"type": "list_remove", "contact_list_id": lists["own"]}, {"type": "unsubscribe", "channel": "sms"},
     ]  # fmt: skip
     flow = api.post("/flows", {"name": "Whole", "trigger": {"event": "order_paid"}, "steps": steps}).expect(201)
     assert [template["action_id"] for template in flow["templates"]] == [1, 7]
@@ -135,6 +135,20 @@ def test_a_template_is_copied_into_a_step(api: Client) -> None:
     api.patch(f"/templates/{base['id']}", {"body": "<p>New</p>"}).expect(200)
     assert api.get(f"/templates/{step['template_id']}").expect(200)["body"] == "<p>Base</p>"
     assert step_errors(api, {"template_id": 987654321}) == {"steps[0].template_id": ["must exist"]}
+
+
+def test_the_channel_of_an_unsubscribe_step(api: Client) -> None:
+    """It is email unless it is given, stays if it is absent in a change, and another channel is an error."""
+    steps = [{"type": "unsubscribe"}, {"type": "unsubscribe", "channel": "sms"}]
+    flow = api.post("/flows", {"steps": steps}).expect(201)
+    assert [step["channel"] for step in flow["steps"]] == ["email", "sms"]
+    kept = api.patch(f"/flows/{flow['id']}", {"steps": [{"id": step["id"]} for step in flow["steps"]]}).expect(200)
+    assert kept["steps"] == flow["steps"]
+    assert step_errors(api, {"type": "unsubscribe", "channel": "post"}, {"type": "unsubscribe", "channel": [1]}) == {
+        f"steps[{index}].channel": ["is not included in the list"] for index in range(2)
+    }
+    shown = next(kind for kind in api.get("/flows/spec").expect(200)["steps"] if kind["type"] == "unsubscribe")
+    assert [field["type"] for field in shown["fields"]] == ["channel"]
 
 
 def test_errors_of_step_types(api: Client) -> None:

@@ -11,7 +11,7 @@ from appliance.flows.steps.base import ActiveRun
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.database import run as execute
-from appliance.storage.models import Flow, Run
+from appliance.storage.models import Channel, Flow, Run
 from tests.domain import flow_rows
 from tests.domain.home import Home
 
@@ -204,6 +204,34 @@ def test_list_and_contact_update_steps(home: Home) -> None:
         (1, "on", None), (2, "on", None), (3, "skipped", "invalid_data"), (4, "skipped", "list_deleted"),
         (5, "on", None), (6, "on", None),
     ]  # fmt: skip
+
+
+def test_unsubscribe_steps(home: Home) -> None:
+    """The addresses of the channel are opted out with the flow as evidence; nobody is ever opted in."""
+    flow = create_live_flow(home, [
+        {"id": 1, "type": "unsubscribe", "channel": "email"}, {"id": 2, "type": "unsubscribe", "channel": "email"},
+        {"id": 3, "type": "unsubscribe", "channel": "sms"},
+    ])  # fmt: skip
+    ann = home.contact("ann@acme.test")
+    bea = home.contact("bea@acme.test")
+    home.opt_out("bea@acme.test")
+    lou = home.contact("lou@acme.test", opt_in=False)
+    before = {row.key: row for row in Channel.select()}
+    run_ids = start_runs(home, flow, ann.id, bea.id, lou.id)
+    advance_until_idle()
+    histories = [step_history(run_id) for run_id in run_ids]
+    assert histories == [
+        [(1, "on", None), (2, "skipped", "unsubscribed"), (3, "skipped", "no_channel")],
+        [(1, "skipped", "unsubscribed"), (2, "skipped", "unsubscribed"), (3, "skipped", "no_channel")],
+        [(1, "skipped", "no_consent"), (2, "skipped", "no_consent"), (3, "skipped", "no_channel")],
+    ]
+    after = {row.key: row for row in Channel.select()}
+    assert (after["ann@acme.test"].subscribed, after["ann@acme.test"].opted_out_by) == (False, "operator")
+    for key in ("bea@acme.test", "lou@acme.test"):
+        assert after[key].__data__ == before[key].__data__
+    sql = "SELECT act, by, source, actor FROM consent WHERE contact_id = ? ORDER BY id DESC LIMIT 1"
+    assert rows(sql, (ann.id,)) == [("opt_out", "operator", "flow", f"flow:{flow.id}")]
+    assert recorded_events("opt_out")[-1] == (ann.id, 1, 0)
 
 
 def test_a_wait_of_zero_seconds_passes_at_once(home: Home) -> None:

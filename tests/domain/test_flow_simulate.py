@@ -16,6 +16,7 @@ from appliance.flows.store import FlowCreate
 from appliance.sending.messages.ledger import Outcome
 from appliance.storage import disk_guard, transactions
 from appliance.storage.database import rows, run, scalar
+from appliance.storage.models import Channel
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import (
     DAY,
@@ -120,6 +121,20 @@ def test_an_assumed_opt_out_or_bounce_skips_messages(home: Home) -> None:
         result = simulate(home, flow, events=[{"event": event, "after": 60}])
         assert step_entry(result, 3).outcome == "skipped" and step_entry(result, 3).reason == reason, result.text
         assert step_entry(result, 4).outcome == "on" and result.end.status == "completed"
+
+
+def test_the_sunset_starter_unsubscribes_those_who_do_not_click(home: Home) -> None:
+    """Its last step opts out of email in the simulation, and nothing of that is stored."""
+    starter = store.find_starter(home.account_id, "sunset")
+    assert starter is not None
+    flow = create_flow(home, starter.steps, {"event": "manual"})
+    contact = home.contact("quiet@example.org")
+    result = simulate(home, flow, contact_id=contact.id)
+    last = result.timeline[-1]
+    assert (last.type, last.says, last.outcome) == ("unsubscribe", "Unsubscribe from email", "on"), result.text
+    assert Channel.get(Channel.contact == contact.id).subscribed
+    clicked = simulate(home, flow, contact_id=contact.id, events=[{"event": "email_clicked", "step": 1, "after": 60}])
+    assert "unsubscribe" not in {entry.type for entry in clicked.timeline}
 
 
 def test_drafts_and_unsaved_steps_can_be_simulated(home: Home) -> None:

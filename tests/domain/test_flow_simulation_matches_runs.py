@@ -48,7 +48,8 @@ class FlowGenerator:
 
     def step(self, depth: int) -> dict[str, Any]:
         """Return a random step."""
-        kind = self.rng.choice(["wait", "wait", "split", "split", "email", "emit", "add", "remove", "update", "exit"])
+        kinds = ["wait", "wait", "split", "split", "email", "emit", "add", "remove", "update", "unsubscribe", "exit"]
+        kind = self.rng.choice(kinds)
         if kind == "split" and depth < 3:
             member = {"name": "contact_list", "predicate": "eq", "value": self.list_id}
             filters = self.rng.sample([*FILTERS, member], self.rng.randint(1, 2))
@@ -59,6 +60,7 @@ class FlowGenerator:
             "email": {"subject": "Hi {{ contact.data.plan }} {{ event.total }}", "body": "<p>x</p>"},
             "emit": {"event_name": "seen_it", "forward_event_data": True},
             "add": {"type": "list_add", "contact_list_id": self.list_id},
+            "unsubscribe": {"type": "unsubscribe"},
             "remove": {"type": "list_remove", "contact_list_id": self.list_id},
             "update": {
                 "type": "contact_update",

@@ -50,7 +50,8 @@ class Journey:
         flow = api.flows.create({"name": "Whole way", "trigger": trigger, "goal": "order_paid",
                                  "steps": steps(newcomers, self.readers)})  # fmt: skip
         assert {row["type"] for row in _all_steps(flow["steps"])} == {
-            "email", "sms", "wait", "split", "emit_event", "list_add", "list_remove", "contact_update", "exit"
+            "email", "sms", "wait", "split", "emit_event", "list_add", "list_remove", "contact_update",
+            "unsubscribe", "exit"
         }  # fmt: skip
         self.flow: int = flow["id"]
         api.flows.activate(self.flow)

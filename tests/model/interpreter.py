@@ -156,6 +156,8 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
         mail = Mail(index, step["id"], "skipped" if reason else "queued", reason)
         contact = contact._replace(mails=(*contact.mails, mail))
         contact = record_run_event(contact, index, "email_skipped") if reason else contact
+    if kind == "unsubscribe" and not contact.subscribed:
+        outcome, reason = "skipped", "unsubscribed"
     contact = apply_step(contact, run, step)
     entered = now if run.entered is None else run.entered
     trail = (*run.trail, (step["id"], outcome, reason, entered, now))
@@ -176,6 +178,8 @@ def apply_step(contact: Contact, run: Run, step: Step) -> Contact:
         return record_event(contact, "list_remove", {"contact_list_id": list_id}, run.depth + 1)
     if step["type"] == "contact_update":
         contact = contact._replace(data=contact.data | step["data_merge"])
+    if step["type"] == "unsubscribe":
+        contact = contact._replace(subscribed=False)
     return contact
 
 

@@ -120,9 +120,14 @@ class FlowSet:
             return Effects(group, group) | self.effects_of_events(kind)
         if kind == "contact_update":
             return Effects(writes=frozenset({"seen"}))
-        return self.effects_of_events(
-            *{"emit_event": (step.get("event_name"),), "email": ("email_skipped",)}.get(kind, ())
-        )
+        consent = frozenset({"contact_subscribed_email"})
+        if kind == "unsubscribe":
+            return Effects(consent, consent)
+        if kind == "email":
+            return Effects(frozenset() if step.get("transactional") else consent) | self.effects_of_events(
+                "email_skipped"
+            )
+        return self.effects_of_events(*((step["event_name"],) if kind == "emit_event" else ()))
 
     def is_independent(self, run: Run, contact: Contact) -> bool:
         """Return whether a run may take its next step first without changing the outcome."""

@@ -371,7 +371,7 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
 _MAX_REMOVED = 50
 _steps_before_removal: "OrderedDict[int, list[Any]]" = OrderedDict()
 # The types of steps that are added without a form first, and their initial values.
-_DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": {}}
+_DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "unsubscribe": {}, "exit": {}}
 
 
 @pages.post("/<flow_id:int>/steps")

@@ -30,6 +30,7 @@ from appliance.core import errors
 from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by_empty
 from appliance.flows.document import STEP_KEYS
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
 from appliance.flows.steps.wait import MAX_SECONDS
 from appliance.settings import config
 
@@ -268,6 +269,7 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
         "whether that event includes the data of the event that started the run",
     ),
     "contact_list_id": ({"type": "integer"}, "id of the list to join or leave, depending on `type`"),
+    "channel": ({"enum": [*UNSUBSCRIBE_CHANNELS]}, "channel to unsubscribe from; default: `email`"),
     "data_merge": ({"type": "object"}, "JSON merge patch (RFC 7396) for the contact's `data`"),
 }
 

@@ -7,7 +7,7 @@ from appliance.audience.contacts import store
 from appliance.core import crypto
 from appliance.events.log import RESERVED_NAMES
 from appliance.storage.database import Page, rows, scalar
-from appliance.storage.models import Consent, Contact, Event, User
+from appliance.storage.models import Consent, Contact, Event, Flow, User
 
 _MAX_OFFSET = 2**53
 
@@ -128,14 +128,19 @@ def fetch_live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
 
 
 def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
-    """Return the names of the users who are actors of rows of evidence, by actor (`user:N`).
+    """Return the names of the users and flows that are actors of rows of evidence, by actor (`user:N` or `flow:N`).
 
     A user without a name is named by the email address.
     """
-    ids = {entry.actor.removeprefix("user:") for entry in evidence if entry.actor and entry.actor.startswith("user:")}
-    user_ids = [int(entry) for entry in ids if entry.isdecimal()]
+    user_ids, flow_ids = _parse_actor_ids(evidence, "user:"), _parse_actor_ids(evidence, "flow:")
     users = User.select().where(User.account == account_id, User.id.in_(user_ids)) if user_ids else ()
-    return {f"user:{row.id}": row.name or row.email for row in users}
+    flows = Flow.select().where(Flow.account == account_id, Flow.id.in_(flow_ids)) if flow_ids else ()
+    return {f"user:{row.id}": row.name or row.email for row in users} | {f"flow:{row.id}": row.name for row in flows}
+
+
+def _parse_actor_ids(evidence: list[Any], prefix: str) -> list[int]:
+    ids = {entry.actor.removeprefix(prefix) for entry in evidence if entry.actor and entry.actor.startswith(prefix)}
+    return [int(id_) for id_ in ids if id_.isdecimal()]
 
 
 def find_similar_contacts(account_id: int, contact_id: int, limit: int = 5) -> list[Any]:

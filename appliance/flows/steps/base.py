@@ -106,7 +106,7 @@ class StepField(NamedTuple):
 
     name: str
     label: str
-    type: str  # text, line, duration, filters, boolean, object, design, list, event
+    type: str  # text, line, duration, filters, boolean, object, design, list, event, channel
     required: bool = False
     help: str = ""
 

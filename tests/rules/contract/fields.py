@@ -101,10 +101,11 @@ S design Design
 S event_data object
 S transactional boolean
 D id integer
-D type enum(email,sms,wait,split,emit_event,list_add,list_remove,contact_update,exit)
+D type enum(email,sms,wait,split,emit_event,list_add,list_remove,contact_update,unsubscribe,exit)
 D template_id integer?
 D contact_list_id integer
 D data_merge object
+D channel enum(email,sms)
 = Contact
 S id integer
 S uuid uuid

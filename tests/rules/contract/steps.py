@@ -12,6 +12,7 @@ BY_TYPE_ONLY = {
     "list_add": {"contact_list_id"},
     "list_remove": {"contact_list_id"},
     "contact_update": {"data_merge"},
+    "unsubscribe": {"channel"},
     "exit": set(),
 }
 # Keys that stand beside those of a kind

@@ -1,0 +1,80 @@
+"""The step that unsubscribes the contact from marketing on one channel, such as at the end of a sunset flow."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.core import clock
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.flows.steps.base import (
+    CONTINUE,
+    ActiveRun,
+    Node,
+    ParseContext,
+    StepContext,
+    StepField,
+    StepKind,
+    StepResult,
+    skip,
+)
+from appliance.storage.database import run as run_statement
+from appliance.storage.models import Channel
+
+CHANNELS = ("email", "sms")
+# The kind of a contact's channels for each value of the step's `channel`.
+_KINDS = {"email": "email", "sms": "phone"}
+
+
+class Unsubscribe(StepKind):
+    """A step that opts the contact out of one channel; it never opts in, and lifts no suppression."""
+
+    type = "unsubscribe"
+    label = gettext_noop("Unsubscribe")
+    icon = "ban"
+    batch_size = 10
+    keys = frozenset({"channel"})
+    fields = (
+        StepField(
+            "channel", gettext_noop("Channel"), "channel", required=True,
+            help=gettext_noop(
+                "The contact gets no more marketing messages on this channel until subscribed again. "
+                "Transactional messages are still sent."
+            ),
+        ),
+    )  # fmt: skip
+
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse `channel`, which is `email` if it is absent."""
+        channel = raw.get("channel") or "email"
+        if channel not in CHANNELS:
+            context.add_fault("channel", gettext("is not included in the list"))
+        return {"channel": channel}
+
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Opt out all addresses of each contact on the channel, with the flow as the evidence (docs/decisions.md#9).
+
+        The step is skipped, with a reason, for a deleted contact and for a contact who has no subscribed address.
+        """
+        return [_unsubscribe(active_run, _KINDS[node.props["channel"]], context) for active_run in runs]
+
+    def summary(self, props: dict[str, Any], account_id: int) -> str:
+        """Return a text with the channel."""
+        return gettext("Unsubscribe from SMS") if props["channel"] == "sms" else gettext("Unsubscribe from email")
+
+
+def _unsubscribe(active_run: ActiveRun, kind: str, context: StepContext) -> StepResult:
+    if active_run.contact_id is None:
+        return skip("contact_deleted")
+    channels = list(Channel.select().where(Channel.contact == active_run.contact_id, Channel.kind == kind))
+    evidence = Evidence("flow", f"flow:{context.flow_id}", test=active_run.test)
+    has_subscribed = any(channel.subscribed for channel in channels)
+    has_opted_out = any(channel.opt_out_at is not None for channel in channels)
+    for channel in channels:
+        # An opt-out that came with an import is confirmed, so that undoing the import keeps it.
+        if channel.subscribed or channel.opt_out_at is not None:
+            consent.opt_out(channel, "operator", evidence)
+    if has_subscribed:
+        run_statement("UPDATE contact SET updated_at = ? WHERE id = ?", (clock.now_ms(), active_run.contact_id))
+        return CONTINUE
+    return skip("unsubscribed" if has_opted_out else "no_consent" if channels else "no_channel")
