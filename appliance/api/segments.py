@@ -86,6 +86,21 @@ class FilterSpec(Struct):
     limits: Annotated[dict[str, int], Meta(description="limits")]
 
 
+class SegmentStarter(Struct):
+    """A ready-made segment. `POST /segments` accepts its `key` as `starter`, or its filters."""
+
+    key: Annotated[str, Meta(description="identifier of the starter in `POST /segments`")]
+    name: Annotated[str, Meta(description="name to give to the new segment")]
+    description: Annotated[str, Meta(description="description")]
+    filters: Annotated[list[Annotated[Json, schema_name("Filter")]], Meta(description="filters")]
+
+
+class SegmentStarters(Struct):
+    """All ready-made segments."""
+
+    starters: Annotated[list[SegmentStarter], Meta(description="ready-made segments")]
+
+
 def _serialize_segment(row: models.Segment, count: int | None, sentence: str) -> Segment:
     """Return the API representation of a segment with its count (None if unknown) and its filters as a sentence."""
     return Segment(
@@ -128,7 +143,7 @@ async def list_segments(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await scan(_serialize_segments, request.account_id, page.rows), headers=page_headers(page))
 
 
-def _validate_filters(account_id: int, request: SegmentCreate | SegmentPatch | CountWrite, number: int | None) -> None:
+def _validate_filters(account_id: int, request: SegmentPatch | CountWrite, number: int | None) -> None:
     if request.filters is not UNSET:
         store.check(account_id, number, request.filters)
 
@@ -143,15 +158,33 @@ def _require_filters_access(request: ApiRequest, stored: models.Segment | None =
         require_scope(request.credential, "events:read")
 
 
+def _validate_new_segment(account_id: int, request: SegmentCreate, _: int | None) -> None:
+    store.parse_create(account_id, request)
+
+
 @ROUTES.add("POST", "/segments", scope="contacts:write", body_type=SegmentCreate, response_type=Segment,
-            status=201, validate=validator(_validate_filters))  # fmt: skip
+            status=201, validate=validator(_validate_new_segment))  # fmt: skip
 async def create_segment(request: ApiRequest) -> ApiResponse:
-    """Create a segment; without filters it contains all contacts.
+    """Create a segment from filters or a starter; without both it contains all contacts.
 
     Filters on the data of events require `events:read` too.
     """
     _require_filters_access(request)
-    return await _segment_response(request.account_id, await commit(store.create, request.account_id, request.body))
+    body = await fetch(store.parse_create, request.account_id, request.body)
+    return await _segment_response(request.account_id, await commit(store.create, request.account_id, body))
+
+
+@ROUTES.add("GET", "/segments/starters", scope="contacts:read", response_type=SegmentStarters)
+async def list_starters(request: ApiRequest) -> ApiResponse:
+    """Get ready-made segments, such as the contacts that engaged in the last 30 days."""
+    return ApiResponse(
+        SegmentStarters(
+            [
+                SegmentStarter(starter.key, starter.name, starter.description, list(starter.filters))
+                for starter in store.STARTERS
+            ]
+        )
+    )
 
 
 @ROUTES.add("GET", "/segments/spec", scope="contacts:read", response_type=FilterSpec)

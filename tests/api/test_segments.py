@@ -263,3 +263,19 @@ def test_a_segment_of_all_needs_confirmation(api: Client, contacts: dict[str, An
     assert api.post(f"/campaigns/{created}/send", {}).expect(422)["reason"] == "confirmation_required"
     sent = api.post(f"/campaigns/{created}/send", {"confirm_send_to_all": True, "hold_seconds": 60}).expect(200)
     assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])
+
+
+def test_segments_from_starters(api: Client) -> None:
+    """Each ready-made segment is listed, and creates an ordinary segment; own filters override those of the starter."""
+    starters = api.get("/segments/starters").expect(200)["starters"]
+    assert [starter["key"] for starter in starters] == ["engaged", "asleep", "new", "never_opened"]
+    for starter in starters:
+        segment = api.post("/segments", {"name": starter["name"], "starter": starter["key"]}).expect(201)
+        assert (segment["name"], segment["filters"]) == (starter["name"], starter["filters"])
+    own = [{"name": "contact_country", "predicate": "eq", "value": "DE"}]
+    kept = api.post("/segments", {"name": "Own", "starter": "new", "filters": own}).expect(201)
+    assert kept["filters"] == own
+    wrong = {"starter": "nothing", "filters": [{"name": "x", "predicate": "eq", "value": 1}]}
+    errors = api.post("/segments", {"name": "Wrong", **wrong}).expect(422)["validation_errors"]
+    assert errors["starter"] == ["is not included in the list"] and len(errors) == 2, errors
+    assert "starter" in api.post("/segments", {"name": "Empty", "starter": "nothing"}).expect(422)["validation_errors"]

@@ -15,7 +15,7 @@ from appliance.audience.filters.compiler import MAX_FILTERS, ConditionGroup, Fie
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.segments import members
 from appliance.core import clock, signals
-from appliance.core.errors import Invalid, NotFound
+from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, Name, PageQuery, Short, read
 from appliance.storage.database import Page, contains_words, paginate, rows, run, scalar
@@ -252,6 +252,10 @@ class SegmentCreate(Struct):
             Filters,
             Meta(description="filters, all of which must match; without filters, the segment holds all contacts"),
         ]
+        | UnsetType
+    ) = UNSET
+    starter: (
+        Annotated[Short, Meta(description="key of the ready-made segment whose filters to use; `filters` overrides it")]
         | UnsetType
     ) = UNSET
 
@@ -498,6 +502,24 @@ STARTERS = (
         ),
     ),
 )  # fmt: skip
+
+
+def parse_create(account_id: int, request: SegmentCreate) -> SegmentCreate:
+    """Return a request with the filters of its starter, unless it has filters of its own.
+
+    Raises Invalid with all errors, also for an unknown starter.
+    """
+    faults, filters = Faults(), request.filters
+    if isinstance(request.starter, str):
+        starter = next((starter for starter in STARTERS if starter.key == request.starter), None)
+        if starter is None:
+            faults.add("starter", gettext("is not included in the list"))
+        elif filters is UNSET:
+            filters = list(starter.filters)
+    if filters is not UNSET:
+        faults.collect(check, account_id, None, filters)
+    faults.check()
+    return SegmentCreate(request.name, filters)
 
 
 def find_starter(key: str) -> SegmentStarter:

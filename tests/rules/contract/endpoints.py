@@ -61,6 +61,7 @@ S GET /segments 200 contacts:read paged
 S POST /segments 201 contacts:write
 D POST /segments/count 200 contacts:read renders
 D GET /segments/spec 200 contacts:read
+O GET /segments/starters 200 contacts:read -- ready-made segments, to begin with
 D GET /segments/{id} 200 contacts:read
 D PATCH /segments/{id} 200 contacts:write
 D DELETE /segments/{id} 200 contacts:write

@@ -108,6 +108,7 @@ D add,remove [any]
 = POST /segments
 S name string!
 S filters [object]
+O starter string -- a ready-made segment, whose filters are used
 = PATCH /segments/{{id}}
 D name string
 D filters [object]
