@@ -3,9 +3,10 @@
 import asyncio
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,37 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def web() -> Iterator[ThreadingHTTPServer]:
     """A web server on this machine that records the requests and the addresses of its clients."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    server.requests, server.callers = [], []  # type: ignore[attr-defined]  # the handler only has access to its server
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    server = _start_web("127.0.0.1", 0)
     yield server
     server.shutdown()
     server.server_close()
+
+
+def _start_web(host: str, port: int) -> Any:
+    server = ThreadingHTTPServer((host, port), _Handler)
+    server.daemon_threads = True
+    server.requests, server.callers = [], []  # type: ignore[attr-defined]  # the handler only has access to its server
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    return server
+
+
+_connections: list[tuple[str, int]] | None = None
+
+
+@contextmanager
+def recorded_connections() -> Iterator[list[tuple[str, int]]]:
+    """Record the addresses that this process connects to."""
+    global _connections
+    if _connections is None:
+        sys.addaudithook(_record_connection)
+    _connections = recorded = []
+    yield recorded
+    _connections = []
+
+
+def _record_connection(event: str, args: tuple[Any, ...]) -> None:
+    if event == "socket.connect" and _connections is not None and isinstance(args[1], tuple):
+        _connections.append(args[1][:2])
 
 
 @pytest.fixture
@@ -150,6 +175,47 @@ def test_names_with_private_addresses_are_rejected(
             ("rebound.example.", "A"), ("rebound.example.", "AAAA"),
         ]  # fmt: skip
         assert len(dns.queries) == 4 and web.requests == []
+
+
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_a_name_that_flips_is_requested_at_the_address_that_was_checked(
+    is_pooled: bool, web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request looks a name up once and connects to that answer, never to the answer of a later look-up (T29)."""
+    other = _start_web("127.0.0.2", web.server_port)
+    with DnsServer() as dns:
+        settings = {"network.allow_private_hosts": ["flips.example"], "network.dns_servers": [dns.address]}
+        monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
+        dns.set_sequence("flips.example", "A", ("127.0.0.2",), ("127.0.0.1",), ("127.0.0.2",))
+
+        async def send_requests() -> list[tuple[int, int]]:
+            pool, counts = safe_http.ConnectionPool() if is_pooled else None, []
+            for _ in range(3):
+                await safe_http.request("GET", f"http://flips.example:{web.server_port}/here", pool=pool)
+                counts.append((len(other.requests), len(web.requests)))
+            if pool is not None:
+                await pool.close()
+            return counts
+
+        assert asyncio.run(send_requests()) == [(1, 0), (1, 1), (2, 1)]
+        assert [question[1] for question in dns.queries if question[1] == "A"] == ["A"] * 3
+    other.shutdown()
+    other.server_close()
+
+
+def test_a_name_that_flips_to_a_private_address_is_not_followed_there(
+    send_request: Callable[..., HttpResponse], web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a public answer was checked, the private one that the name then has is not connected to (T29)."""
+    monkeypatch.setattr(safe_http, "_ALLOWED_PORTS", (80, 443, web.server_port))
+    with DnsServer() as dns, recorded_connections() as addresses:
+        dns.set_sequence("rebound.example", "A", ("8.8.8.8",), ("127.0.0.1",))
+        with pytest.raises(RequestFailed):
+            send_request(f"http://rebound.example:{web.server_port}/", servers=(dns.address,), timeout_seconds=0.5)
+        assert [address for address in addresses if address[1] == web.server_port] == [("8.8.8.8", web.server_port)]
+        with pytest.raises(RequestFailed):
+            send_request(f"http://rebound.example:{web.server_port}/", servers=(dns.address,), timeout_seconds=0.5)
+        assert len([address for address in addresses if address[1] == web.server_port]) == 1 and web.requests == []
 
 
 def test_pooled_connections_are_checked_each_time(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
