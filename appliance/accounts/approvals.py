@@ -11,15 +11,28 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts import access
 from appliance.accounts.audit import Actor
 from appliance.core import clock
-from appliance.core.errors import Invalid, NotAllowed
+from appliance.core.errors import Conflict, Invalid, NotAllowed
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.validation import When
 from appliance.storage.models import User
 from appliance.storage.transactions import require_write_transaction
 
 APPROVER_ROLES = tuple(role for role in access.ROLES if access.role_can_approve(role))
 REJECTED = gettext_noop("it was rejected; change it first")
 APPROVAL_REQUIRED = gettext_noop("it has to be approved first")
+CHANGED_SINCE_READ = gettext_noop("It was changed since it was read. Read it again before you decide.")
 OWN_CHANGE = gettext_noop("the last author cannot approve it; another user has to")
+
+
+class Approve(Struct):
+    """The request body of an approval, with the version that was read."""
+
+    updated_at: (
+        Annotated[
+            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Reject(Struct):
@@ -30,6 +43,12 @@ class Reject(Struct):
         | None
         | UnsetType
     ) = UNSET
+
+
+def require_unchanged(row: Any, updated_at: int | UnsetType) -> None:
+    """Raise Conflict if a campaign or flow was changed after `updated_at`, which is UNSET if the client gave none."""
+    if updated_at is not UNSET and updated_at < row.updated_at:
+        raise Conflict(gettext(CHANGED_SINCE_READ), updated_at=clock.iso(row.updated_at))
 
 
 def find_blocker(row: Any, by: Actor) -> str | None:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import audit, request_limits
-from appliance.accounts.approvals import Reject
+from appliance.accounts import approvals, audit, request_limits
+from appliance.accounts.approvals import Approve, Reject
 from appliance.api import schemas
 from appliance.api.auth import require_contacts_scope_of_test_key, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
@@ -281,18 +281,25 @@ def _add_review_action(name: str, verb: Callable[..., Campaign], scope: str, sum
         if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
         argument = request.body.note or None if name == "reject" else request.caller
-        args = (request.caller, f"campaign_{name}", verb, request.account_id, request.id, argument)
-        return await _campaign_response(await commit(audit.run_and_record, *args))
+
+        def write() -> Campaign:
+            if name == "approve":
+                approvals.require_unchanged(store.get(request.account_id, request.id), request.body.updated_at)
+            args = (verb, request.account_id, request.id, argument)
+            return audit.run_and_record(request.caller, f"campaign_{name}", *args)
+
+        return await _campaign_response(await commit(write))
 
     handler.__doc__ = summary
     ROUTES.add(
-        "POST", f"/campaigns/{{id}}/{name}", scope=scope, body_type=Reject if name == "reject" else None,
-        body_required=False, response_type=schemas.Campaign,
+        "POST", f"/campaigns/{{id}}/{name}", scope=scope, body_type={"approve": Approve, "reject": Reject}.get(name),
+        body_required=False, response_type=schemas.Campaign, has_conflicts=name == "approve",
     )(handler)  # fmt: skip
 
 
 _add_review_action("ask_approval", send.request_approval, "campaigns:write", "Request approval of a campaign.")
-_add_review_action("approve", send.approve_campaign, "campaigns:approve", "Approve a campaign in its current state.")
+_add_review_action("approve", send.approve_campaign, "campaigns:approve",
+                   "Approve a campaign in its current state, or as it was read.")  # fmt: skip
 _add_review_action("reject", send.reject_campaign, "campaigns:approve", "Reject a campaign in its current state.")
 
 

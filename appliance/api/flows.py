@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, audit
-from appliance.accounts.approvals import Reject
+from appliance.accounts import access, approvals, audit
+from appliance.accounts.approvals import Approve, Reject
 from appliance.accounts.request_limits import RequestClass
 from appliance.api import schemas
 from appliance.api.auth import (
@@ -418,17 +418,25 @@ def _add_transition(
 ) -> None:
     async def handler(request: ApiRequest) -> ApiResponse:
         _require_can_change(request, await fetch(store.get, request.account_id, request.id))
-        args = (request.caller, f"flow_{name}", store.apply_action, request.account_id, request.id, *verb(request))
+        args: tuple[Any, ...] = (store.apply_action, request.account_id, request.id, *verb(request))
         if name == "activate":
             require_contacts_scope_of_test_key(request)
             args = (*args, await render(store.prepare_messages, request.account_id, request.id))
-        return await _flow_response(await commit(audit.run_and_record, *args))
+
+        def write() -> models.Flow:
+            if reads in (ActivateRequest, Approve):
+                approvals.require_unchanged(store.get(request.account_id, request.id), request.body.updated_at)
+            flow: models.Flow = audit.run_and_record(request.caller, f"flow_{name}", *args)
+            return flow
+
+        return await _flow_response(await commit(write))
 
     handler.__doc__ = summary
     path = f"/flows/{{id}}/{name}"
     ROUTES.add(
         "POST", path, scope=scope, body_type=reads, body_required=False, response_type=Flow, rate=rate,
         changes_sending=scope == "flows:write" and name != "ask_approval",
+        has_conflicts=reads in (ActivateRequest, Approve),
     )(handler)  # fmt: skip
 
 
@@ -453,8 +461,8 @@ _add_transition("ask_approval", "flows:write", None, "Request approval of a flow
 _add_transition(
     "approve",
     "campaigns:approve",
-    None,
-    "Approve a flow in its current state.",
+    Approve,
+    "Approve a flow in its current state, or as it was read.",
     lambda request: (lifecycle.approve, request.caller),
 )
 _add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its current state; an active one is paused.",

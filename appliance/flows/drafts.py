@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
+from appliance.audience.segments import store as segments
 from appliance.content.templates import revisions, template_edits
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
@@ -342,6 +343,14 @@ class Change(NamedTuple):
     detail: str = ""
     waiting: int = 0
     seconds: int | None = None
+
+
+def find_references(draft: FlowDraft) -> set[tuple[str, int | None]]:
+    """Return (kind, id) of the segments and lists that a flow depends on, live and with its unpublished changes."""
+    changed = copy(draft.flow)
+    changed.steps = draft.steps
+    trigger = {("segment", draft.trigger.segment_id), ("list", draft.trigger.contact_list_id)}
+    return segments.find_flow_references(draft.flow) | segments.find_flow_references(changed) | trigger
 
 
 def count_inside(flow_id: int) -> dict[int | None, int]:

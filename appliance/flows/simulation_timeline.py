@@ -241,7 +241,9 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
             yield from ("", entry_day)
             shown_day = entry_day
         # The reasons follow, a line for each filter.
-        sentence = describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.description
+        sentence = (
+            describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.description
+        )
         yield f"  {format_time(at, zone)}  {sentence}"
         yield from _format_reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from tests.api.test_flow_rights import account_with
+from tests.api.test_flows import LETTER, STARTS
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
+PAYING = {"name": "contact_data.paying", "predicate": "true", "value": True}
+CONFIRMED = {"confirm_send_to_all": True}
 WRITER = "campaigns:write,campaigns:send,templates:write"
 
 
@@ -122,6 +125,38 @@ def test_an_edit_revokes_the_approval(api: Client, writer: Client, list_id: int)
     assert slipped.expect(422)["reason"] == "approval_required"
     assert writer.get(campaign_path(campaign)).json["template"]["subject"] == "Newer"
     assert api.post(campaign_path(campaign, "reject")).expect(200)["phase"] == "draft"
+
+
+def test_an_approval_of_the_version_that_was_read(api: Client, writer: Client, list_id: int) -> None:
+    """With `updated_at` as read, a decision after an edit is a 409 and changes nothing; so is a start of a flow."""
+    segment = api.post("/segments", {"name": "Few", "filters": [PAYING]}).expect(201)["id"]
+    edits = (
+        lambda row: writer.patch(campaign_path(row), {"template_attributes": {"subject": "New"}}),
+        lambda row: writer.patch(f"/templates/{row['template']['id']}", {"subject": "Newer"}),
+        lambda row: api.patch(f"/segments/{segment}", {"filters": []}),
+    )
+    for edit in edits:
+        campaign = draft(writer, list_id, trigger_attributes={"segment_id": segment, "data": CONFIRMED})
+        read = writer.post(campaign_path(campaign, "ask_approval")).expect(200)
+        edit(campaign).expect(200)
+        refused = api.post(campaign_path(campaign, "approve"), {"updated_at": read["updated_at"]}).expect(409)
+        now = api.get(campaign_path(campaign)).json
+        assert (refused["code"], refused["updated_at"]) == ("conflict", now["updated_at"])
+        assert now["approval_state"] == "pending_review" and now["asked_at"] == read["asked_at"]
+        approved = api.post(campaign_path(campaign, "approve"), {"updated_at": now["updated_at"]}).expect(200)
+        assert approved["approval_state"] == "approved"
+    assert api.post(campaign_path(campaign, "approve"), {"updated_at": "soon"}).expect(422)["validation_errors"]
+
+    body = {"trigger": STARTS, "steps": [LETTER], "data": {"split": 1}}
+    flow = api.post("/flows", body).expect(201)
+    path = f"/flows/{flow['id']}"
+    api.patch(path, {"steps": [{**LETTER, "subject": "Not what was read"}]}).expect(200)
+    for action in ("approve", "activate"):
+        assert api.post(f"{path}/{action}", {"updated_at": flow["updated_at"]}).expect(409)["code"] == "conflict"
+    now = api.get(path).expect(200)
+    assert (now["status"], now["approval_state"]) == ("draft", "pending_review")
+    now = api.post(f"{path}/approve", {"updated_at": now["updated_at"]}).expect(200)
+    assert api.post(f"{path}/activate", {"updated_at": now["updated_at"]}).expect(200)["status"] == "active"
 
 
 def test_approval_is_not_required_by_default(api: Client, server: Server, list_id: int) -> None:

@@ -131,6 +131,65 @@ def test_a_decision_is_about_what_the_page_showed(api: Client, visitors: dict[st
     assert api.get(flow).json["approval_state"] == "approved"
 
 
+CHANGED = "The content has changed since you opened this page."
+
+
+def test_a_changed_segment_is_a_change_of_what_was_shown(api: Client, visitors: dict[str, Visitor]) -> None:
+    """An edit of its segment renews a request for approval that waits, and who made it cannot approve it."""
+    owner, admin, editor = visitors["owner"], visitors["admin"], visitors["editor"]
+    save_options(owner, "approval_required", "approval_by_another")
+    filters = [{"name": "contact_email", "predicate": "start", "value": "reader"}]
+    segment = api.post("/segments", {"name": "Some", "filters": filters}).expect(201)["id"]
+    mirror = api.post("/lists", {"name": "Mirror", "segment_id": segment}).expect(201)["id"]
+    campaign = draft(api, mirror)
+    path = campaign_path(campaign)
+    editor.send("POST", campaign_path(campaign, "ask"))
+    before = {"shown": shown_state(owner.send("GET", path).text)}
+    wider = {"name": "Some", "rules.0.name": "contact_email", "rules.0.predicate": "present"}
+    assert admin.send("POST", f"/segments/{segment}", wider).status == 303
+    assert api.get(f"/segments/{segment}").json["filters"] != filters
+    owner.send("POST", f"{path}/approve", before)
+    page = owner.send("GET", path).text
+    assert CHANGED in page and api.get(path).json["approval_state"] == "pending_review"
+    assert admin.send("POST", f"{path}/approve", {"shown": shown_state(page)}).status == 403
+    owner.send("POST", f"{path}/approve", {"shown": shown_state(page)})
+    assert api.get(path).json["approval_state"] == "approved"
+
+
+def test_a_flow_starts_as_the_page_showed_it(api: Client, visitors: dict[str, Visitor]) -> None:
+    """After an edit by another user, neither Start nor Publish has an effect, and the new state is shown."""
+    owner, editor = visitors["owner"], visitors["editor"]
+    save_options(owner)
+    segment = api.post("/segments", {"name": "Narrow", "filters": []}).expect(201)["id"]
+    member = {"name": "contact_segment", "predicate": "eq", "value": segment}
+    split = {"filters": [member], "yes": [LETTER], "no": []}
+    flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER, split]}).expect(201)['id']}"
+    changes = (
+        lambda: editor.send("POST", f"{flow}/steps/1", {"subject": "Not what the owner read"}),
+        lambda: api.patch(f"/segments/{segment}", {"filters": [{"name": "contact_verified", "predicate": "true"}]}),
+    )
+    for change in changes:
+        before = {"shown": shown_state(owner.send("GET", flow).text), "unfinished": "yes"}
+        assert change().status in (200, 303)
+        assert owner.send("POST", f"{flow}/activate", before).status == 303
+        page = owner.send("GET", flow).text
+        assert CHANGED in page and api.get(flow).json["status"] == "draft"
+    started = owner.send("POST", f"{flow}/activate", {"shown": shown_state(page), "unfinished": "yes"})
+    assert started.status == 303, re.findall(r'id="go-live-form".*?</form>', started.text, re.DOTALL)
+    assert api.get(flow).json["status"] == "active"
+
+    editor.send("POST", f"{flow}/steps/1", {"subject": "One change"})
+    before = {"shown": shown_state(owner.send("GET", f"{flow}/publish").text), "unfinished": "yes"}
+    editor.send("POST", f"{flow}/steps/1", {"subject": "Another change"})
+    refused = owner.send("POST", f"{flow}/publish", before)
+    assert refused.status == 422 and CHANGED in refused.text and "Another change" in refused.text
+    version = api.get(flow).json["version"]
+    assert (
+        owner.send("POST", f"{flow}/publish", {"shown": shown_state(refused.text), "unfinished": "yes"}).status == 303
+    )
+    assert api.get(flow).json["version"] == version + 1
+
+
 def test_approval_of_flows(api: Client, visitors: dict[str, Visitor]) -> None:
     """An editor starts a flow only after approval; a rejection shows its note."""
     editor, owner = visitors["editor"], visitors["owner"]

@@ -3,20 +3,23 @@
 The checklist of a campaign is here too: the findings of its preflight, grouped by their effect on sending.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import approvals, audit
+from appliance.audience.segments import store as segments
 from appliance.campaigns import send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.preflight import Preflight
 from appliance.content.templates.placeholders import UNFINISHED_CODES
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.flows import lifecycle, store
+from appliance.flows import drafts, lifecycle, store, versions
 from appliance.storage.models import Flow, User
 from appliance.storage.transactions import commit
 from ui import formats, view
@@ -54,7 +57,7 @@ async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> 
     shown_version = Form.from_request(request)["shown"]
 
     def approve() -> None:
-        _require_current(campaigns.get(visit.account_id, campaign_id), shown_version)
+        require_current(campaigns.get(visit.account_id, campaign_id), shown_version)
         args = (send.approve_campaign, visit.account_id, campaign_id, visit.actor)
         audit.run_and_record(visit.actor, "campaign_approve", *args)
 
@@ -99,7 +102,7 @@ async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
     shown_version = Form.from_request(request)["shown"]
 
     def approve() -> None:
-        _require_current(store.get(visit.account_id, flow_id), shown_version)
+        require_current(store.get(visit.account_id, flow_id), shown_version)
         args = (store.apply_action, visit.account_id, flow_id, lifecycle.approve, visit.actor)
         audit.run_and_record(visit.actor, "flow_approve", *args)
 
@@ -136,7 +139,7 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
     try:
         await commit(verb, *args)
     except errors.Invalid as error:
-        if error.reason == _CHANGED_REASON:
+        if error.reason == CHANGED_REASON:
             text = CONTENT_CHANGED
         elif error.reason not in ("campaign_locked", "approval_required", None):
             text = gettext_noop("Something else is missing. See the checklist.")
@@ -149,22 +152,35 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
 # An approval and a send are decisions about what the page showed. An edit between the request and the decision would
 # otherwise be approved unseen.
 
-_CHANGED_REASON = "content_changed"
+CHANGED_REASON = "content_changed"
 
 
 def describe_version(row: Any) -> str:
-    """Return a text that changes with the content and audience of a campaign, or with a flow, for a hidden field."""
-    return str(row.updated_at) if isinstance(row, Flow) else f"{row.template.revision}-{row.trigger.updated_at}"
+    """Return a text that changes with the content and audience of a campaign or flow, for a hidden field.
+
+    Unpublished changes of a flow and the filters of segments are part of it.
+    """
+    if isinstance(row, Flow):
+        draft = drafts.build_draft(row)
+        revisions = [template.revision for template in versions.list_step_templates(draft.steps)]
+        content: list[Any] = [row.updated_at, row.draft, revisions]
+        chosen = drafts.find_references(draft)
+    else:
+        content = [row.template.revision, row.trigger.updated_at]
+        chosen = segments.find_campaign_references(row)
+    audience = segments.describe_audience(row.account_id, chosen)
+    return hashlib.sha256(msgspec.json.encode([content, audience])).hexdigest()[:20]
+
+
+def require_current(row: Any, version: str) -> None:
+    """Raise Invalid with the reason `content_changed` unless a campaign or flow is as a page showed it."""
+    if not is_current(row, version):
+        raise errors.Invalid({"base": [gettext(CONTENT_CHANGED)]}, reason=CHANGED_REASON)
 
 
 def is_current(row: Any, version: str) -> bool:
     """Return whether a campaign or flow is as a page showed it; `version` is empty if the form has none."""
     return not version or version == describe_version(row)
-
-
-def _require_current(row: Any, version: str) -> None:
-    if not is_current(row, version):
-        raise errors.Invalid({"base": [gettext(CONTENT_CHANGED)]}, reason=_CHANGED_REASON)
 
 
 class Approval(NamedTuple):

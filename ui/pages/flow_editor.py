@@ -245,7 +245,8 @@ async def render_panel(
 ) -> HTTPResponse:
     """Render the page of a flow, or, for a partial request, its panel and the blocks that depend on the panel."""
     page = await render_for(visit.account_id, load_page, visit, flow_id, request.args, form, shows)
-    return view.render(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **page)
+    also = ("tree", "state", "acts", "banner", "go_live_form")
+    return view.render(request, "flows/show.html", status, also=also, **page)
 
 
 def step_url(flow_id: int, shows: int | str) -> str:

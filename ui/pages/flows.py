@@ -140,8 +140,10 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     try:
         messages = await render(drafts.prepare_messages, visit.account_id, flow_id)
         args = (drafts.publish, visit.account_id, flow_id, visit.actor, messages)
-        await commit(audit.run_and_record, visit.actor, "flow_publish", *args)
-    except errors.Invalid:
+        await commit(_run_if_shown, visit, flow_id, form["shown"], "flow_publish", *args)
+    except errors.Invalid as error:
+        if error.reason == approvals.CHANGED_REASON:
+            form.add_error("base", gettext(approvals.CONTENT_CHANGED))
         return await _render_review(request, visit, flow_id, form, 422)
     if form["time"] == "new":
         for change in changes:
@@ -157,6 +159,7 @@ async def _render_review(request: Request, visit: Visit, flow_id: int, form: For
         draft = drafts.load_draft(visit.account_id, flow_id)
         return {
             "flow": draft.flow, "changes": drafts.list_changes(visit.account_id, flow_id),
+            "shown": approvals.describe_version(draft.flow),
             "inside": sum(drafts.count_inside(flow_id).values()),
             "findings": build_checklist(draft, drafts.list_blockers(draft, visit.actor),
                 drafts.add_contents(draft.steps)),
@@ -195,6 +198,8 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
     form = Form.from_request(request)
     skip = parse_int(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
     flow = await fetch(store.get, visit.account_id, flow_id)
+    if not await fetch(approvals.is_current, flow, form["shown"]):
+        return _render_changed(request, flow_id)
     if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
         page = await render_for(visit.account_id, load_page, visit, flow_id, request.args)
         page |= {"wants_start": True, "form_errors": form.errors}
@@ -202,14 +207,27 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
     try:
         messages = await render(drafts.prepare_messages, visit.account_id, flow_id)
         args = (drafts.activate, visit.account_id, flow_id, visit.actor, skip, messages)
-        await commit(audit.run_and_record, visit.actor, "flow_activate", *args)
+        await commit(_run_if_shown, visit, flow_id, form["shown"], "flow_activate", *args)
     except errors.Invalid as error:
+        if error.reason == approvals.CHANGED_REASON:
+            return _render_changed(request, flow_id)
         if error.reason == "invalid_transition":
             view.flash(request, gettext("The status of this flow has changed since you opened the page."))
             return view.redirect(request, f"/flows/{flow_id}")
         page = await render_for(visit.account_id, load_page, visit, flow_id, request.args) | {"wants_start": True}
         return view.render(request, "flows/show.html", 422, **page)
     view.flash(request, gettext("Flow resumed.") if flow.status == "paused" else gettext("The flow is live."))
+    return view.redirect(request, f"/flows/{flow_id}")
+
+
+def _run_if_shown(visit: Visit, flow_id: int, shown: str, action: str, verb: Callable[..., Any], *args: Any) -> None:
+    approvals.require_current(store.get(visit.account_id, flow_id), shown)
+    audit.run_and_record(visit.actor, action, verb, *args)
+
+
+def _render_changed(request: Request, flow_id: int) -> HTTPResponse:
+    """Redirect to the current state of a flow that has changed since the page was shown, with a notice."""
+    view.flash(request, gettext(approvals.CONTENT_CHANGED))
     return view.redirect(request, f"/flows/{flow_id}")
 
 

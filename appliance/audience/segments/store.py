@@ -1,7 +1,7 @@
 """Segments: list, create, change and delete them, find what uses them or depends on them, and offer ready-made ones."""
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -183,7 +183,8 @@ def revoke_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> Non
     """Revoke the approval of campaigns and flows whose audience depends on a segment or list that `by` is changing.
 
     This applies to accounts that require approval. Scheduled campaigns become drafts. Active flows are paused, unless
-    `by` may approve them, as with any other change of an active flow.
+    `by` may approve them, as with any other change of an active flow. A request for approval stays open, but counts as
+    changed by `by`: who read it before must read it again, and `by` may need another user to approve it.
     """
     require_write_transaction()
     _revoke_campaign_approvals(account_id, kind, number, by)
@@ -192,11 +193,11 @@ def revoke_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> Non
 
 def _revoke_campaign_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> None:
     campaigns = Campaign.select(Campaign).join(Account).where(
-        Campaign.account == account_id, Account.approval_required, Campaign.approval_state == "approved",
+        Campaign.account == account_id, Account.approval_required, _is_decided_or_asked(Campaign),
         Campaign.phase.in_(("draft", "scheduled")), Campaign.started_at.is_null(), Campaign.deleted_at.is_null(),
     )  # fmt: skip
     for campaign in list(campaigns):
-        if _is_affected(account_id, kind, number, _audience_of_campaign(campaign.trigger)):
+        if _is_affected(account_id, kind, number, find_campaign_references(campaign)):
             approvals.mark_changed(campaign, by.person_id)
             campaign.status = campaign.phase = "draft"
             campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
@@ -205,11 +206,11 @@ def _revoke_campaign_approvals(account_id: int, kind: Kind, number: int, by: Act
 
 def _revoke_flow_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> None:
     flows = Flow.select(Flow).join(Account).where(
-        Flow.account == account_id, Account.approval_required, Flow.approval_state == "approved",
+        Flow.account == account_id, Account.approval_required, _is_decided_or_asked(Flow),
         ~Flow.hidden, Flow.deleted_at.is_null(),
     )  # fmt: skip
     for flow in list(flows):
-        is_live = flow.status == "active"
+        is_live = flow.status == "active" and flow.approval_state == "approved"
         if (is_live and approvals.can_approve(flow, by)) or not _is_affected(
             account_id, kind, number, find_flow_references(flow)
         ):
@@ -222,12 +223,33 @@ def _revoke_flow_approvals(account_id: int, kind: Kind, number: int, by: Actor) 
         after_commit(lambda: signals.wake("flows"))
 
 
-def _audience_of_campaign(trigger: Any) -> set[tuple[str, int | None]]:
+def _is_decided_or_asked(model: type[Campaign | Flow]) -> Any:
+    is_asked = (model.approval_state == "pending_review") & model.asked_at.is_null(False)
+    return (model.approval_state == "approved") | is_asked
+
+
+def find_campaign_references(campaign: Campaign) -> set[tuple[str, int | None]]:
+    """Return (kind, id) of the segments and lists that a campaign goes to or excludes; the id may be None."""
+    trigger = campaign.trigger
     lists, segments = ("contact_list_ids", "exclude_contact_list_ids"), ("exclude_segment_ids",)
     chosen: set[tuple[str, int | None]] = {("segment", trigger.segment_id), ("list", trigger.contact_list_id)}
     for kind, names in (("list", lists), ("segment", segments)):
         chosen |= {(kind, number) for name in names for number in trigger.data.get(name) or []}
     return chosen
+
+
+def describe_audience(account_id: int, chosen: Iterable[tuple[str, int | None]]) -> list[tuple[str, int, Any]]:
+    """Return (kind, id, filters) of all segments and lists that decide an audience, in a fixed order.
+
+    `chosen` are those that a campaign or flow names. The filters of a list are None.
+    """
+    reached: set[tuple[str, int]] = set()
+    for kind, number in chosen:
+        reached |= find_reachable(account_id, kind, number) if number else set()
+    ids = [number for kind, number in reached if kind == "segment"]
+    segments = Segment.select().where(Segment.account == account_id, Segment.id.in_(ids))
+    filters = {segment.id: segment.filters for segment in segments}
+    return [(kind, number, filters.get(number) if kind == "segment" else None) for kind, number in sorted(reached)]
 
 
 def _is_affected(account_id: int, kind: Kind, number: int, chosen: set[tuple[str, int | None]]) -> bool:

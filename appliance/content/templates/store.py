@@ -402,7 +402,8 @@ def _require_sender(user_id: int | None) -> None:
 
 def _reset_approval(campaign: Campaign, user_id: int | None) -> None:
     """Mark a changed campaign for review; a scheduled campaign becomes a draft if the account requires approval."""
-    values: dict[str, Any] = {"approval_state": "pending_review", "edited_by": user_id}
+    updated_at = max(clock.now_ms(), campaign.updated_at + 1)
+    values: dict[str, Any] = {"approval_state": "pending_review", "edited_by": user_id, "updated_at": updated_at}
     if campaign.phase == "scheduled" and campaign.account.approval_required:
         values |= {"status": "draft", "phase": "draft"}
     Campaign.update(**values).where(Campaign.id == campaign.id).execute()

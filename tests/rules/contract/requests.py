@@ -73,6 +73,8 @@ D confirm_send_to_all boolean
 D hold_seconds integer
 = POST /campaigns/{{id}}/duplicate
 O name string -- without one it is that of the campaign, with "(copy)"
+= POST /campaigns/{{id}}/approve
+O updated_at date-time -- 409 if it was changed since
 = POST /campaigns/{{id}}/reject
 D note string?
 = trigger_attributes

@@ -37,8 +37,11 @@ D updated_at date-time
 O data object? -- what scripts keep with it
 = POST /flows/{{id}}/activate
 D skip_overdue_seconds integer?
+O updated_at date-time -- 409 if it was changed since
 = POST /flows/{{id}}/archive
 O take_out boolean -- those inside leave at once
+= POST /flows/{{id}}/approve
+O updated_at date-time -- 409 if it was changed since
 = POST /flows/{{id}}/reject
 D note string?
 = POST /flows/{{id}}/enroll
