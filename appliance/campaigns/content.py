@@ -187,7 +187,8 @@ def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None
         raise Invalid({"body": [gettext("is for the other channel")]})
     values = {"body": validation.normalize_field("body", html), "design": validation.normalize_field("design", None)}
     templates.write(campaign.template, values, user_id, label=_PASTED, starts_over=True)
-    store.mark_changed(campaign)
+    # The write withdrew the approval, so the campaign is read again before it is saved.
+    store.mark_changed(store.get(account_id, campaign_id))
     return store.get(account_id, campaign_id)
 
 

@@ -190,6 +190,16 @@ def test_a_flow_starts_as_the_page_showed_it(api: Client, visitors: dict[str, Vi
     assert api.get(flow).json["version"] == version + 1
 
 
+def test_pasted_html_withdraws_the_approval(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
+    """It is an edit of the content like any other."""
+    campaign = draft(api, list_id)
+    api.post(campaign_path(campaign, "approve")).expect(200)
+    editor = visitors["editor"]
+    assert editor.send("POST", campaign_path(campaign, "html"), {"html": "<p>Other</p>"}).status == 303
+    assert api.get(campaign_path(campaign)).json["approval_state"] == "pending_review"
+    assert send_campaign(editor, campaign) == 422
+
+
 def test_approval_of_flows(api: Client, visitors: dict[str, Visitor]) -> None:
     """An editor starts a flow only after approval; a rejection shows its note."""
     editor, owner = visitors["editor"], visitors["owner"]
