@@ -43,8 +43,9 @@ def add_domain(page: Page) -> None:
 def check_proposed_account_name(page: Page) -> None:
     """Check that the domain of the email address proposes a name, which the user can change, and webmail none."""
     email, team = page.get_by_label("Email"), page.get_by_label("Team or company")
-    email.fill("anna@blumen-weber.de")
-    email.blur()
+    email.press_sequentially("anna@blumen-weber.de")
+    email.press("Tab")
+    expect(team).to_be_focused()
     expect(team).to_have_value("Blumen Weber")
     expect(team).to_have_accessible_description(re.compile("Suggested from your domain"))
     check_screen(page, "you-proposed")

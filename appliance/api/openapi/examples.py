@@ -31,6 +31,8 @@ _FOOTER = {"type": "footer", "props": {"unsubscribe_text": "Unsubscribe"}}
 DESIGN = {"sections": [_HEADING, _TEXT, _BUTTON, _FOOTER], "theme": {"brand_color": "#0a7d52"}}
 IN_FRANCE = [{"name": "contact_country", "predicate": "eq", "value": "FR"}]
 _CLICKED = [{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}]
+# `updated_at` of an object as a client read it; in the future, so that the example works at any time
+_READ_AT = "2099-12-31T09:30:00.000Z"
 STEPS: list[dict[str, Any]] = [
     {"subject": "Welcome, {{ contact.first_name | default: 'friend' }}", "body": "<p>Good that you are here.</p>"},
     {"duration": 86_400},
@@ -130,6 +132,7 @@ STORY: tuple[Example, ...] = (
         "name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": 1}, "steps": STEPS,
     }),
     Example("POST /flows/{id}/reject", "Reject a flow with a reason", {"note": "The second mail is too soon."}, 1),
+    Example("POST /flows/{id}/approve", "Approve a flow as it was read", {"updated_at": _READ_AT}, 1),
     Example("PATCH /flows/{id}", "Wait a day longer, and end the run with an order", {
         "goal": "order_paid", "steps": [{**STEPS[0], "id": 1}, {"id": 2, "duration": 172_800}, {**STEPS[2], "id": 3}],
     }, 1),
@@ -149,6 +152,7 @@ STORY: tuple[Example, ...] = (
     }, 1),
     Example("POST /campaigns/{id}/duplicate", "Duplicate a campaign", {"name": "Summer menu"}, 1),
     Example("POST /campaigns/{id}/reject", "Reject a campaign with a reason", {"note": "A word is missing."}, 1),
+    Example("POST /campaigns/{id}/approve", "Approve a campaign as it was read", {"updated_at": _READ_AT}, 1),
     Example("POST /campaigns/{id}/send", "Send a campaign, with 15 seconds to undo", {
         "template_attributes": {"subject": "Our spring menu is out"}, "hold_seconds": 15,
     }, 1),
