@@ -150,3 +150,45 @@ def test_html_bodies_are_sanitized_when_compiled() -> None:
     content = compose.compile_message(MessageSource("s", "<p onclick=x>Hi <script>x</script>{{ first_name }}"))
     assert "<p>Hi {{ first_name }}</p>" in content.html.source and "script" not in content.html.source
     assert "<p>a &amp; b</p>" in compose.compile_message(MessageSource("s", "a & b")).html.source
+
+
+# Short texts that, repeated, open one element in another for a parser that follows the standard, although each element
+# has an end tag
+DEEP_UNITS = (
+    "<div><object></div></object>", "<span><div></span></div>", "<div><table></div></table>", "<td><div></td>",
+    "<div><template></div></template>", "<div><svg><desc></div></svg></desc>", "<div><select></div></select>",
+    "<div><table><caption></div></table></caption>", "<div><!--</div>-->", '<div title="</div>">',
+    "<div><textarea></div></textarea>", "<select><style></select><div>", "<div\N{NO-BREAK SPACE}a=\N{NO-BREAK SPACE}\">",
+    "<li><dd>", "<div><![CDATA[></div>]]>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", DEEP_UNITS)
+def test_no_html_is_parsed_in_quadratic_time(unit: str) -> None:
+    """HTML whose end tags a parser ignores is not parsed, because its elements would be nested too deeply."""
+    html = unit * (700_000 // len(unit))
+    start = time.thread_time()
+    sanitizer.clean_fragment(html)
+    assert time.thread_time() - start < 3
+
+
+def test_blocks_do_not_repeat_formatting_without_limit() -> None:
+    """A parser would repeat formatting elements that a paragraph leaves open in each of the following paragraphs."""
+    opened = "<p>" + "".join(f'<font face="Arial {number}">' for number in range(200)) + "</p>"
+    for clean in (sanitizer.clean_fragment, sanitizer.clean_document):
+        assert len(clean(opened + "<p>x" * 3_000)) < 100_000
+
+
+def test_sloppy_html_keeps_its_elements() -> None:
+    """Emails in which end tags are missing or in the wrong order are parsed as before."""
+    row = "<tr><td><p><b><i>a</b></i><ul><li>b<li><a href=https://x.test/>c</ul></td><td><font size=1><p>d</td></tr>"
+    cleaned = sanitizer.clean_fragment("<center><table>" + row * 100 + "</table></center>")
+    assert cleaned.count("<td>") == 200 and cleaned.count("<a ") == 100 and "<center>" in cleaned
+
+
+def test_rules_for_elements_in_capitals_do_not_bloat_a_mail() -> None:
+    """Selectors name elements in any case, so the length of a document with inlined rules is estimated in any case."""
+    rule = 'P{font-family:"' + "a" * 80_000 + '"}'
+    assert len(sanitizer.clean_document(f"<style>{rule}</style><body>" + "<p>x</p>" * 300)) < 200_000
+    small = sanitizer.clean_document("<style>P{color:red}</style><body><p>x</p>")
+    assert '<p style="color:red">' in small.replace(": ", ":")

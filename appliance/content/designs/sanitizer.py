@@ -9,7 +9,7 @@ from typing import NamedTuple
 import css_inline
 import nh3
 
-from appliance.content.designs import markup
+from appliance.content.designs import complexity, markup
 from appliance.content.designs.markup import Tokens
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
@@ -43,13 +43,6 @@ _STYLES = {
     "text-decoration", "text-indent", "text-transform", "vertical-align", "white-space", "width", "word-break",
     "word-spacing",
 }  # fmt: skip
-_START_OR_END_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-# Elements that have no end tag or whose end tag may be left out.
-_UNCLOSED_TAGS = {
-    "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
-}  # fmt: skip
-_MAX_DEPTH = 250
-_MAX_ATTRIBUTES = 200
 _CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
 
@@ -59,31 +52,6 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
     if name == "background" and not value.lower().startswith(("http://", "https://")):
         return None
     return value
-
-
-def _is_too_complex(html: str) -> bool:
-    """Return whether an element has too many attributes or elements are nested too deeply to be parsed quickly.
-
-    The limits are `_MAX_ATTRIBUTES` and `_MAX_DEPTH`, more than any email needs; parsing takes quadratic time.
-    """
-    # An attribute has at least one character, so a shorter start tag cannot have too many of them.
-    long_elements = markup.iterate_elements(html, min_characters=_MAX_ATTRIBUTES)
-    if any(element.attribute_count > _MAX_ATTRIBUTES for element in long_elements):
-        return True
-    depth, names = 0, Counter[str]()
-    for match in _START_OR_END_TAG.finditer(html):
-        name = match[2].lower()
-        if name in _UNCLOSED_TAGS:
-            continue
-        if not match[1]:
-            names[name] += 1
-            depth += 1
-        elif names[name]:
-            names[name] -= 1
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            return True
-    return False
 
 
 def _to_plain_paragraphs(html: str) -> str:
@@ -96,7 +64,7 @@ def clean_text(html: str) -> str:
 
     HTML that is too complex becomes plain paragraphs.
     """
-    if _is_too_complex(html):
+    if complexity.is_too_complex(html):
         return _to_plain_paragraphs(html)
 
     return nh3.clean(
@@ -111,7 +79,7 @@ def clean_fragment(html: str, comments: bool = False) -> str:
 
     HTML that is too complex becomes plain paragraphs. `comments` keeps the comments; the caller must check them.
     """
-    if _is_too_complex(html):
+    if complexity.is_too_complex(html):
         return _to_plain_paragraphs(html)
 
     return nh3.clean(
@@ -429,11 +397,11 @@ def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:
 
     The estimate assumes that a rule matches every occurrence of the last class, id or tag of its selector.
     """
-    name_counts = Counter(_NAME.findall(content))
+    name_counts = Counter(_NAME.findall(content.lower()))  # selectors may name elements in any case
     element_count, characters = content.count("<"), 0
     for selectors, block in _iterate_rules(sheet.inline_rules):
         for selector in selectors.split(","):
-            names = _NAME.findall(selector)
+            names = _NAME.findall(selector.lower())
             characters += len(block) * (
                 element_count if not names or selector.rstrip().endswith("*") else name_counts[names[-1]]
             )

@@ -1,0 +1,129 @@
+"""Find HTML that would take the parser long to read: a few kilobytes can become millions of elements.
+
+The parser that sanitizes HTML follows the HTML standard, as browsers do (section 13.2). Its time is quadratic in the
+depth of elements, and in the attributes of one element. It also repeats the formatting elements that a block leaves
+open (`<p><b></p><p>`) in each later block.
+"""
+
+import re
+from collections import Counter
+
+from appliance.content.designs import markup
+
+# The tags, comments and instructions as the standard's tokenizer reads them; what is not closed extends to the end.
+_TOKEN = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|(?P<data><!\[CDATA\[)|<(?:[!?]|/(?![a-zA-Z]))[^>]*+"
+    r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)"
+    r"(?:[\t\n\f\r /]++|[^\t\n\f\r />][^\t\n\f\r />=]*+(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+"
+    r"(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >\"'][^\t\n\f\r >]*+)?)?)*+",
+    re.DOTALL,
+)
+_VOID = frozenset({"br", "hr", "img", "meta", "link", "col", "wbr"})
+# Elements that end where the next one begins, unless another element is open in them.
+_ITEMS = {"li": ("li",), "dt": ("dt", "dd"), "dd": ("dt", "dd")}
+_LISTS = frozenset({"ul", "ol", "dl"})
+_ROWS = frozenset({"tr", "tbody", "thead", "tfoot", "colgroup"})
+_CELLS = frozenset({"td", "th", "caption"})
+# Elements in which the parts of an outer table neither begin nor end.
+_TABLE_SCOPE = frozenset({"table", "template", "svg", "math"})
+_FORMATTING = frozenset({
+    "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
+})  # fmt: skip
+# Elements whose content is text without tags, except in the elements of `_UNCERTAIN`.
+_TEXT_ONLY = frozenset({"title", "textarea", "style", "script", "xmp", "iframe", "noembed", "noframes", "plaintext"})
+_UNCERTAIN = frozenset({"svg", "math", "select"})
+# More than any email needs.
+_MAX_DEPTH = 250
+_MAX_ATTRIBUTES = 200
+# The limit for the sum of the depths of all elements and of the characters that may be repeated.
+_MAX_WORK = 2_000_000
+
+
+def is_too_complex(html: str) -> bool:
+    """Return whether an element has too many attributes, elements are nested too deeply, or too many are repeated."""
+    # An attribute has at least one character, so a shorter start tag cannot have too many of them.
+    long_elements = markup.iterate_elements(html, min_characters=_MAX_ATTRIBUTES)
+    if any(element.attribute_count > _MAX_ATTRIBUTES for element in long_elements):
+        return True
+    elements = _OpenElements()
+    position = 0
+    while (token := _TOKEN.search(html, position)) is not None:
+        position = token.end()
+        name = (token["name"] or "").lower()
+        if token["end"]:
+            elements.end(name)
+        elif name:
+            elements.start(name, position - token.start())
+        if token["data"] or name == "noscript" or (name in _TEXT_ONLY and not _UNCERTAIN.isdisjoint(elements.names)):
+            # Whether tags follow or a text is uncertain: all may be start tags, each in the one before it.
+            elements.work += html.count("<", position) ** 2 // 2
+        elif name in _TEXT_ONLY and not token["end"]:
+            end = re.compile(rf"(?i)</{name}(?=[\t\n\f\r />])").search(html, position)
+            position = end.start() if end else len(html)
+        if elements.work > _MAX_WORK or elements.unclosed > _MAX_DEPTH:
+            return True
+    return False
+
+
+class _OpenElements:
+    """The elements that are open at a position of the HTML: all that the parser has, and maybe more.
+
+    An end tag ends an element only if the parser certainly ends it. `unclosed` is the number of elements without an end
+    tag, wherever their end tags are. `work` estimates the time of parsing so far, in elements.
+    """
+
+    def __init__(self) -> None:
+        self.unclosed = self.work = 0
+        self._unclosed_names = Counter[str]()
+        self.names: list[str] = []  # the outermost first
+        # For each open element, the characters of the start tags of formatting elements that are open in the same cell.
+        self._formatting: list[int] = []
+
+    def start(self, name: str, length: int) -> None:
+        """Open an element with a start tag of this length."""
+        formatting = self._formatting[-1] if self._formatting else 0
+        self.work += len(self.names) + (0 if name in _FORMATTING else formatting)
+        if name in _VOID:
+            return
+        if name not in ("p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot"):
+            self._unclosed_names[name] += 1
+            self.unclosed += 1
+        if name == "p" and _UNCERTAIN.isdisjoint(self.names):
+            return  # Each `p` ends the one before it.
+        if name in _ITEMS and self.names and self.names[-1] in _ITEMS[name]:
+            return
+        if name in _ROWS or name in _CELLS:
+            table = self._find_table()
+            if table is not None:
+                self._cut(table + 1)
+                if name in _ROWS:
+                    return
+                formatting = 0
+        self.names.append(name if name != "table" or "select" not in self.names else "")
+        self._formatting.append(formatting + (length if name in _FORMATTING else 0))
+
+    def end(self, name: str) -> None:
+        """End the innermost open element with this name, if the parser certainly ends it."""
+        if self._unclosed_names[name]:
+            self._unclosed_names[name] -= 1
+            self.unclosed -= 1
+        if self.names and self.names[-1] == name:
+            self._cut(len(self.names) - 1)
+        elif name in _LISTS and self.names[-2:-1] == [name] and self.names[-1] in _ITEMS:
+            self._cut(len(self.names) - 2)
+        elif name == "table" or name in _CELLS:
+            table = self._find_table()
+            if table is not None and name == "table":
+                self._cut(table)
+            elif table is not None and self.names[table + 1 : table + 2] == [name]:
+                self._cut(table + 1)
+
+    def _find_table(self) -> int | None:
+        """Return the index of the innermost open table, or None if another element encloses the position in it."""
+        for index in range(len(self.names) - 1, -1, -1):
+            if self.names[index] in _TABLE_SCOPE:
+                return index if self.names[index] == "table" else None
+        return None
+
+    def _cut(self, count: int) -> None:
+        del self.names[count:], self._formatting[count:]
