@@ -328,6 +328,10 @@ class InboundHandler:
         return "250 2.1.5 OK"
 
     async def _find_mailbox(self, address: str) -> Mailbox | None:
+        try:
+            address.encode()
+        except UnicodeEncodeError:  # Bytes that are not UTF-8, which the library escapes, are in no address of ours.
+            return None
         local, _, host = address.rpartition("@")
         domain = host.lower().removeprefix("bounce.")
         if not local or domain == host.lower():

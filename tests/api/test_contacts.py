@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Response
 
 
 def test_a_contact_is_created_with_its_channels(api: Client) -> None:
@@ -132,6 +132,40 @@ def test_channels_are_added_edited_and_removed(api: Client) -> None:
     assert edited["channels"][0]["value"] == "new@example.org"
     assert [channel["value"] for channel in removed["channels"]] == ["second@example.org"]
     assert foreign["validation_errors"] == {"channels_attributes[0].id": ["must exist"]}
+
+
+def test_entries_for_channels_are_applied_in_order(api: Client) -> None:
+    """An address that an earlier entry removes or replaces can be added again; that of another channel is taken."""
+    first, second = "order1@example.org", "order2@example.org"
+    contact = api.post("/contacts", {"email": first, "channels_attributes": [{"value": second}]}).expect(201)
+    path, (one, two) = f"/contacts/{contact['id']}", [channel["id"] for channel in contact["channels"]]
+
+    def change(*entries: dict[str, object], **fields: object) -> Response:
+        return api.patch(path, {"channels_attributes": list(entries), **fields})
+
+    taken = change({"id": one, "value": second}).expect(422)
+    moved = change({"id": one, "value": "order3@example.org"}, {"value": first}).expect(200)
+    again = change({"id": two, "_destroy": True}, {"value": second}, opt_in=False).expect(200)
+    gone = change({"id": one, "_destroy": True}, {"id": one, "value": first}).expect(422)
+
+    assert taken["validation_errors"] == {"channels_attributes[0].value": ["has already been taken"]}
+    assert {channel["value"] for channel in moved["channels"]} == {first, second, "order3@example.org"}
+    assert second in {channel["value"] for channel in again["channels"] if channel["id"] != two}
+    assert gone["validation_errors"] == {"channels_attributes[1].id": ["must exist"]}
+
+
+def test_a_channel_keeps_its_kind(api: Client) -> None:
+    """The address of a channel can be replaced only with one of the same kind."""
+    contact = api.post("/contacts", {"email": "kind@example.org", "phone": "+14155550123"}).expect(201)
+    ids = {channel["kind"]: channel["id"] for channel in contact["channels"]}
+    entries = [
+        {"id": ids["email"], "value": "+14155550124"}, {"id": ids["phone"], "value": "other-kind@example.org"},
+        {"id": ids["phone"], "value": "third-kind@example.org", "kind": "email"},
+    ]  # fmt: skip
+    refused = api.patch(f"/contacts/{contact['id']}", {"channels_attributes": entries}).expect(422)
+    assert list(refused["validation_errors"]) == [
+        "channels_attributes[0].value", "channels_attributes[1].value", "channels_attributes[2].kind",
+    ]  # fmt: skip
 
 
 def test_an_address_belongs_to_one_contact(api: Client) -> None:

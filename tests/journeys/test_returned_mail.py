@@ -205,6 +205,14 @@ def test_the_inbound_server_is_no_open_relay(world: World) -> None:
     assert len(world.relay.messages) == COUNT
 
 
+def test_recipients_that_are_no_text_are_rejected_for_good(world: World) -> None:
+    """Bytes that are not UTF-8 get 550 like any other unknown address, and nothing is logged as an error."""
+    rcpt = b"RCPT TO:<fbl@bounce.\xff\xfe>\r\n"
+    replies = world.post.send_raw(b"EHLO mx.example.net\r\n", b"MAIL FROM:<> SMTPUTF8\r\n", rcpt)
+    assert replies.splitlines()[-1].startswith("550 5.7.1"), replies
+    assert "session failed" not in world.server.output
+
+
 def test_signed_addresses_outlive_their_domain(world: World) -> None:
     """A return path and an unsubscribe address need a valid signature, at `bounce.` of any domain (T32).
 

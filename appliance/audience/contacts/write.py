@@ -73,7 +73,7 @@ class ChannelPlan:
                 channel = next(
                     (stored_channel for stored_channel in self.channels if stored_channel.id == entry.id), None
                 )
-                if channel is None:
+                if channel is None or channel.id in self._planned_ids("remove"):
                     self.faults.add(f"{path}.id", gettext("must exist"))
                     continue
             self._plan_entry(entry, channel, path)
@@ -92,7 +92,13 @@ class ChannelPlan:
             elif desired is not None:
                 self.steps.append(("keep", channel, None, desired))
             return
-        kind = entry.kind if isinstance(entry.kind, str) else ("email" if "@" in entry.value else "phone")
+        if channel is not None:
+            kind = channel.kind
+        else:
+            kind = entry.kind if isinstance(entry.kind, str) else ("email" if "@" in entry.value else "phone")
+        if isinstance(entry.kind, str) and entry.kind != kind:
+            self.faults.add(f"{path}.kind", gettext("is invalid"))
+            return
         try:
             address = addresses.parse(kind, entry.value)
         except ValueError as error:
@@ -121,11 +127,27 @@ class ChannelPlan:
 
     def plan_consent(self, kind: str | None, desired: bool) -> None:
         """Plan a consent for each address that the contact has of a kind, or of every kind if `kind` is None."""
-        self.steps += [("keep", channel, None, desired) for channel in self.channels if kind in (None, channel.kind)]
+        removed_ids = self._planned_ids("remove")
+        self.steps += [
+            ("keep", channel, None, desired)
+            for channel in self.channels
+            if kind in (None, channel.kind) and channel.id not in removed_ids
+        ]
+
+    def _planned_ids(self, *acts: str) -> set[int]:
+        """Return the ids of the channels for which one of these acts is planned."""
+        return {channel.id for act, channel, _, _ in self.steps if act in acts and channel is not None}
 
     def _find_channel(self, address: Address) -> Channel | None:
+        """Return the contact's channel with this address, unless an earlier step removes it or gives it another."""
+        freed_ids = self._planned_ids("remove", "move")
         return next(
-            (channel for channel in self.channels if (channel.kind, channel.key) == (address.kind, address.key)), None
+            (
+                channel
+                for channel in self.channels
+                if (channel.kind, channel.key) == (address.kind, address.key) and channel.id not in freed_ids
+            ),
+            None,
         )
 
     def _is_available(self, address: Address, field: str) -> bool:
@@ -133,7 +155,8 @@ class ChannelPlan:
         is_repeated = any(
             step[2] and step[2].key == address.key and step[2].kind == address.kind for step in self.steps
         )
-        if (owner is not None and owner != self.contact_id) or is_repeated:
+        is_taken = owner is not None and (owner != self.contact_id or self._find_channel(address) is not None)
+        if is_taken or is_repeated:
             self.faults.add(field, gettext("has already been taken"))
             return False
         return True
