@@ -105,6 +105,16 @@ def _sparse_header(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     tar.addfile(info, io.BytesIO(b"x"))
 
 
+def _number_in_first_header(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
+    info = tarfile.TarInfo(MANIFEST)
+    info.pax_headers = {"GNU.sparse.size": "x"}
+    tar.addfile(info)
+
+
+def _manifest_in_another_encoding(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
+    add_file(tar, MANIFEST, files[MANIFEST].replace(b'"version": "', b'"version": "\xff'))
+
+
 def _many_headers(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     add_file(tar, MANIFEST, files[MANIFEST])
     for _ in range(1_000):
@@ -174,7 +184,8 @@ ARCHIVES: dict[str, Callable[[tarfile.TarFile, dict[str, bytes]], None]] = {
     "symlink": _special("imports/link", tarfile.SYMTYPE), "hard link": _special("imports/link", tarfile.LNKTYPE),
     "pipe": _special("imports/pipe", tarfile.FIFOTYPE), "device": _special("imports/null", tarfile.CHRTYPE),
     "sparse": _special("imports/sparse", tarfile.GNUTYPE_SPARSE), "sparse by header": _sparse_header,
-    "folder": _special("imports/x", tarfile.DIRTYPE),
+    "number in the first header": _number_in_first_header, "folder": _special("imports/x", tarfile.DIRTYPE),
+    "manifest in another encoding": _manifest_in_another_encoding,
     "step up": _member("imports/../../up"), "here": _member("imports/./x"), "absolute": _member("/imports/x"),
     "empty step": _member("imports//x"), "other folder": _member("backups/x"), "own file": _member("campanero.toml"),
 }  # fmt: skip

@@ -241,11 +241,7 @@ class _ArchiveReader:
         """Return the next member, or None at the end. Raises DamagedArchive if the member is not a regular file."""
         # tarfile reads headers into memory without checking their declared length.
         self._bounded.allow(_MAX_HEADER_BYTES)
-        try:
-            member: tarfile.TarInfo | None = self._tar.next()
-        except ValueError as error:
-            # tarfile does not check the numbers of a sparse file in PAX headers.
-            raise DamagedArchive(f"{self.path} cannot be read as a backup: {error}") from None
+        member: tarfile.TarInfo | None = self._tar.next()
         if member is not None:
             if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
                 raise DamagedArchive(
@@ -292,8 +288,9 @@ def _open_reader(path: Path) -> Iterator[_ArchiveReader]:
     try:
         with gzip.open(path) as decompressed:
             yield _ArchiveReader(path, decompressed)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError, ValueError) as error:
         # RecursionError: tarfile calls itself once for each header that extends the next header.
+        # ValueError: tarfile does not check the numbers in PAX headers, and a manifest may not be UTF-8.
         raise DamagedArchive(f"{path} cannot be read as a backup: {error}") from None
 
 
