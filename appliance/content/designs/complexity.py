@@ -121,6 +121,7 @@ class _OpenElements:
     def _find_table(self) -> int | None:
         """Return the index of the innermost open table, or None if another element encloses the position in it."""
         for index in range(len(self.names) - 1, -1, -1):
+            self.work += 1
             if self.names[index] in _TABLE_SCOPE:
                 return index if self.names[index] == "table" else None
         return None
