@@ -172,6 +172,21 @@ def test_no_html_is_parsed_in_quadratic_time(unit: str) -> None:
     assert time.thread_time() - start < 3
 
 
+@pytest.mark.parametrize("space", ["", "\N{NO-BREAK SPACE}", "\N{EM SPACE}"])
+def test_attributes_after_a_quote_in_a_value_are_counted(space: str) -> None:
+    """A value that begins with a space that is none in HTML is not in quotes, so attributes may follow it."""
+    html = f'<p x={space}" ' + " ".join(f"a{number}" for number in range(90_000)) + ' ">x</p>'
+    start = time.thread_time()
+    sanitizer.clean_fragment(html)
+    assert time.thread_time() - start < 2
+
+
+def test_drawings_do_not_count_as_deep_elements() -> None:
+    """The end tag of a drawing ends its shapes, although these have no end tags in HTML."""
+    drawing = "<svg viewBox='0 0 9 9'><g><path d='M0 0'/></g></svg><svg><rect/></svg><script>x('<p>')</script><p>y</p>"
+    assert sanitizer.clean_fragment(drawing * 40 + "<p>z</p>" * 9_000).count("<p>") == 9_040
+
+
 def test_end_tags_in_deep_elements_are_checked_in_linear_time() -> None:
     """End tags of tables, each of which is looked for in all open elements, do not make the check itself slow."""
     html = "<span><div></span></div>" * 600 + "</td>" * 300_000

@@ -8,16 +8,17 @@ open (`<p><b></p><p>`) in each later block.
 import re
 from collections import Counter
 
-from appliance.content.designs import markup
-
 # The tags, comments and instructions as the standard's tokenizer reads them; what is not closed extends to the end.
+_ATTRIBUTE = (
+    r"[^\t\n\f\r />][^\t\n\f\r />=]*+(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+"
+    r"(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >\"'][^\t\n\f\r >]*+)?)?"
+)
 _TOKEN = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|(?P<data><!\[CDATA\[)|<(?:[!?]|/(?![a-zA-Z]))[^>]*+"
-    r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)"
-    r"(?:[\t\n\f\r /]++|[^\t\n\f\r />][^\t\n\f\r />=]*+(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+"
-    r"(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >\"'][^\t\n\f\r >]*+)?)?)*+",
+    rf"|<(?P<end>/?)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)(?:[\t\n\f\r /]++|{_ATTRIBUTE})*+",
     re.DOTALL,
 )
+_ATTRIBUTES = re.compile(_ATTRIBUTE)
 _VOID = frozenset({"br", "hr", "img", "meta", "link", "col", "wbr"})
 # Elements that end where the next one begins, unless another element is open in them.
 _ITEMS = {"li": ("li",), "dt": ("dt", "dd"), "dd": ("dt", "dd")}
@@ -30,8 +31,15 @@ _FORMATTING = frozenset({
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 })  # fmt: skip
 # Elements whose content is text without tags, except in the elements of `_UNCERTAIN`.
-_TEXT_ONLY = frozenset({"title", "textarea", "style", "script", "xmp", "iframe", "noembed", "noframes", "plaintext"})
+_TEXT_ONLY = frozenset({
+    "title", "textarea", "style", "script", "noscript", "xmp", "iframe", "noembed", "noframes", "plaintext",
+})  # fmt: skip
 _UNCERTAIN = frozenset({"svg", "math", "select"})
+# Elements of a drawing that contain no HTML and end with it.
+_SHAPES = frozenset({
+    "g", "defs", "symbol", "use", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan",
+    "lineargradient", "radialgradient", "stop", "clippath", "mask",
+})  # fmt: skip
 # More than any email needs.
 _MAX_DEPTH = 250
 _MAX_ATTRIBUTES = 200
@@ -41,23 +49,28 @@ _MAX_WORK = 2_000_000
 
 def is_too_complex(html: str) -> bool:
     """Return whether an element has too many attributes, elements are nested too deeply, or too many are repeated."""
-    # An attribute has at least one character, so a shorter start tag cannot have too many of them.
-    long_elements = markup.iterate_elements(html, min_characters=_MAX_ATTRIBUTES)
-    if any(element.attribute_count > _MAX_ATTRIBUTES for element in long_elements):
-        return True
     elements = _OpenElements()
     position = 0
     while (token := _TOKEN.search(html, position)) is not None:
-        position = token.end()
+        start, position = token.span()
         name = (token["name"] or "").lower()
+        # An attribute has at least one character, so a shorter tag cannot have too many of them.
+        if name and position - start > _MAX_ATTRIBUTES:
+            attributes = _ATTRIBUTES.finditer(html, token.end("name"), position)
+            if sum(1 for _ in attributes) > _MAX_ATTRIBUTES:
+                return True
         if token["end"]:
             elements.end(name)
         elif name:
-            elements.start(name, position - token.start())
-        if token["data"] or name == "noscript" or (name in _TEXT_ONLY and not _UNCERTAIN.isdisjoint(elements.names)):
-            # Whether tags follow or a text is uncertain: all may be start tags, each in the one before it.
-            elements.work += html.count("<", position) ** 2 // 2
-        elif name in _TEXT_ONLY and not token["end"]:
+            elements.start(name, position - start)
+        is_text_only = bool(token["data"]) or (name in _TEXT_ONLY and not token["end"])
+        if is_text_only and not _UNCERTAIN.isdisjoint(elements.names):
+            # Whether a text or tags follow is uncertain: all may be start tags, each in the one before it, or all the
+            # attributes of one of them.
+            elements.work += html.count("<", position) ** 2 // 2 + (len(html) - position) ** 2 // 500
+        elif token["data"]:
+            position = html.find(">", position) + 1 or len(html)
+        elif is_text_only:
             end = re.compile(rf"(?i)</{name}(?=[\t\n\f\r />])").search(html, position)
             position = end.start() if end else len(html)
         if elements.work > _MAX_WORK or elements.unclosed > _MAX_DEPTH:
@@ -78,9 +91,13 @@ class _OpenElements:
         self.names: list[str] = []  # the outermost first
         # For each open element, the characters of the start tags of formatting elements that are open in the same cell.
         self._formatting: list[int] = []
+        # The index of the innermost `svg` if only `_SHAPES` have followed it, so that its end tag certainly ends it.
+        self._drawing: int | None = None
 
     def start(self, name: str, length: int) -> None:
         """Open an element with a start tag of this length."""
+        if name not in _SHAPES:
+            self._drawing = len(self.names) if name == "svg" else None
         formatting = self._formatting[-1] if self._formatting else 0
         self.work += len(self.names) + (0 if name in _FORMATTING else formatting)
         if name in _VOID:
@@ -107,7 +124,10 @@ class _OpenElements:
         if self._unclosed_names[name]:
             self._unclosed_names[name] -= 1
             self.unclosed -= 1
-        if self.names and self.names[-1] == name:
+        drawing, self._drawing = self._drawing, self._drawing if name in _SHAPES else None
+        if name == "svg" and drawing is not None:
+            self._cut(drawing)
+        elif self.names and self.names[-1] == name:
             self._cut(len(self.names) - 1)
         elif name in _LISTS and self.names[-2:-1] == [name] and self.names[-1] in _ITEMS:
             self._cut(len(self.names) - 2)

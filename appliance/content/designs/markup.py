@@ -311,18 +311,16 @@ def mask_comments(html: str) -> str:
     return _COMMENT.sub(lambda match: " " * len(match[0]), html)
 
 
-def iterate_elements(
-    html: str, names: re.Pattern[str] = _ELEMENT, only_marked: bool = False, min_characters: int = 0
-) -> Iterator[Element]:
+def iterate_elements(html: str, names: re.Pattern[str] = _ELEMENT, only_marked: bool = False) -> Iterator[Element]:
     """Yield the start tags of HTML with masked merge tags, including those in comments, which Outlook reads.
 
-    `names` matches the beginnings of the elements to find. `only_marked` skips start tags without merge tags, and
-    `min_characters` those of them that are shorter, which is faster.
+    `names` matches the beginnings of the elements to find. `only_marked` skips start tags without merge tags,
+    which is faster.
     """
     position = 0
     while (match := names.search(html, position)) is not None:
-        unmarked = _UNMARKED.match(html, match.start()) if only_marked or min_characters else None
-        if unmarked is not None and (only_marked or unmarked.end() - unmarked.start() < min_characters):
+        unmarked = _UNMARKED.match(html, match.start()) if only_marked else None
+        if unmarked is not None:
             position = unmarked.end()
             continue
         attributes, position, attribute_count = [], match.end(), 0
