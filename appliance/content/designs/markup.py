@@ -267,16 +267,12 @@ class Attribute(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A start tag: its name in lower case, its range, and the attributes that have a value.
-
-    `attribute_count` includes the attributes without a value.
-    """
+    """A start tag: its name in lower case, its range, and the attributes that have a value."""
 
     name: str
     start: int
     end: int
     attributes: tuple[Attribute, ...]
-    attribute_count: int
 
     def value(self, name: str) -> Attribute | None:
         """Return the first attribute with a name, or None."""
@@ -323,16 +319,15 @@ def iterate_elements(html: str, names: re.Pattern[str] = _ELEMENT, only_marked: 
         if unmarked is not None:
             position = unmarked.end()
             continue
-        attributes, position, attribute_count = [], match.end(), 0
+        attributes, position = [], match.end()
         while (attribute := _ATTRIBUTE.match(html, position)) is not None:
             position = attribute.end()
             if attribute[1]:
                 break
-            attribute_count += 1
             value = next((number for number in (3, 4, 5) if attribute[number] is not None), None)
             if value is not None:
                 attributes.append(Attribute(attribute[2].lower(), attribute.start(value), attribute.end(value)))
-        yield Element(match[1].lower(), match.start(), position, tuple(attributes), attribute_count)
+        yield Element(match[1].lower(), match.start(), position, tuple(attributes))
 
 
 # Conversion of HTML to plain text.
