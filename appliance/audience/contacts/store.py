@@ -51,7 +51,8 @@ class ChannelWrite(Struct):
     value: Annotated[str, Meta(max_length=254), Meta(description="email address or phone number")] | UnsetType = UNSET
     kind: (
         Annotated[
-            Literal["email", "phone"], Meta(description="kind of the address; default: email if it contains an @")
+            Literal["email", "phone"],
+            Meta(description="kind of the address, which stays as it is; default: email if it contains an @"),
         ]
         | UnsetType
     ) = UNSET
