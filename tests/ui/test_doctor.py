@@ -120,3 +120,16 @@ def test_the_heading_of_the_findings(levels: list[str], pill: str, heading: str)
     assert match is not None and re.sub("<[^>]+>", "", match[1]) == heading
     assert ('href="#finding-1"' in match[1]) == (levels != ["ok"])
     assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda space: space[0].strip(), shown)
+
+
+def test_findings_of_one_cause_are_one_entry() -> None:
+    """Findings with the same title and meaning, such as the DNS records of a domain, say the meaning once."""
+    findings = [
+        {"level": "warn", "check": "domain", "words": words, "fix": "", "title": "Domain", "meaning": "A record fails."}
+        for words in ("TXT one", "TXT two", "TXT three")
+    ]
+    template = view.template_environment().get_template("settings/doctor.html")
+    shown = "".join(template.blocks["findings"](template.new_context({"findings": findings})))
+    assert shown.count("A record fails.") == 1
+    assert all(finding["words"] in shown for finding in findings)
+    assert "3 warnings" in shown

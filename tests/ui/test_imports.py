@@ -513,7 +513,7 @@ def test_consent_to_email_subscribes_no_phone_number_and_an_empty_cell_nobody(
     upload_file(page, path)
     column = page.get_by_role("combobox", name="Newsletter?")
     expect(column).to_have_value("subscribed_email")
-    unstated = page.get_by_role("group", name="Contacts with neither yes nor no")
+    unstated = page.get_by_role("group", name="Rows without a status")
     expect(unstated).to_be_hidden()
     page.get_by_role("radio", name="Subscribe: they agreed").check()
     expect(unstated.get_by_role("radio", name="Do not subscribe them")).to_be_checked()

@@ -77,6 +77,18 @@ def expect_counted_groups(place: Locator) -> None:
         assert count > 0
 
 
+def test_many_placeholders_are_folded(page: Page, api: Client) -> None:
+    """The checklist shows the first four of many placeholders; a click shows the others."""
+    campaign_id = draft_from_starter(api, "newsletter", "Unfinished newsletter")
+    page.goto(f"/campaigns/{campaign_id}")
+    group = page.locator("#checklist div:has(> .grouped)").filter(has_text="Unfinished content")
+    rows = group.get_by_role("listitem")
+    expect(rows).to_have_count(4)
+    group.get_by_text(re.compile(r"^Show \d+ more$")).click()
+    expect(rows).to_have_count(int(group.locator(".grouped .n").inner_text()))
+    assert axe.find_violations_in_light_and_dark(page) == []
+
+
 def test_a_finished_email_is_ready(page: Page, api: Client) -> None:
     """An email without placeholders is called ready, and sending has no checkbox."""
     campaign_id = draft(api, "Finished letter", preheader="Ours")
@@ -179,6 +191,7 @@ def test_a_finding_leads_to_its_field(
     content = {"body": None, "design": unfinished_design(picture)}
     api.patch(f"/campaigns/{campaign_id}", {"template_attributes": content}).expect(200)
     page.goto(f"/campaigns/{campaign_id}")
+    page.locator("#side .rest").evaluate_all("all => all.forEach(one => one.open = true)")
     links = page.locator("#side .checklist").get_by_role("link", name=words)
     link = links.and_(page.locator(f"[href*='{PATHS[key]}']"))
     if way == "mouse":

@@ -6,6 +6,8 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
+from appliance.audience import lists
+from appliance.audience.segments import store as segments
 from appliance.campaigns import audience, content, results, send, states, store
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
@@ -110,9 +112,10 @@ def _build_query(raw: dict[str, Any], phase: str) -> store.CampaignQuery:
 @pages.get("/campaigns/new")
 @signed_in("campaigns:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form for a new campaign, with the channel and template of the query."""
+    """Show the form for a new campaign, with the channel, template, and list or segment of the query."""
     channel = "sms" if request.args.get("channel") == "sms" else "email"
-    form = Form({"template": request.args.get("template") or "", "channel": channel})
+    values = {name: request.args.get(name) or "" for name in ("template", "list_id", "segment_id")}
+    form = Form({**values, "channel": channel}, {name: [value] for name, value in values.items()})
     return await _render_new(request, visit, form, 200)
 
 
@@ -133,7 +136,19 @@ async def _render_new(request: Request, visit: Visit, form: Form, status: int) -
     sms = form["channel"] == "sms"
     query = TemplateQuery(limit=100, standalone=True, channel="sms" if sms else "email")
     choices = (await fetch(templates.fetch_page, visit.account_id, query)).rows
-    return view.render(request, "campaigns/new.html", status, form=form, templates=choices, sms=sms)
+    audience_name = await fetch(_name_audience, visit.account_id, form)
+    return view.render(
+        request, "campaigns/new.html", status, form=form, templates=choices, sms=sms, audience_name=audience_name
+    )
+
+
+def _name_audience(account_id: int, form: Form) -> str:
+    """Return the name of the list or segment that the new campaign goes to, or an empty string."""
+    for list_id in form.ids("list_id")[:1]:
+        return str(lists.get(account_id, list_id).name)
+    for segment_id in form.ids("segment_id")[:1]:
+        return str(segments.get(account_id, segment_id).name)
+    return ""
 
 
 def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
@@ -142,9 +157,12 @@ def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
     channel = source.channel if source is not None else "sms" if form["channel"] == "sms" else "email"
     untitled = gettext("Untitled SMS") if channel == "sms" else gettext("Untitled email")
     name = form["name"] or (source.name if source is not None else "") or untitled
-    created = store.create(
-        account_id, validation.read(store.CampaignCreate, {"name": name, "channel": channel}), user_id
-    )
+    raw: dict[str, Any] = {"name": name, "channel": channel}
+    for list_id in form.ids("list_id")[:1]:
+        raw["trigger_attributes"] = {"data": {"contact_list_ids": [list_id]}}
+    for segment_id in form.ids("segment_id")[:1]:
+        raw["trigger_attributes"] = {"segment_id": segment_id}
+    created = store.create(account_id, validation.read(store.CampaignCreate, raw), user_id)
     return created if source is None else content.apply_template(account_id, created.id, source.id, user_id)
 
 

@@ -34,6 +34,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+# The lists of a contact without the list that the page shows.
+_CONTACT_COLUMNS = tuple(
+    column._replace(label=gettext_noop("Other lists")) if column.label == "Lists" else column
+    for column in contacts.TABLE_COLUMNS
+)
+
+
 def _count_lists(number: int) -> str:
     return ngettext("%(num)s list", "%(num)s lists", number)
 
@@ -295,7 +302,7 @@ async def _render_list(
 ) -> HTTPResponse:
     row = await fetch(lists.get, visit.account_id, list_id)
     url = f"/lists/{list_id}"
-    table = Table(request, url, formats.count_contacts, contacts.TABLE_COLUMNS, "-updated", ("show", "tag"))
+    table = Table(request, url, formats.count_contacts, _CONTACT_COLUMNS, "-updated", ("show", "tag"))
     table.extra_filters = {"of_list": str(list_id)}
     table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
     all_lists = await scan(contacts.fill_table, visit.account_id, table, list_id=list_id)

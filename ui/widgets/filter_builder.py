@@ -89,14 +89,12 @@ class RowOptions(NamedTuple):
     """The options of one row: fields by group, predicates, selectable values, suggested values and value types.
 
     A field is (name, label), or also has the words by which it is found.
-    `before` and `after` are the parts of the predicate's label around its value. `warning` says that the rule compares
-    values as another type than the stored ones; `fix` is the type of VALUE_KINDS to compare as instead, or empty.
+    `warning` says that the rule compares values as another type than the stored ones; `fix` is the type of VALUE_KINDS
+    to compare as instead, or empty.
     """
 
     fields: list[tuple[str, list[tuple[str, ...]]]]
     predicates: list[tuple[str, str]]
-    before: str
-    after: str
     choices: list[tuple[str, str]]
     suggestions: list[suggestions.Value]
     kinds: list[tuple[str, str]]
@@ -149,9 +147,8 @@ class _OptionsBuilder:
                 kinds.append((typed_values.EXACT, gettext("exactly, as JSON")))
             warning, fix = _type_warning(row, stored)
             fix = fix if fix in dict(kinds) else ""
-        before, _, after = _current_predicate_label(row).partition("…")
         row.options = RowOptions(
-            _with_current_field(groups, row), _predicates(row), before, after, self._load_choices(field),
+            _with_current_field(groups, row), _predicates(row), self._load_choices(field),
             self._load_suggestions(row),
             kinds, warning, fix,
         )  # fmt: skip
@@ -350,10 +347,6 @@ def _predicates(row: FilterRow) -> list[tuple[str, str]]:
 
 def _predicate_label(type_: str, key: str) -> str:
     return gettext(_TYPE_PREDICATE_LABELS.get(type_, {}).get(key) or _PREDICATE_LABELS[key])
-
-
-def _current_predicate_label(row: FilterRow) -> str:
-    return next((text for key, text in _predicates(row) if key == row.predicate), "")
 
 
 COUNT_TIMEOUT_SECONDS = 1.5
