@@ -51,7 +51,9 @@ _NAMES = {
                 "sprachcode langue langue_preferee idioma lingua taal jezyk 言語",
     "tracking": "tracking",
     "tags": "tags tag labels schlagworte schlagworter etiquettes etiquetas", "data": "data attributes custom_fields",
-    "status": "status subscription_status email_status email_marketing_status email_marketing_consent",
+    "status": "status subscription_status email_status email_marketing_status email_marketing_consent "
+              "newsletter_status newsletterstatus anmeldestatus abo_status abonnement_status statut_abonnement "
+              "statut_d_abonnement estado_suscripcion estado_de_suscripcion stato_iscrizione",
     "subscribed_email": "subscribed_email subscribed opt_in optin email_opt_in accepts_email_marketing "
                         "accepts_marketing newsletter newsletter_opt_in newsletter_subscription newsletter_subscriber "
                         "marketing_opt_in email_marketing email_consent email_permission abonniert "

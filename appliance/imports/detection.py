@@ -4,7 +4,8 @@ Full names are split into first and last name by the rules below. For numbers, a
 ambiguous: it is 1234 with a decimal comma, and 1.234 with a decimal point. So the decimal mark is derived from all
 values of the column, else from the other columns of the file, else from its country. If none of these shows it, the
 values stay as they are until the user chooses a mark. Values with leading zeros, such as postcodes and customer
-numbers, are not numbers, and neither are phone numbers.
+numbers, are not numbers, and neither are phone numbers. One such value makes all values of its column texts, so that
+the postcode 52090 is not shown or compared as a number because it has no zero.
 """
 
 import re
@@ -286,7 +287,8 @@ class NumberColumn:
     """The values of a column, from which `verdict` detects whether all are numbers, and with which decimal mark.
 
     `example` is the longest value that shows the number format. `exception_examples` are the first different values
-    that are not numbers. With `is_forced`, values that are not numbers do not matter.
+    that are not numbers. `has_leading_zeros` says that a value is like 08805. With `is_forced`, values that are not
+    numbers do not matter.
     """
 
     def __init__(self, is_forced: bool = False) -> None:
@@ -295,6 +297,7 @@ class NumberColumn:
         self._comma = self._point = self._either = self._is_written = False
         self.example = ""
         self.exception_examples: list[str] = []
+        self.has_leading_zeros = False
 
     def add(self, text: str) -> bool:
         """Add a value that is not empty, and return whether the column may still be a column of numbers."""
@@ -304,6 +307,7 @@ class NumberColumn:
         amount = parse_amount(text)
         if amount is None:
             self._other_values += 1
+            self.has_leading_zeros |= text[0] == "0" and text.isdecimal()
             example = text[:_MAX_EXAMPLE_CHARACTERS]
             if len(self.exception_examples) < _MAX_EXAMPLES and example not in self.exception_examples:
                 self.exception_examples.append(example)

@@ -8,7 +8,7 @@ import csv
 import io
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -261,7 +261,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if is_own or task.resource == "suppressions"
         else _read_formats(path, preview, targets, task, report_progress)
     )
-    texts = {index for index, name in enumerate(preview.names) if task.column_types.get(name) == "text"}
+    texts = formats.texts | {index for index, name in enumerate(preview.names) if task.column_types.get(name) == "text"}
     reader = PersonReader(
         preview.names, targets, task.country, formats.dates, is_own, numbers=formats.numbers, texts=texts,
         opt_in_unstated=task.opt_in_unstated,
@@ -351,7 +351,7 @@ def _read_rows(
 
 
 class ColumnFormats(NamedTuple):
-    """The formats of columns of dates and numbers, by column index.
+    """The formats of columns of dates and numbers, by column index, and the indexes of columns that stay text.
 
     `number_examples`, `number_exceptions` and `exception_examples` are those of `_describe_columns`.
     """
@@ -361,6 +361,7 @@ class ColumnFormats(NamedTuple):
     number_examples: dict[int, str]
     number_exceptions: dict[int, int]
     exception_examples: dict[int, list[str]]
+    texts: Set[int] = frozenset()
 
 
 def _read_formats(
@@ -405,6 +406,7 @@ def _read_formats(
         {index: number_columns[index].example for index, verdict in numbers.items() if verdict is not None},
         {index: column.exceptions for index, column in number_columns.items() if not dates.get(index)},
         {index: column.exception_examples for index, column in number_columns.items() if column.exceptions},
+        {index for index, column in number_columns.items() if column.has_leading_zeros and types[index] is None},
     )
 
 

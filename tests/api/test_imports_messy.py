@@ -168,12 +168,12 @@ def test_dates_in_a_column_with_mixed_orders(api: Client) -> None:
 
 
 def test_columns_of_amounts_become_numbers(api: Client) -> None:
-    """A column whose values are all amounts becomes numbers; ids, postcodes, phone numbers and words stay as before."""
+    """A column whose values are all amounts becomes numbers; ids, postcodes, phone numbers and words stay text."""
     columns = {
         "german": ("1.234,50 €", "89,90", 1234.5, 89.9), "english": ("1,234.50", "$5", 1234.5, 5),
         "swiss": ("CHF 1'234.50", "12.-", 1234.5, 12), "plain": ("12", "3.5", 12, 3.5),
         "thousands": ("2.010.000", "-1.234", 2010000, -1234), "spaced": ("12 345,50", "1 234", 12345.5, 1234),
-        "customer": ("00123", "1234", "00123", 1234), "postcode": ("01067", "10115", "01067", 10115),
+        "customer": ("00123", "1234", "00123", "1234"), "postcode": ("01067", "10115", "01067", "10115"),
         "call": ("0171 5556677", "030 1234", "0171 5556677", "030 1234"), "siren": ("732 829 320", "12 345",
         "732 829 320", "12 345"), "words": ("12,50", "on request", "12,50", "on request"),
         "empty": ("k.A.", "9,90", None, 9.9),
@@ -248,7 +248,8 @@ def test_titles_totals_and_empty_lines(api: Client) -> None:
     ("header", "no", "yes"),
     [("Accepts Email Marketing", "no", "yes"), ("Newsletter", "nein", "ja"), ("Newsletter", "Non", "Oui"),
      ("Suscrito", "no", "sí"), ("Email Marketing Consent", "NEVER_SUBSCRIBED", "SUBSCRIBED"),
-     ("Status", "Désinscrit", "Inscrit"), ("Status", "abgemeldet", "aktiv"), ("Status", "baja", "alta"),
+     ("Status", "Désinscrit", "Inscrit"), ("Status", "abgemeldet", "aktiv"), ("Newsletter-Status", "abgemeldet", "Ja"),
+     ("Status", "baja", "alta"),
      ("Status", "Disiscritta", "Iscritta"), ("Status", "Descadastrado", "Ativo"), ("Newsletter", "não", "sim"),
      ("Status", "uitgeschreven", "Bevestigd"), ("Status", "Wypisana", "Aktywny"), ("Newsletter", "nie", "tak"),
      ("Status", "配信停止", "登録済み"), ("Newsletter", "いいえ", "はい")],
