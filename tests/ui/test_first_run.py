@@ -123,6 +123,29 @@ def test_the_set_up_screens(
     assert not browser_problems.found
 
 
+def test_choosing_the_language_of_the_set_up(
+    browser: Browser, fresh_server: FreshServer, browser_problems: Problems
+) -> None:
+    """A language of the set-up page is that of its errors, of all pages after it, and of the account."""
+    server = fresh_server(set_up=False, address=False)
+    page = new_page(browser, server.url, browser_problems)
+    page.goto(server.setup_link)
+    page.get_by_role("navigation", name="Language").get_by_role("link", name="Deutsch").click()
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(page.get_by_role("link", name="Deutsch")).to_have_attribute("aria-current", "true")
+    page.get_by_role("button", name="Weiter").click()
+    expect(page.get_by_role("alert")).to_contain_text("4 Felder prüfen")
+    page.get_by_label("Ihr Name").fill("Jana")
+    page.get_by_label("Team oder Unternehmen").fill("Bäckerei")
+    page.get_by_label("E-Mail").fill("jana@example.org")
+    page.get_by_label("Passwort").fill(WORDS)
+    page.get_by_role("button", name="Weiter").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Angaben zum Absender")
+    assert server.client(server.new_key()).get("/account").expect(200)["locale"] == "de"
+    page.context.close()
+    assert not browser_problems.found
+
+
 def test_the_language_of_a_new_account(fresh_server: FreshServer) -> None:
     """Recipients get the language of the browser that the account was set up with, until it is changed."""
     server = fresh_server(set_up=False, address=False)

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import accounts, audit, settings, users
 from appliance.accounts.audit import Actor
 from appliance.content import brand
-from appliance.core import errors, validation
+from appliance.core import errors, i18n, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery.mx_routes import domain_of
 from appliance.sending.domains import records, store
@@ -36,12 +36,17 @@ STEPS = (
 @pages.get("/setup/<token:str>")
 @public_page
 async def show_setup(request: Request, token: str) -> HTTPResponse:
-    """Show the form for the first user, if the token of the setup link is valid."""
+    """Show the form for the first user, if the token of the setup link is valid.
+
+    The query's `language` changes the language, which is that of the browser at first.
+    """
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)
     proposal = propose_account_name("")
-    form = Form({"account_name": proposal, "proposed_name": proposal})
-    return view.render(request, "setup/you.html", form=form, token=token, steps=STEPS)
+    form = Form({
+        "language": request.args.get("language") or "", "account_name": proposal, "proposed_name": proposal
+    })  # fmt: skip
+    return _render_account(request, token, form, 200)
 
 
 @pages.post("/setup/<token:str>/account-name", name="account_name")
@@ -55,7 +60,7 @@ async def show_account_name(request: Request, token: str) -> HTTPResponse:
     if form["account_name"] in ("", form["proposed_name"]):
         form.values["account_name"] = proposal
     form.values["proposed_name"] = proposal
-    return view.render(request, "setup/you.html", form=form, token=token, steps=STEPS)
+    return _render_account(request, token, form, 200)
 
 
 def propose_account_name(email: str) -> str:
@@ -67,10 +72,12 @@ def propose_account_name(email: str) -> str:
 @pages.post("/setup/<token:str>")
 @public_page
 async def create_owner(request: Request, token: str) -> HTTPResponse:
-    """Create the first account with its owner, and sign the owner in."""
+    """Create the first account with its owner, both in the chosen language, and sign the owner in."""
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)
     form = Form.from_request(request)
+    if form["language"] in i18n.LANGUAGES:  # for the account and for the texts of errors
+        i18n.set_language(form["language"])
     form.require("name", gettext("Enter your name."))
     form.require("account_name", gettext("Enter the name of your team or company."))
     form.require("email", gettext("Enter your email address."))
@@ -80,14 +87,30 @@ async def create_owner(request: Request, token: str) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         by = Actor("setup", request.ctx.client)
-        user = await commit(audit.run_and_record, by, "user_add", users.create_first_owner, new, form["account_name"])
+        user = await commit(_create_owner, by, new, form["account_name"], form["language"])
     except errors.Invalid as error:
         if error.fields or not form.errors:
             form.add_errors(error)
-        return view.render(request, "setup/you.html", 422, form=form, token=token, steps=STEPS)
+        return _render_account(request, token, form, 422)
     response = view.redirect(request, "/welcome")
     await session.sign_in(request, response, user)
     return response
+
+
+def _create_owner(by: Actor, new: users.NewUser, account_name: str, language: str) -> Any:
+    """Create the owner, who keeps a language that was chosen; without one, pages follow the browser."""
+    owner = audit.run_and_record(by, "user_add", users.create_first_owner, new, account_name)
+    if language in i18n.LANGUAGES:
+        users.set_preference(owner.id, users.LANGUAGE_PREFERENCE, language)
+    return owner
+
+
+def _render_account(request: Request, token: str, form: Form, status: int) -> HTTPResponse:
+    if form["language"] in i18n.LANGUAGES:
+        i18n.set_language(form["language"])
+    return view.render(
+        request, "setup/you.html", status, form=form, token=token, steps=STEPS, languages=list(i18n.LANGUAGES.items())
+    )
 
 
 async def _render_closed(request: Request) -> HTTPResponse:
