@@ -131,7 +131,7 @@ _SUBJECT_LABELS = {
 }  # fmt: skip
 
 # Details whose values are codes that `_DETAIL_WORDS` contains, too
-_CODED_DETAILS = frozenset(("kind", "role"))
+_CODED_DETAILS = frozenset(("kind", "role", "scope"))
 # The names and values of details that are recorded most often; others are shown as they are recorded.
 _DETAIL_WORDS = {
     "name": pgettext_noop("audit", "name"),
@@ -157,6 +157,32 @@ _DETAIL_WORDS = {
     "test_email_recipients": pgettext_noop("audit", "test email recipients"),
     "block_on_missing_variable": pgettext_noop("audit", "block on missing variable"),
     "transactional_allowed": pgettext_noop("audit", "transactional allowed"),
+    "sending_stopped": pgettext_noop("audit", "sending stopped"),
+    "stop_reason": pgettext_noop("audit", "reason of the stop"),
+    "frequency_cap": pgettext_noop("audit", "frequency cap"),
+    "sms_from": pgettext_noop("audit", "SMS sender"),
+    "sms_quiet_hours": pgettext_noop("audit", "quiet hours"),
+    "sms_opt_out_hint": pgettext_noop("audit", "opt-out text"),
+    "sms_opt_out_hints": pgettext_noop("audit", "opt-out texts in other languages"),
+    "privacy_ip": pgettext_noop("audit", "IP addresses"),
+    "scope": pgettext_noop("audit", "access"),
+    "full": pgettext_noop("audit", "full access"),
+    "for_tests": pgettext_noop("audit", "test key"),
+    "invited_by": pgettext_noop("audit", "invited by"),
+    "email.transport": pgettext_noop("audit", "email sending method"),
+    "email.relay.host": pgettext_noop("audit", "SMTP server"),
+    "email.relay.port": pgettext_noop("audit", "SMTP port"),
+    "email.relay.tls": pgettext_noop("audit", "SMTP encryption"),
+    "email.relay.username": pgettext_noop("audit", "SMTP username"),
+    "email.relay.password": pgettext_noop("audit", "SMTP password"),
+    "email.allow_unverified_domains": pgettext_noop("audit", "allowed sending domains"),
+    "email.rate_per_hour": pgettext_noop("audit", "maximum emails per hour"),
+    "sms.transport": pgettext_noop("audit", "SMS provider"),
+    "sms.twilio.account_sid": pgettext_noop("audit", "Twilio account SID"),
+    "sms.twilio.auth_token": pgettext_noop("audit", "Twilio auth token"),
+    "sms.twilio.from": pgettext_noop("audit", "SMS sender"),
+    "sms.http.url": pgettext_noop("audit", "SMS URL"),
+    "sms.http.secret": pgettext_noop("audit", "SMS secret"),
     "session_id": pgettext_noop("audit", "session id"),
     "browser": pgettext_noop("audit", "browser"),
     "contacts": pgettext_noop("audit", "contacts"),
@@ -199,10 +225,13 @@ def _numbered_label(kind: str, number: str) -> str:
     return f"{kind.replace('_', ' ').capitalize()} {number}".strip()
 
 
-def format_details(data: dict[str, Any]) -> str:
-    """Return the details of an entry on one line, as `name: value` pairs; empty lists are left out."""
+def format_details(data: dict[str, Any], names: dict[str, str]) -> str:
+    """Return the details of an entry on one line, as `name: value` pairs; empty lists are left out.
+
+    `names` maps actors to names, as in `actor_label`.
+    """
     return ", ".join(
-        gettext("%(label)s: %(value)s", label=_detail_word(name), value=_format_value(value, name))
+        gettext("%(label)s: %(value)s", label=_detail_word(name), value=_format_value(value, names, name))
         for name, value in data.items() if value != []
     )  # fmt: skip
 
@@ -211,13 +240,15 @@ def _detail_word(name: str) -> str:
     return pgettext("audit", _DETAIL_WORDS[name]) if name in _DETAIL_WORDS else name.replace("_", " ")
 
 
-def _format_value(value: Any, name: str = "") -> str:
+def _format_value(value: Any, names: dict[str, str], name: str) -> str:
     if isinstance(value, list):
         return ", ".join(_detail_word(entry) if name == "changed" else str(entry) for entry in value)
     if isinstance(value, dict):
-        return format_details(value)
+        return format_details(value, names)
     if isinstance(value, bool):
         return gettext("yes") if value else gettext("no")
+    if name == "invited_by":
+        return actor_label(str(value), names)
     if name in _CODED_DETAILS:
         return _detail_word(str(value))
     return gettext("none") if value is None else str(value)
