@@ -1,5 +1,6 @@
 """Rules for texts that people read: each is marked, in every catalogue, translated, and its holes are kept."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -50,6 +51,21 @@ def test_every_error_is_marked() -> None:
     offenders = [item for path in files for item in unmarked.in_errors(path)]
     lines = [f"{Path(item.path).relative_to(ROOT)}:{item.line}: {item.text}" for item in offenders]
     assert not lines, "\n".join(lines)
+
+
+def test_no_text_is_marked_inside_an_f_string() -> None:
+    """Python 3.11 reads an f-string as one string, so that no catalogue gets a text that is marked inside it."""
+    offenders = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for tree in ("appliance", "ui")
+        for path in sorted((ROOT / tree).rglob("*.py"))
+        for f_string in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(f_string, ast.JoinedStr)
+        for call in ast.walk(f_string)
+        if isinstance(call, ast.Call) and "gettext" in ast.unparse(call.func)
+        if any(isinstance(argument, ast.Constant) for argument in call.args)
+    ]
+    assert not offenders, "\n".join(offenders)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

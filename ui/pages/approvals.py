@@ -243,7 +243,8 @@ def unfinished_note(unfinished: Sequence[Any]) -> str:
     first, others = formats.sentence(unfinished[0].message), len(unfinished) - 1
     if not others:
         return first
-    return f"{first} {ngettext('%(num)s more item is unfinished.', '%(num)s more items are unfinished.', others)}"
+    rest = ngettext("%(num)s more item is unfinished.", "%(num)s more items are unfinished.", others)
+    return f"{first} {rest}"
 
 
 # Codes of findings that the checklist leaves out, since the render check shows them with the contacts concerned.

@@ -217,7 +217,8 @@ async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResp
     addition = await commit(_add_existing, visit.account_id, list_id, contact_ids)
     notice = ngettext("%(num)s contact added.", "%(num)s contacts added.", addition[0])
     if addition.kept_opt_outs:
-        notice = f"{notice} {gettext('Contacts who left the list themselves were not added.')}"
+        kept_out = gettext("Contacts who left the list themselves were not added.")
+        notice = f"{notice} {kept_out}"
     view.flash(request, notice if contact_ids else gettext("No contacts selected."))
     return view.redirect(request, f"/lists/{list_id}")
 

@@ -233,7 +233,8 @@ def check_sms_transport(_: Path) -> Iterator[Finding]:
     try:
         words = asyncio.run(asyncio.wait_for(provider.check_login(), _ANSWER_SECONDS))
     except (DeliveryError, TimeoutError) as error:
-        yield Finding("fail", "SMS transport", f"{name}: {translate_stored(str(error)) or gettext('no answer')}")
+        reason = translate_stored(str(error)) or gettext("no answer")
+        yield Finding("fail", "SMS transport", f"{name}: {reason}")
     else:
         yield Finding("ok", "SMS transport", f"{name}: {translate_stored(words)}")
     for words in provider.list_warnings():
@@ -366,7 +367,8 @@ def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Ite
 
 def _report_record(domain: SendingDomain, record: Record) -> Finding:
     name = f"domain {domain.name}"
-    description = f"{record.record_type} {record.name}: {translate_stored(record.problem or gettext_noop('not found'))}"
+    problem = translate_stored(record.problem or gettext_noop("not found"))
+    description = f"{record.record_type} {record.name}: {problem}"
     if record.valid == "unknown":
         return Finding("warn", name, gettext("%(record)s (lookup failed)", record=description))
     is_grave = record.required and config.current().email.transport != "capture"

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from appliance.core.i18n import gettext_noop
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery.smtp_client import ConnectionLost, ReplyTimeout
 
 CauseName = Literal[
@@ -47,6 +47,11 @@ BUSY = Cause(
 CONNECTION_REJECTED = Cause(
     "rejected", gettext_noop("the server rejected the connection"), gettext_noop("its answer says why")
 )
+# Errors are stored in English, and translated where they are shown.
+_TIMED_OUT = gettext_noop("timed out")
+_TIMED_OUT_AFTER = gettext_stored("timed out after %(seconds)s s")
+_UNTRUSTED = gettext_stored("its certificate is not trusted (%(reason)s)")
+_HANDSHAKE_FAILED = gettext_stored("the TLS handshake failed (%(reason)s)")
 _UNKNOWN_NAME = Cause(
     "unknown_name", gettext_noop("DNS does not know this host name"), gettext_noop("check the spelling of the host")
 )
@@ -68,7 +73,8 @@ def explain_failure(error: BaseException, seconds: float | None = None) -> Cause
         if (cause := _find_cause(cause_error)) is not None:
             return cause
     if any(isinstance(cause_error, TimeoutError) or "Timeout" in type(cause_error).__name__ for cause_error in chain):
-        return Cause("timed_out", f"timed out{f' after {seconds:g} s' if seconds else ''}", _CHECK_FIREWALL)
+        text = _TIMED_OUT_AFTER % {"seconds": f"{seconds:g}"} if seconds else _TIMED_OUT
+        return Cause("timed_out", text, _CHECK_FIREWALL)
     return Cause("", _error_text(error))
 
 
@@ -92,12 +98,12 @@ def _walk_causes(error: BaseException) -> Iterator[BaseException]:
 def _find_cause(error: BaseException) -> Cause | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         help = gettext_noop("use the host name that the certificate is for, or have its certificate renewed")
-        return Cause("certificate", f"its certificate is not trusted ({error.verify_message})", help)
+        return Cause("certificate", _UNTRUSTED % {"reason": error.verify_message}, help)
     if isinstance(error, ssl.SSLError):
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
             return _NOT_TLS
         reason = (error.reason or str(error)).replace("_", " ").lower()
-        return Cause("tls", f"the TLS handshake failed ({reason})", _CHECK_ENCRYPTION)
+        return Cause("tls", _HANDSHAKE_FAILED % {"reason": reason}, _CHECK_ENCRYPTION)
     if isinstance(error, ReplyTimeout):
         return Cause("timed_out", str(error), _CHECK_FIREWALL)
     if isinstance(error, ConnectionLost):

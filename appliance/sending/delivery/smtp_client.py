@@ -23,6 +23,7 @@ from appliance.core.errors import (
     SenderRejected,
     Uncertain,
 )
+from appliance.core.i18n import gettext_stored
 from appliance.sending.delivery import bounce_classes
 
 # Replies are parsed strictly (RFC 5321, 4.2) and converted into errors of delivery.
@@ -241,6 +242,7 @@ class OpenedEnvelope(NamedTuple):
 # commands of a message.
 
 _QUIT_TIMEOUT_SECONDS = 2.0
+_NO_REPLY = gettext_stored("no reply within %(seconds)s s")  # translated where it is shown
 
 
 class SmtpProtocol(asyncio.Protocol):
@@ -390,7 +392,7 @@ class SmtpProtocol(asyncio.Protocol):
         if loop.time() < self._deadline:
             self._set_timer(loop)
         else:
-            self.fail(ReplyTimeout(f"no reply within {self._timeout_seconds:g} s"))
+            self.fail(ReplyTimeout(_NO_REPLY % {"seconds": f"{self._timeout_seconds:g}"}))
 
     async def encrypt(self, context: Any) -> None:
         """Start TLS; bytes received before the handshake are dropped. Raises OSError (ssl.SSLError is a subclass)."""

@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from appliance.core.errors import ClientRejected, ConnectionFailed, Deferred, DeliveryError, RecipientRejected
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery import connection_errors, dns_lookup, mx_routes, safe_http
 from appliance.sending.delivery.connection_errors import Cause
 from appliance.sending.delivery.smtp_client import (
@@ -30,6 +31,11 @@ from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
 
+# Errors are stored in English, and translated where they are shown.
+_UNREACHABLE = gettext_stored("%(host)s:%(port)s cannot be reached: %(error)s")
+_TLS_FAILED = gettext_stored("TLS with %(host)s:%(port)s failed: %(error)s")
+_NO_STARTTLS = gettext_stored("%(host)s offers no STARTTLS; nothing was sent in clear text")
+_CLEAR_TEXT_PASSWORD = gettext_noop("the password would be sent in clear text: set tls to starttls or tls")
 _MAX_UNSENT_BYTES = 16_384
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ContextFactory = Callable[[], ssl.SSLContext]
@@ -51,15 +57,13 @@ async def open_connection(server: Server, context: ContextFactory = ssl.create_d
     except ssl.SSLError as error:
         client.abort()
         cause = connection_errors.explain_failure(error)
-        raise _with_cause(
-            ClientRejected(f"TLS with {server.host}:{server.port} failed: {cause.message}"), cause
-        ) from None
+        text = _TLS_FAILED % {"host": server.host, "port": server.port, "error": cause.message}
+        raise _with_cause(ClientRejected(text), cause) from None
     except (OSError, ConnectionLost) as error:
         client.abort()
         cause = connection_errors.explain_failure(error, server.connect_timeout)
-        raise _with_cause(
-            ConnectionFailed(f"{server.host}:{server.port} cannot be reached: {cause.message}"), cause
-        ) from None
+        text = _UNREACHABLE % {"host": server.host, "port": server.port, "error": cause.message}
+        raise _with_cause(ConnectionFailed(text), cause) from None
     except DeliveryError as error:
         await client.close()
         if error.smtp is not None and not error.cause:
@@ -111,7 +115,7 @@ async def _start_session(client: SmtpClient, context: ContextFactory) -> None:
     encrypted = server.tls == "tls"
     if server.tls == "starttls":
         if "STARTTLS" not in client.extensions:
-            raise ClientRejected(f"{server.host} offers no STARTTLS; nothing was sent in clear text")
+            raise ClientRejected(_NO_STARTTLS % {"host": server.host})
         _require_success(await client.send_command("STARTTLS"))
         await client.encrypt(context())
         await _ehlo(client)
@@ -120,7 +124,7 @@ async def _start_session(client: SmtpClient, context: ContextFactory) -> None:
         await _try_to_encrypt(client, context)
     if server.username:
         if not encrypted and server.host not in _LOOPBACK:
-            raise ClientRejected("the password would be sent in clear text: set tls to starttls or tls")
+            raise ClientRejected(_CLEAR_TEXT_PASSWORD)
         await _log_in(client)
 
 
