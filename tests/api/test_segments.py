@@ -40,7 +40,7 @@ def test_create_change_and_delete_a_segment(api: Client, contacts: dict[str, Any
     filters = [leaf("list_id", "eq", contacts["list"]), leaf("first_name", "cont", "AN")]
     segment = api.post("/segments", {"name": " Anns ", "filters": filters}).expect(201)
     assert (segment["name"], segment["filters"], segment["contacts_count"]) == ("Anns", filters, 1)
-    assert segment["sentence"] == "On the list Newsletter and first name contains “AN”"
+    assert segment["sentence"] == "On the list “Newsletter” and first name contains “AN”"
     assert api.get(f"/segments/{segment['id']}").expect(200) == segment
     assert segment in api.get("/segments", search="ann").expect(200)
     assert api.get("/contacts", segment_id=segment["id"]).headers["X-Total-Count"] == "1"

@@ -323,7 +323,7 @@ def test_segments_without_javascript(browser: Browser, server: Server, api: Clie
     page.locator("#f-n0-value").select_option(label="Newsletter")
     page.get_by_role("button", name="Remove condition").last.click()
     page.get_by_role("button", name="Create segment").click()
-    expect(page.locator(".sentence")).to_have_text("On the list Newsletter.")
+    expect(page.locator(".sentence")).to_have_text("On the list “Newsletter”.")
     expect(page.locator("#f-total")).to_have_text("20 of 40 contacts (50%)")
     context.close()
     assert api.get("/segments").expect(200)[0]["contacts_count"] == 20

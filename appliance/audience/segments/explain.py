@@ -65,7 +65,7 @@ MAX_SHOWN_VALUES = 6
 
 
 def describe(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
-    """Return filters as one text without a full stop, such as "On the list Newsletter and first name contains “An”".
+    """Return filters as one text without a full stop, such as "On the list “Newsletter” and first name contains “An”".
 
     `names(kind, id)` returns the name of a list, segment, flow or campaign.
     """
@@ -274,7 +274,7 @@ def is_member(nodes: list[Node], scope: Scope, contact_id: int, more: Mapping[st
 
 def describe_filters(account_id: int, nodes: list[Node], scope: Scope) -> str:
     """Return filters as one sentence, with the names of the account's lists, segments, flows and campaigns."""
-    return describe(nodes, scope, lambda kind, number: fetch_name(account_id, kind, number))
+    return describe(nodes, scope, lambda kind, number: _quote_name(account_id, kind, number))
 
 
 _DELETED = {
@@ -287,6 +287,12 @@ def fetch_name(account_id: int, kind: str, number: int) -> str:
     """Return the name of a list, segment, flow or campaign; if it was deleted, its kind and id, such as `list 7`."""
     name = scalar(_NAMES[kind], (account_id, number))
     return str(name) if name else gettext(_DELETED[kind], number=number)
+
+
+def _quote_name(account_id: int, kind: str, number: int) -> str:
+    """Return a name like `fetch_name`, in quotation marks unless the object was deleted."""
+    name = scalar(_NAMES[kind], (account_id, number))
+    return gettext("“%(text)s”", text=name) if name else fetch_name(account_id, kind, number)
 
 
 def _evaluate(sql: str, parameters: dict[str, Any], contact_id: int) -> bool:
@@ -304,7 +310,7 @@ def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, A
     )
     return Row(
         node.raw["name"], node.raw["predicate"], node.raw.get("value"),
-        describe_node(node, scope, lambda kind, number: fetch_name(scope.account_id, kind, number)),
+        describe_node(node, scope, lambda kind, number: _quote_name(scope.account_id, kind, number)),
         _evaluate(compiled.sql, {**compiled.parameters, **more}, contact_id),
         fetch_actual_value(node, scope, contact_id, more), children,
     )  # fmt: skip
