@@ -63,7 +63,7 @@ def _name_lists(confirmation: Confirmation) -> list[str]:
     """Return the names that stand for the lists that the contact joins, as in the email with the link.
 
     Only public lists are shown by name; the names of others are for the team. A form none of whose lists is public is
-    shown by the name of the form.
+    shown by its title, or by its name if it has none, as on its own page.
     """
     pending = {row.id: row for row in (*_list_pending(confirmation), confirmation)}.values()
     names = rows(
@@ -72,8 +72,8 @@ def _name_lists(confirmation: Confirmation) -> list[str]:
     )
     public_ids, list_ids = {row[0] for row in names}, {number for row in pending for number in row.list_ids}
     form_ids = {row.form_id for row in pending if row.list_ids and public_ids.isdisjoint(row.list_ids)}
-    forms = Form.select(Form.name).where(Form.id.in_(form_ids)).order_by(Form.id)
-    return [name for number, name in names if number in list_ids] + [form.name for form in forms]
+    forms = Form.select(Form.name, Form.title).where(Form.id.in_(form_ids)).order_by(Form.id)
+    return [name for number, name in names if number in list_ids] + [form.title or form.name for form in forms]
 
 
 def _find_language(confirmation: Confirmation) -> str | None:
