@@ -14,7 +14,7 @@ from appliance.content.designs.sections import BY_NAME, social
 from appliance.content.designs.theme import Theme, contrast_ratio
 from appliance.content.templates import editing, placeholders
 from appliance.content.templates.editing import DETAIL_FIELDS
-from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
+from appliance.core.i18n import get_decimal_mark, gettext, gettext_noop, ngettext, pgettext, translate_stored
 from ui import formats
 
 # The icon of a section whose kind is unknown.
@@ -425,7 +425,8 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
         gettext(prop.help), name=prop.name, is_plain=prop in COMMON or prop.name in _PLAIN_FIELDS,
     )  # fmt: skip
     if prop.default is not None and prop.kind in ("line", "text", "number", "url"):
-        field.hint = f"{prop.default:g}" if isinstance(prop.default, int | float) else str(prop.default)
+        is_number = isinstance(prop.default, int | float)
+        field.hint = _write_number(prop.default) if is_number else translate_stored(str(prop.default))
     if prop.kind == "number":
         field.minimum, field.maximum, field.unit = prop.minimum, prop.maximum, prop.unit
         field.hint = field.hint or (f"{theme.radius}" if prop.name == "border_radius" else gettext("Auto"))
@@ -479,8 +480,13 @@ def _format_value(prop: Prop, value: Any) -> str:
     if prop.kind == "flag":
         return "on" if value is True or str(value).lower() in ("true", "yes", "1") else ""
     if prop.kind == "number" and isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:g}"
+        return _write_number(value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _write_number(value: float) -> str:
+    """Return a number with the decimal mark of the page's language, which `editing` reads as well."""
+    return f"{value:g}".replace(".", get_decimal_mark())
 
 
 def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
@@ -514,7 +520,7 @@ def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
         (gettext("Button text"), light.on_brand, light.brand), (gettext("Footer text"), light.muted, light.page),
         (gettext("Text in dark mode"), theme.dark.text, theme.dark.card),
     )  # fmt: skip
-    return [(label, f"{ratio:.1f}", ratio >= 4.5) for label, color, background in pairs
+    return [(label, formats.number(round(ratio, 1)), ratio >= 4.5) for label, color, background in pairs
             for ratio in [contrast_ratio(color, background)]]  # fmt: skip
 
 

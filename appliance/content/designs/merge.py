@@ -14,7 +14,7 @@ from cachetools import LRUCache, cached
 
 from appliance.content.designs import markup
 from appliance.content.designs.merge_limits import MAX_CACHED_BYTES, ROOTS, Context, MergeError, find_line_error
-from appliance.core.i18n import DEFAULT_LANGUAGE
+from appliance.core.i18n import DEFAULT_LANGUAGE, get_language, translate
 
 if TYPE_CHECKING:
     from appliance.content.designs.compiled_template import CompiledTemplate
@@ -102,11 +102,10 @@ MAX_READABLE_CHARACTERS = 2_000
 
 
 def tag_label(name: str) -> str:
-    """Return the label of a merge tag: "First name" for `contact.first_name`."""
-    return name.rpartition(".")[2].replace("_", " ").capitalize()
+    """Return the label of a merge tag in the current language: "First name" for `contact.first_name`."""
+    return translate(name.rpartition(".")[2].replace("_", " ").capitalize())
 
 
-@lru_cache(maxsize=2_048)
 def make_readable(text: str) -> str:
     """Return a text with each merge tag replaced with its default, else with its name in brackets: `Hi [First name]`.
 
@@ -114,8 +113,12 @@ def make_readable(text: str) -> str:
     tags; at most `MAX_READABLE_CHARACTERS` are read.
     """
     text = text[:MAX_READABLE_CHARACTERS]
-    if "{{" not in text and "{%" not in text:
-        return text
+    return _replace_tags(text, get_language()) if "{{" in text or "{%" in text else text
+
+
+@lru_cache(maxsize=2_048)
+def _replace_tags(text: str, language: str) -> str:
+    """Return a text without merge tags; `language` is the current language, which the labels depend on."""
     try:
         compiled = compile_template(text, "text")
         values: dict[str, Any] = {}
