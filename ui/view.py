@@ -26,7 +26,7 @@ from ui.widgets import charts
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
 SHORTCUTS = (
-    ("Ctrl K", gettext_noop("Jump to a page, contact or campaign")),
+    (gettext_noop("Ctrl K"), gettext_noop("Jump to a page, contact or campaign")),
     ("/", gettext_noop("Search this page")),
     ("c", gettext_noop("New campaign")),
     ("g h", gettext_noop("Home")),
@@ -40,7 +40,7 @@ SHORTCUTS = (
     ("g s", gettext_noop("Settings")),
     ("j k", gettext_noop("Next or previous row")),
     ("x", gettext_noop("Select the row")),
-    ("Shift x", gettext_noop("Select all rows up to this one")),
+    (gettext_noop("Shift x"), gettext_noop("Select all rows up to this one")),
     ("Alt ↑ ↓", gettext_noop("Move a step of a flow; the arrow keys alone go to another step, and A adds one")),
     ("Esc", gettext_noop("Close, or clear the selection")),
     ("?", gettext_noop("Show keyboard shortcuts")),

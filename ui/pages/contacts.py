@@ -414,7 +414,7 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
         request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
         shown_keys=shown_keys,
         kinds=typed_values.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
-        countries=lookups.country_options(gettext("None"), form["country_code"]),
+        countries=lookups.country_options(gettext("No country"), form["country_code"]),
         languages=lookups.language_options(gettext("Unknown"), form["language"]),
     )  # fmt: skip
 

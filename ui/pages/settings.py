@@ -175,7 +175,7 @@ IP_CHOICES = (
         gettext_noop("Shows the country, but does not identify a contact."),
     ),
     ("full", gettext_noop("Full address"), gettext_noop("Requires a reason that your privacy notice states.")),
-    ("none", gettext_noop("None"), gettext_noop("No IP address is stored with activity.")),
+    ("none", gettext_noop("No IP address"), gettext_noop("No IP address is stored with activity.")),
 )
 
 
