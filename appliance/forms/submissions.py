@@ -421,7 +421,9 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
     )
     texts = recipient_texts.get_texts(language)
     # Names of lists that are not public are for the team; the form stands for them.
-    names = [name for name in sign_up.lists.values() if name] or ([sign_up.form.name] if sign_up.lists else [])
+    names = [name for name in sign_up.lists.values() if name]
+    if sign_up.lists and not names:
+        names = [sign_up.form.title or sign_up.form.name]
     text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if names else "")
     letter = SystemEmail(
         texts["mail_confirm_subject"], texts["mail_confirm_heading"], text, texts["mail_confirm_button"],

@@ -249,11 +249,13 @@ def test_repeated_submissions_replace_unmailed_confirmations(home: Home) -> None
 
 
 def test_a_confirmation_names_no_internal_list(home: Home) -> None:
-    """The email that asks for confirmation names the form if its list is not public, else the public list."""
+    """The email that asks for confirmation names the title of the form if its list is not public, else the list."""
     inner, public = home.list_of(name="Stammkunden"), home.list_of(name="Brotbrief")
     transactions.write(run, "UPDATE contact_list SET public = 1 WHERE id = ?", (public.id,))
-    for number, (list_ids, named) in enumerate((([inner.id], "Anmeldung"), ([inner.id, public.id], "Brotbrief"))):
-        form = create_form(home, name="Anmeldung", list_ids=list_ids, double_opt_in=True)
+    cases = (([inner.id], None, "Anmeldung"), ([inner.id], "Backpost", "Backpost"),
+             ([inner.id, public.id], "Backpost", "Brotbrief"))  # fmt: skip
+    for number, (list_ids, title, named) in enumerate(cases):
+        form = create_form(home, name="Anmeldung", title=title, list_ids=list_ids, double_opt_in=True)
         submit(home, form, email=f"p{number}@example.org")
         message = Message.select().order_by(Message.id.desc()).get()
         text = prepare.get_html(home.account_id, message.id)
