@@ -191,12 +191,12 @@ def day(ms: int) -> str:
         return gettext("Today")
     if moment.date() == now.date() - timedelta(days=1):
         return gettext("Yesterday")
-    return i18n.format_date(moment, "MMMMEEEEd") if moment.year == now.year else i18n.format_full_date(moment)
+    return i18n.format_day(moment) if moment.year == now.year else i18n.format_full_date(moment)
 
 
 def day_name(ms: int) -> str:
     """Format the day of a time as weekday, day and month: `Friday 20 November`."""
-    return i18n.format_date(local_time(ms), "MMMMEEEEd")
+    return i18n.format_day(local_time(ms))
 
 
 def clock_time(ms: int) -> str:

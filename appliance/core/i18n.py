@@ -192,6 +192,24 @@ def format_date(moment: datetime, skeleton: str) -> str:
     return format_skeleton(skeleton, moment, locale=get_locale())
 
 
+# The year in the pattern of a full date, with the words around it: ` 'de' y` in Spanish, `y年` in Japanese.
+_YEAR_IN_PATTERN = re.compile(r"(?: 'de')? ?y年?")
+
+
+def format_day(moment: datetime) -> str:
+    """Format weekday, day and month in full: `Friday 27 November` in English, `Freitag, 27. November` in German.
+
+    Where CLDR has no pattern for these fields, the next best one has abbreviations, so the full date without its year
+    is used instead.
+    """
+    from babel.dates import format_date as format_in_style
+
+    locale = get_locale()
+    if "MMMMEEEEd" in locale.datetime_skeletons:
+        return format_date(moment, "MMMMEEEEd")
+    return format_in_style(moment, _YEAR_IN_PATTERN.sub("", locale.date_formats["full"].pattern), locale=locale)
+
+
 def format_full_date(moment: datetime) -> str:
     """Format a date in full: `Friday, 27 November 2026` in English."""
     from babel.dates import format_date as format_in_style
