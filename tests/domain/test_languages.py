@@ -1,14 +1,17 @@
 """Texts in the language of a request: errors of writes, and texts that were stored in English."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from appliance.content import pictures
+from appliance.content.designs.merge import make_readable
 from appliance.content.templates.validation import validate_design
 from appliance.core import addresses, i18n
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext, gettext_stored, translate_stored
+from appliance.sending.delivery import connection_errors, smtp_connect
 from appliance.storage import transactions
 from appliance.storage.database import close_database
 from tests.domain.home import Home
@@ -65,6 +68,37 @@ def test_numbers_of_stored_texts_are_written_as_in_the_language() -> None:
         assert "16.000" in translate_stored(pictures._TOO_LONG_SIDE % {"limit": "16,000"})
 
 
+def test_days_are_written_in_full() -> None:
+    """A heading has no abbreviation, also in languages without a pattern for weekday, day and month in full."""
+    days = {}
+    for language in ("en", "de", "es", "fr", "ja"):
+        with i18n.use_language(language):
+            days[language] = i18n.format_day(datetime(2026, 11, 27, tzinfo=UTC))
+    assert days == {
+        "en": "Friday 27 November", "de": "Freitag, 27. November", "es": "viernes, 27 de noviembre",
+        "fr": "vendredi 27 novembre", "ja": "11月27日金曜日",
+    }  # fmt: skip
+
+
+def test_merge_tags_are_named_in_the_language() -> None:
+    """A merge tag without a default is shown by its label in the language of the page, not of an earlier page."""
+    text = "Hi {{ contact.first_name }}"
+    assert make_readable(text) == "Hi [First name]"
+    with i18n.use_language("de"):
+        assert make_readable(text) == "Hi [Vorname]"
+
+
+def test_errors_of_connections_are_translated() -> None:
+    """The error of a relay and its cause are shown in the language of the page."""
+    cause = connection_errors.explain_failure(ConnectionRefusedError()).message
+    error = smtp_connect.UNREACHABLE % {"host": "mail.example.com", "port": 587, "error": cause}
+    with i18n.use_language("de"):
+        assert translate_stored(error) == (
+            "mail.example.com:587 ist nicht erreichbar: Verbindung abgelehnt, an diesem Port antwortet nichts"
+        )
+
+
+@pytest.mark.usefixtures("languages")
 def test_errors_of_a_design_are_cached_by_language(home: Home) -> None:
     """The errors of a design that a page has checked are English for the API, and the other way round."""
     design = {"sections": [{"id": "a1", "type": "button", "props": {"label": "x", "href": "javascript:1"}}]}

@@ -415,9 +415,8 @@ def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
             by=by,
             name=name,
         )
-        yield Finding(
-            "fail" if is_grave else "warn", "from", words, f"campanero: Settings, Sending domains, add {domain}"
-        )
+        fix = gettext("Add %(domain)s under Settings, Domains", domain=domain)
+        yield Finding("fail" if is_grave else "warn", "from", words, fix)
 
 
 def _list_used_addresses(account_id: int | None) -> Iterator[_UsedAddress]:

@@ -73,7 +73,7 @@ def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lo
                 gettext("signed by %(domain)s (%(name)s); the signature is valid", domain=tags["d"], name=name),
             )
     if not message.get_all("DKIM-Signature"):
-        fix = f"campanero: Settings, Sending domains, add {domain}"
+        fix = gettext("Add %(domain)s under Settings, Domains", domain=domain)
         yield Finding(
             "fail" if grave == "fail" else "warn",
             "seed DKIM",

@@ -32,7 +32,7 @@ from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
 
 # Errors are stored in English, and translated where they are shown.
-_UNREACHABLE = gettext_stored("%(host)s:%(port)s cannot be reached: %(error)s")
+UNREACHABLE = gettext_stored("%(host)s:%(port)s cannot be reached: %(error)s")
 _TLS_FAILED = gettext_stored("TLS with %(host)s:%(port)s failed: %(error)s")
 _NO_STARTTLS = gettext_stored("%(host)s offers no STARTTLS; nothing was sent in clear text")
 _CLEAR_TEXT_PASSWORD = gettext_noop("the password would be sent in clear text: set tls to starttls or tls")
@@ -62,7 +62,7 @@ async def open_connection(server: Server, context: ContextFactory = ssl.create_d
     except (OSError, ConnectionLost) as error:
         client.abort()
         cause = connection_errors.explain_failure(error, server.connect_timeout)
-        text = _UNREACHABLE % {"host": server.host, "port": server.port, "error": cause.message}
+        text = UNREACHABLE % {"host": server.host, "port": server.port, "error": cause.message}
         raise _with_cause(ConnectionFailed(text), cause) from None
     except DeliveryError as error:
         await client.close()
