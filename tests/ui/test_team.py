@@ -123,10 +123,10 @@ def test_frequency_cap_settings(page: Page) -> None:
     """Half a frequency cap is an error at its field and keeps the input; a complete one is saved."""
     page.goto("/settings/consent")
     page.get_by_label("Maximum messages per contact").fill("3")
-    page.get_by_label("None").check()
+    page.get_by_label("No IP address").check()
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#f-cap-days-err")).to_contain_text("both fields or neither")
-    expect(page.get_by_label("None")).to_be_checked()
+    expect(page.get_by_label("No IP address")).to_be_checked()
     page.get_by_label("Period (days)").fill("7")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
