@@ -138,15 +138,15 @@ def test_entries_for_channels_are_applied_in_order(api: Client) -> None:
     """An address that an earlier entry removes or replaces can be added again; that of another channel is taken."""
     first, second = "order1@example.org", "order2@example.org"
     contact = api.post("/contacts", {"email": first, "channels_attributes": [{"value": second}]}).expect(201)
-    path, (one, two) = f"/contacts/{contact['id']}", [channel["id"] for channel in contact["channels"]]
+    path, (first_id, second_id) = f"/contacts/{contact['id']}", [channel["id"] for channel in contact["channels"]]
 
     def change(*entries: dict[str, object], **fields: object) -> Response:
         return api.patch(path, {"channels_attributes": list(entries), **fields})
 
-    taken = change({"id": one, "value": second}).expect(422)
-    moved = change({"id": one, "value": "order3@example.org"}, {"value": first}).expect(200)
-    again = change({"id": two, "_destroy": True}, {"value": second}, opt_in=False).expect(200)
-    gone = change({"id": one, "_destroy": True}, {"id": one, "value": first}).expect(422)
+    taken = change({"id": first_id, "value": second}).expect(422)
+    moved = change({"id": first_id, "value": "order3@example.org"}, {"value": first}).expect(200)
+    again = change({"id": second_id, "_destroy": True}, {"value": second}, opt_in=False).expect(200)
+    gone = change({"id": first_id, "_destroy": True}, {"id": first_id, "value": first}).expect(422)
 
     assert taken["validation_errors"] == {"channels_attributes[0].value": ["has already been taken"]}
     assert {channel["value"] for channel in moved["channels"]} == {first, second, "order3@example.org"}

@@ -111,7 +111,7 @@ def test_simulations_do_not_reveal_suppressions(api: Client, server: Server, flo
     scripts = [{"name": "Bob", **body, "expect": [{"step": 1, "outcome": "skipped"}]}]
     api.patch(f"/flows/{flow}", {"data": {"scripts": scripts}}).expect(200)
     flows_only = server.client(server.new_key("guesser", "--scope", "flows:read"))
-    for asker, learns in ((api, True), (flows_only, False)):
-        result = asker.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
+    for reader, learns in ((api, True), (flows_only, False)):
+        result = reader.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
         assert ("suppressed" in result["description"]) is learns
-        assert asker.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is learns
+        assert reader.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is learns

@@ -61,26 +61,26 @@ class Attacker:
         return self.check(response, query, int(response.headers.get("X-Total-Count", "0")))
 
 
-def send_hostile_values(asker: Attacker) -> None:
+def send_hostile_values(attacker: Attacker) -> None:
     """Send every hostile value wherever a filter, search or list accepts one."""
-    spec = asker.api.get("/segments/spec").expect(200)
+    spec = attacker.api.get("/segments/spec").expect(200)
     for field in spec["fields"]:
         predicates = [predicate["predicate"] for predicate in spec["types"][field["type"]]]
         for at, value in enumerate(VALUES):
             name = field["name"].replace("<path>", "x")
-            asker.count_filters([{"name": name, "predicate": predicates[at % len(predicates)], "value": value}])
+            attacker.count_filters([{"name": name, "predicate": predicates[at % len(predicates)], "value": value}])
     for word in WORDS:
         for name in (word, f"data.{word}", f"contact_data.x.{word}", f"contact_{word}"):
-            asker.count_filters([{"name": name, "predicate": "eq", "value": "y"}])
-        assert asker.count_filters([{"name": "email", "predicate": word, "value": "y"}]).status == 422
+            attacker.count_filters([{"name": name, "predicate": "eq", "value": "y"}])
+        assert attacker.count_filters([{"name": "email", "predicate": word, "value": "y"}]).status == 422
         value = {"event": word, "where": [{"name": f"event.{word}", "predicate": "cont", "value": word}]}
-        asker.count_filters([{"name": "event", "predicate": "performed", "value": value}])
-        asker.list_contacts("/contacts/search", q=word)
-        asker.list_contacts("/contacts", search=word)
+        attacker.count_filters([{"name": "event", "predicate": "performed", "value": value}])
+        attacker.list_contacts("/contacts/search", q=word)
+        attacker.list_contacts("/contacts", search=word)
         for name in FILTERS:
-            asker.list_contacts("/contacts", **{name: word})
+            attacker.list_contacts("/contacts", **{name: word})
         for name in ("sort", "order", "order_by"):
-            assert asker.list_contacts("/contacts", **{name: word}).status == 422
+            assert attacker.list_contacts("/contacts", **{name: word}).status == 422
 
 
 def test_hostile_values_find_no_other_account(fresh_server: FreshServer) -> None:
@@ -89,8 +89,8 @@ def test_hostile_values_find_no_other_account(fresh_server: FreshServer) -> None
     mine = server.client(validate=False, keep_alive=True)
     mine.post("/contacts", {"email": "mine@example.org", "data": {"x": "y", "tags": ["vip"]}}).expect(201)
     add_second_account(server.data, 40)
-    asker = Attacker(mine, most=1, soon=5.0)
-    send_hostile_values(asker)
+    attacker = Attacker(mine, most=1, soon=5.0)
+    send_hostile_values(attacker)
     assert mine.get("/contacts").headers["X-Total-Count"] == "1"
 
 
@@ -147,6 +147,6 @@ def large_server(full: bool, tmp_path: Path) -> Iterator[Server]:
 
 def test_hostile_values_are_fast_on_large_data(large_server: Server) -> None:
     """With two hundred thousand contacts each request takes less than a second."""
-    asker = Attacker(large_server.client(validate=False, keep_alive=True), most=MANY, soon=SOON)
-    send_hostile_values(asker)
-    print(f"slowest {asker.slowest * 1000:.0f} ms")
+    attacker = Attacker(large_server.client(validate=False, keep_alive=True), most=MANY, soon=SOON)
+    send_hostile_values(attacker)
+    print(f"slowest {attacker.slowest * 1000:.0f} ms")
