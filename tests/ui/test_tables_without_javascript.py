@@ -1,15 +1,17 @@
-"""List pages without JavaScript: search, order, pagination, chips and bulk actions."""
+"""List pages without JavaScript: search, order, pagination, chips and bulk actions.
+
+What is visible without scripts is tested in Chromium, in `test_pages`.
+"""
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
+from xml.etree.ElementTree import Element
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
-from tests.kit.sampling import every_nth
+from tests.kit.html_page import HtmlPage, text_of
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 ROWS = 53
@@ -59,117 +61,102 @@ def rows_of_each_kind(server: Server, api: Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def no_js_page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page signed in as the owner, without JavaScript."""
-    context = new_scriptless_context(browser, server.url)
-    yield sign_in(context.new_page())
-    context.close()
+def user(rows_of_each_kind: None, api: Client) -> ScriptlessBrowser:
+    """The owner, whose browser runs no scripts."""
+    return ScriptlessBrowser(api)
 
 
-def total(page: Page) -> int:
+def total(page: HtmlPage) -> int:
     """Return the total number of rows that the page shows."""
-    status = page.locator(".pager [role=status]").inner_text().replace(",", "")
+    status = text_of(page.one(".pager [role=status]")).replace(",", "")
     return int(re.findall(r"\d+", status)[-1])
 
 
 @pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
-def test_pagination_shows_each_row_once(no_js_page: Page, list_page: ListPage) -> None:
+def test_pagination_shows_each_row_once(user: ScriptlessBrowser, list_page: ListPage) -> None:
     """All pages together show as many rows as the total, none of them twice."""
-    no_js_page.goto(list_page.path)
-    row_count, seen, pages = total(no_js_page), [], 1
+    page = HtmlPage(user, list_page.path)
+    row_count, seen, pages = total(page), [], 1
     assert row_count >= ROWS
-    seen += _ids(no_js_page.locator(list_page.rows))
-    while (next_link := no_js_page.get_by_role("link", name="Next")).count():
-        next_link.click()
-        no_js_page.wait_for_load_state()
+    seen += _ids(page, list_page)
+    while page.named("a[href]", "Next"):
+        page = page.follow("Next")
         pages += 1
-        seen += _ids(no_js_page.locator(list_page.rows))
+        seen += _ids(page, list_page)
     assert pages > 1
     assert len(seen) == row_count
     assert list_page.field == "who" or len(set(seen)) == row_count
-    no_js_page.get_by_role("link", name="Previous").click()
-    no_js_page.wait_for_load_state()
-    assert len(_ids(no_js_page.locator(list_page.rows))) > 0
+    assert len(_ids(page.follow("Previous"), list_page)) > 0
 
 
-def _ids(rows: Locator) -> list[str]:
-    hrefs: list[str] = rows.evaluate_all("all => all.map((each) => each.href)")
-    return hrefs
+def _ids(page: HtmlPage, list_page: ListPage) -> list[str]:
+    return [row.attrib["href"] for row in page.all(list_page.rows)]
 
 
-@pytest.mark.parametrize("list_page", every_nth(PAGES, 2), ids=lambda list_page: list_page.path)
-def test_searching(no_js_page: Page, list_page: ListPage) -> None:
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_searching(user: ScriptlessBrowser, list_page: ListPage) -> None:
     """A search finds the matching row; without a match the page says so and offers to clear the search."""
-    no_js_page.goto(list_page.path)
-    box = no_js_page.locator(f"main input[name={list_page.field}]")
-    box.fill("quinc")
-    box.press("Enter")
-    no_js_page.wait_for_load_state()
-    rows = no_js_page.locator(list_page.rows)
-    assert rows.count() == total(no_js_page) >= 1
-    assert all(UNIQUE_NAME.lower() in row_text.lower() for row_text in rows.all_inner_texts())
-    no_js_page.goto(list_page.path)
-    box = no_js_page.locator(f"main input[name={list_page.field}]")
-    box.fill("nobody-has-this")
-    box.press("Enter")
-    expect(no_js_page.get_by_role("main")).to_contain_text("nobody-has-this")
-    no_js_page.get_by_role("link", name=re.compile("Clear search|Show all|Show everybody")).first.click()
-    assert total(no_js_page) >= ROWS
+    page = _search(user, list_page, "quinc")
+    rows = page.texts(list_page.rows)
+    assert len(rows) == total(page) >= 1
+    assert all(UNIQUE_NAME.lower() in row.lower() for row in rows)
+    page = _search(user, list_page, "nobody-has-this")
+    assert "nobody-has-this" in text_of(page.one("main"))
+    [clear, *_] = [link for name in ("Clear search", "Show all", "Show everybody") for link in page.named("a", name)]
+    assert total(page.follow(clear)) >= ROWS
 
 
-@pytest.mark.parametrize("list_page", every_nth(PAGES, 2, 1), ids=lambda list_page: list_page.path)
-def test_chip_counts(no_js_page: Page, list_page: ListPage) -> None:
+def _search(user: ScriptlessBrowser, list_page: ListPage, words: str) -> HtmlPage:
+    page = HtmlPage(user, list_page.path)
+    box = page.one(f"main input[name={list_page.field}]")
+    box.set("value", words)
+    return page.press(box)
+
+
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_chip_counts(user: ScriptlessBrowser, list_page: ListPage) -> None:
     """Each chip links to as many rows as its number, and is marked as current there."""
-    no_js_page.goto(list_page.path)
-    chips = no_js_page.locator("main .chips a.chip").evaluate_all(
-        "all => all.map((each) => [each.innerText, each.href])"
-    )
-    for label, address in chips:
-        chip_label, number = _chip(label)
-        no_js_page.goto(address)
-        assert chip_label in no_js_page.locator("main .chips a[aria-current=true]").first.inner_text()
+    page = HtmlPage(user, list_page.path)
+    for chip in page.all("main .chips a.chip"):
+        label, number = _chip(chip)
+        shown = page.follow(chip)
+        assert label in shown.texts("main .chips a[aria-current=true]")[0]
         if number is not None:
-            assert (total(no_js_page) if no_js_page.locator(".pager").count() else 0) == number
+            assert (total(shown) if shown.all(".pager") else 0) == number
 
 
-def _chip(label: str) -> tuple[str, int | None]:
-    chip_label, _, number = label.strip().replace(",", "").partition("\n")
-    match = re.fullmatch(r"(.+?)\s+(\d+)", chip_label)
-    return (match[1], int(match[2])) if match else (chip_label, int(number) if number.strip().isdigit() else None)
+def _chip(chip: Element) -> tuple[str, int | None]:
+    """Return the label of a chip, and its number if it has one."""
+    match = re.fullmatch(r"(.+?) ([\d,]+)", text_of(chip))
+    return (match[1], int(match[2].replace(",", ""))) if match else (text_of(chip), None)
 
 
-@pytest.mark.parametrize("list_page", every_nth(PAGES, 2), ids=lambda list_page: list_page.path)
-def test_sorting_by_headings(no_js_page: Page, list_page: ListPage) -> None:
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_sorting_by_headings(user: ScriptlessBrowser, list_page: ListPage) -> None:
     """Column headings are links that sort, ascending and descending in turn."""
-    no_js_page.goto(list_page.path)
-    names = no_js_page.locator("thead th[aria-sort] a").all_inner_texts()[:1]
-    directions = [_ordered_by(no_js_page, name) for name in names * 2]
+    page = HtmlPage(user, list_page.path)
+    directions = []
+    for name in page.texts("thead th[aria-sort] a")[:1] * 2:
+        page = page.follow(next(link for link in page.all("thead th[aria-sort] a") if text_of(link) == name))
+        [heading] = [cell for cell in page.all("thead th[aria-sort]") if cell.get("aria-sort") != "none"]
+        assert name in text_of(heading)
+        directions.append(heading.get("aria-sort"))
     assert sorted(directions) == ["ascending", "descending"][: len(directions)]
-
-
-def _ordered_by(page: Page, name: str) -> str:
-    page.locator("thead th[aria-sort]").get_by_role("link", name=name, exact=True).click()
-    heading = page.locator("thead th:not([aria-sort=none])[aria-sort]")
-    expect(heading).to_contain_text(name)
-    return heading.get_attribute("aria-sort") or ""
 
 
 @pytest.mark.parametrize(
     "list_page", [list_page for list_page in PAGES if list_page.path in CHOSEN], ids=lambda list_page: list_page.path
 )
-def test_deleting_a_selected_row(no_js_page: Page, list_page: ListPage) -> None:
+def test_deleting_a_selected_row(user: ScriptlessBrowser, list_page: ListPage) -> None:
     """A selected row is deleted, after a confirmation where it cannot be undone, and no other row is."""
-    no_js_page.goto(list_page.path)
-    before = total(no_js_page)
-    no_js_page.goto(f"{list_page.path}?search={DELETED_NAME}")
-    no_js_page.get_by_label(f"Select {DELETED_NAME}").check()
-    no_js_page.locator(".bulk").get_by_role("button", name="Delete").click()
-    if (
-        confirm := no_js_page.locator("main form.asks, main form").get_by_role("button", name=re.compile("^Delete"))
-    ).count():
-        confirm.first.click()
-    expect(no_js_page.locator(".toast")).to_contain_text("deleted")
-    no_js_page.goto(list_page.path)
-    assert total(no_js_page) == before - 1
-    no_js_page.goto(f"{list_page.path}?search={DELETED_NAME}")
-    expect(no_js_page.locator(list_page.rows)).to_have_count(0)
+    before = total(HtmlPage(user, list_page.path))
+    page = HtmlPage(user, f"{list_page.path}?search={DELETED_NAME}")
+    page.field(f"Select {DELETED_NAME}").set("checked", "")
+    [delete] = page.named(".bulk button", "Delete")
+    page = page.press(delete)
+    if not page.all(".toast"):
+        [confirm, *_] = page.named("main form button", "Delete")
+        page = page.press(confirm)
+    assert "deleted" in text_of(page.one(".toast"))
+    assert total(HtmlPage(user, list_page.path)) == before - 1
+    assert not HtmlPage(user, f"{list_page.path}?search={DELETED_NAME}").all(list_page.rows)
