@@ -50,10 +50,9 @@ RINGS = {
 }  # fmt: skip
 
 
-# The longest files of the last directory come first in it: one of them at the end would leave a process without work
+# The longest files with a browser come first of those: one of them at the end would leave a process without work
 LONG_FILES = {
-    "test_canvas_writing.py", "test_composer.py", "test_editor_drags.py", "test_imports.py", "test_no_route_fails.py",
-    "test_pages.py", "test_tables_without_javascript.py",
+    "test_canvas_writing.py", "test_composer.py", "test_editor_drags.py", "test_imports.py", "test_pages.py",
 }  # fmt: skip
 
 # Its first test builds the executable, for which the other files of the directory would wait if they began beside it
@@ -83,22 +82,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         path = item.path.relative_to(root)
         item.add_marker(_ring_of(path))
-    items.sort(key=lambda item: _turn_of_file(item.path))
+    items.sort(key=lambda item: _turn_of_file(item.path, config.stash[BROWSER_MODULES]))
     if not config.getoption("--full"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
         items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
-def _turn_of_file(path: Path) -> int:
-    """Return when the tests of a file run; files with the same number keep their order."""
+def _turn_of_file(path: Path, browser_modules: set[Path]) -> int:
+    """Return when the tests of a file run; files with the same number keep their order.
+
+    Those with a browser come last, because it is closed before each file without one, and a new one costs seconds.
+    """
     if path.name == BUILDING_FILE:
         return -1
-    return 0 if path.parent.name != "ui" else 1 if path.name in LONG_FILES else 2
+    return 0 if path not in browser_modules else 1 if path.name in LONG_FILES else 2
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the kit whether tests check a sample or everything, before it imports test modules."""
-    axe.check_dark_everywhere = sampling.is_full = bool(config.getoption("--full"))
+    axe.check_all_everywhere = sampling.is_full = bool(config.getoption("--full"))
 
 
 @pytest.hookimpl(trylast=True)

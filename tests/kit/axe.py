@@ -5,8 +5,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-# Whether `find_violations_in_light_and_dark` checks dark mode wherever it is called: with `--full`
-check_dark_everywhere = False
+# Whether contrast in dark mode and the size of targets are checked wherever violations are looked for: with `--full`
+check_all_everywhere = False
 
 _SCRIPT = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -17,7 +17,7 @@ _NAVIGATION = [".side > :not(nav)", ".side > nav > *", ".tabbar > *"]
 # not loaded again, because only a rule for sound and video would read them. Contrast takes as long as all other rules:
 # it is measured once for each combination of colours, size and weight, and for all elements with `--full` and in pages
 # with shadow trees, which no selector looks into. `known` are the combinations that were measured before.
-_RUN = """async ([only, exclude, known, all]) => {
+_RUN = """async ([only, exclude, known, all, sizes]) => {
   const options = { iframes: false, preload: false, resultTypes: ['violations'] };
   const run = async (include, runOnly, rules = {}) =>
     (await axe.run({ include, exclude }, { ...options, runOnly, rules })).violations;
@@ -46,7 +46,8 @@ _RUN = """async ([only, exclude, known, all]) => {
     }
   const found = [];
   if (!only)
-    found.push(...await run(['html'], { type: 'tag', values: LEVELS }, { 'color-contrast': { enabled: isWhole } }));
+    found.push(...await run(['html'], { type: 'tag', values: LEVELS },
+      { 'color-contrast': { enabled: isWhole }, 'target-size': { enabled: sizes } }));
   else if (isWhole || only !== 'color-contrast')
     found.push(...await run(['html'], { type: 'rule', values: [only] }));
   if (fresh.size) found.push(...await run([...fresh.values()], { type: 'rule', values: ['color-contrast'] }));
@@ -63,10 +64,13 @@ def _source() -> str:
     return _SCRIPT.read_text(encoding="utf-8")
 
 
-def find_violations(page: Page, rule: str | None = None, *, with_navigation: bool = False) -> list[str]:
+def find_violations(
+    page: Page, rule: str | None = None, *, with_sizes: bool = False, with_navigation: bool = False
+) -> list[str]:
     """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason.
 
-    The links of the navigation are a third of the work on most pages: only the test of all pages checks them.
+    The sizes of targets are half of the work on most pages, and the links of the navigation a third: only the test of
+    all pages checks them, and `--full` checks the sizes everywhere.
     """
     page.wait_for_load_state()  # without its style sheets, every target is too small
     if not page.evaluate("typeof axe === 'object'"):
@@ -75,7 +79,8 @@ def find_violations(page: Page, rule: str | None = None, *, with_navigation: boo
         session.send("Runtime.evaluate", {"expression": f"{_source()}; 0"})
         session.detach()
     exclude = [] if with_navigation else [[each] for each in _NAVIGATION]
-    arguments = [rule, exclude, sorted(_sufficient_contrasts), check_dark_everywhere]
+    arguments = [rule, exclude, sorted(_sufficient_contrasts), check_all_everywhere]
+    arguments.append(with_sizes or check_all_everywhere)
     violations, measured = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), arguments)
     if not any(violation.startswith("color-contrast:") for violation in violations):
         _sufficient_contrasts.update(measured)
@@ -83,17 +88,17 @@ def find_violations(page: Page, rule: str | None = None, *, with_navigation: boo
 
 
 def find_violations_in_light_and_dark(
-    page: Page, *, always_dark: bool = False, with_navigation: bool = False
+    page: Page, *, is_complete: bool = False, with_navigation: bool = False
 ) -> list[str]:
     """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored.
 
-    Contrast in dark mode is checked with `--full`, or with `always_dark`: the test of all pages sets it, and without
-    `--full` only that test checks the colours of both themes.
+    Contrast in dark mode and the sizes of targets are checked with `--full`, or if `is_complete`: without `--full` only
+    the test of all pages does it.
     """
     # Without reduced motion, a colour could be measured in the middle of its transition.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    violations = find_violations(page, with_navigation=with_navigation)
-    if not (always_dark or check_dark_everywhere):
+    violations = find_violations(page, with_sizes=is_complete, with_navigation=with_navigation)
+    if not (is_complete or check_all_everywhere):
         return violations
     page.emulate_media(color_scheme="dark")
     in_dark = find_violations(page, "color-contrast", with_navigation=with_navigation)
