@@ -36,8 +36,8 @@ TEXTS = """() => {
   };
 }"""
 # The direction is all that the layout of a language from right to left takes from the language
-SET_DIRECTION = "direction => { document.documentElement.dir = direction; }"
-WIDTH = "document.documentElement.scrollWidth"
+MEASURE = "direction => { const page = document.documentElement; page.dir = direction; return page.scrollWidth; }"
+WIDTHS = ((DESK, "rtl", "from_right"), (PHONE, "rtl", "from_right_on_phone"), (PHONE, "ltr", "on_phone"))
 # The parts of a text that no translation changes: names and addresses of the sample data, times, numbers and codes,
 # names of providers and fonts, a sample contact, and the content of the starters of flows
 KEPT = re.compile(
@@ -63,7 +63,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def crawl(page: Page) -> dict[str, dict]:
-    """Visit one page of each kind that links lead to; return its texts and its widths, also from right to left."""
+    """Visit one page of each kind that links lead to; return its texts and its widths, also from right to left.
+
+    A page is loaded in the size in which the one before it was measured last, because each resize is a layout.
+    """
     waiting, seen = ["/", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers"], {}
     while waiting:
         path = waiting.pop(0)
@@ -74,13 +77,10 @@ def crawl(page: Page) -> dict[str, dict]:
         page.goto(path)
         seen[kind] = page.evaluate(TEXTS) | {"path": path}
         waiting += seen[kind]["links"]
-        page.evaluate(SET_DIRECTION, "rtl")
-        seen[kind]["from_right"] = page.evaluate(WIDTH)
-        page.set_viewport_size(PHONE)
-        seen[kind]["from_right_on_phone"] = page.evaluate(WIDTH)
-        page.evaluate(SET_DIRECTION, "ltr")
-        seen[kind]["on_phone"] = page.evaluate(WIDTH)
-        page.set_viewport_size(DESK)
+        for size, direction, name in WIDTHS if page.viewport_size == DESK else WIDTHS[::-1]:
+            if page.viewport_size != size:
+                page.set_viewport_size(size)
+            seen[kind][name] = page.evaluate(MEASURE, direction)
     return seen
 
 
