@@ -1,7 +1,9 @@
 """Fixtures of the journeys: a server with many contacts, and one whose system emails arrive."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +18,25 @@ CONTACTS, SENDABLE_SHARE = 30_000, 0.002
 StartLarge = Callable[..., Server]
 
 
+@pytest.fixture(scope="session")
+def filled_databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory for databases with many contacts, each written once."""
+    return tmp_path_factory.mktemp("filled")
+
+
 @pytest.fixture
-def large_server(fresh_server: FreshServer) -> StartLarge:
+def large_server(fresh_server: FreshServer, filled_databases: Path) -> StartLarge:
     """Start a server with many contacts, of whom only a share may be mailed."""
 
     def make(contacts: int = CONTACTS, share: float = SENDABLE_SHARE, **options: Any) -> Server:
         server = fresh_server(start=False, **options)
-        insert_contacts(server.data / "campanero.db", contacts, share)
+        database, filled = server.data / "campanero.db", filled_databases / f"{contacts}-{share}.db"
+        if filled.exists():
+            # All servers of a process are copies of one that was set up, so that their databases are alike
+            shutil.copyfile(filled, database)
+        else:
+            insert_contacts(database, contacts, share)
+            shutil.copyfile(database, filled)
         server.start()
         return server.set_postal_address() if options.get("relay") else server
 
