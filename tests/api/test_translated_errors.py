@@ -7,10 +7,12 @@ from tests.kit.pseudo_languages import LONG, RIGHT_TO_LEFT, transform
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 
+REFUSAL, REASON = "Cannot be resent: %(reason)s", "this is not an email campaign that was sent"
+
 
 def test_errors_of_pages_and_of_the_api(tmp_path: Path) -> None:
     """A page shows an error of a write in its language; the API returns English errors on the same connection."""
-    with Server(env=pseudo_languages.environment(tmp_path)).set_up() as server:
+    with Server(env=pseudo_languages.environment(tmp_path, [REFUSAL, REASON])).set_up() as server:
         api = server.client(keep_alive=True)
         path = f"/campaigns/{api.post('/campaigns', {'name': 'News'}).expect(201)['id']}"
         browser = ScriptlessBrowser(api)
@@ -20,8 +22,7 @@ def test_errors_of_pages_and_of_the_api(tmp_path: Path) -> None:
             assert (refusal.status, refusal.headers["location"]) == (303, path)
             page = browser.get(path, **header)
             assert f'<html lang="{language}"' in page
-            reason = transform("this is not an email campaign that was sent")
-            assert notice_text(page) == transform("Cannot be resent: %(reason)s").replace("%(reason)s", f"{reason}.")
+            assert notice_text(page) == transform(REFUSAL).replace("%(reason)s", f"{transform(REASON)}.")
             assert not notice_text(browser.get(path, **header))
             error = api.post(f"{path}/pause", {}, header).expect(422)
             assert error["message"] == "A campaign with the status draft cannot be paused."

@@ -8,10 +8,11 @@ A server shows them with `Server(env=pseudo_languages.environment(directory))`.
 import io
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from babel.messages.catalog import Catalog
+from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import write_po
 
 from tests.kit.server import ROOT
@@ -41,13 +42,12 @@ def _extract() -> Catalog:
     return catalogue
 
 
-def build_catalogue(language: str) -> bytes:
-    """Return the catalogue (`.po`) of a made-up language with all texts of the sources."""
+def build_catalogue(language: str, texts: Sequence[str] = ()) -> bytes:
+    """Return the catalogue (`.po`) of a made-up language with these texts, by default with all texts of the sources."""
     result = Catalog(language, charset="utf-8")
-    for message in _extract():
+    for message in map(Message, texts) if texts else _extract():
         if message.id:
-            texts = message.id if isinstance(message.id, tuple) else (message.id,)
-            forms = [transform(text) for text in texts]
+            forms = [transform(text) for text in ([message.id] if isinstance(message.id, str) else message.id)]
             # The first plural form is for one, all others are for more
             translation = (forms[0], *[forms[-1]] * (result.num_plurals - 1)) if len(forms) > 1 else forms[0]
             result.add(message.id, translation, context=message.context)
@@ -56,8 +56,11 @@ def build_catalogue(language: str) -> bytes:
     return content.getvalue()
 
 
-def environment(directory: Path) -> dict[str, str]:
-    """Write the catalogues into a directory, and return the environment of a server that supports their languages."""
+def environment(directory: Path, texts: Sequence[str] = ()) -> dict[str, str]:
+    """Write the catalogues into a directory, and return the environment of a server that supports their languages.
+
+    They have all texts of the sources, or only `texts`: to look for all takes seconds.
+    """
     for language in (LONG, RIGHT_TO_LEFT):
-        (directory / f"{language}.po").write_bytes(build_catalogue(language))
+        (directory / f"{language}.po").write_bytes(build_catalogue(language, texts))
     return {"CAMPANERO_TEST_CATALOGUES": str(directory)}
