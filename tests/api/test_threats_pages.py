@@ -108,7 +108,7 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
         if not _ID.search(path) or path.startswith("/invitations/"):
             continue
         known, never = with_id(path, ours.object_ids), with_id(path, None)
-        for form in ({}, FORM):
+        for form in ({}, FORM) if method == "POST" else (FORM,):
             got, none = stranger.send(method, known, form), stranger.send(method, never, form)
             # An empty form may be rejected before the id is looked up
             assert got.status == none.status and got.status in ((404,) if form else (404, 422)), (method, path)
