@@ -1,9 +1,10 @@
 """The template gallery: starters, files, archiving, copies and deletion."""
 
 import json
+import re
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.conftest import FreshServer
 from tests.kit import axe
@@ -100,11 +101,18 @@ def test_invalid_files_are_rejected(browser_page: Page, browser_problems: Proble
         (b'{"a":' * 300 + b"1" + b"}" * 300, "has no design"),
         (b'{"sections": [{"type": "button", "props": {"href": {}}}]}', "props.href is invalid"),
     )  # fmt: skip
+    page.goto("/templates/new")
+    action = page.locator("form:has(#f-file)").get_attribute("action")
+    assert action is not None
     for content, message in invalid_files:
-        page.goto("/templates/new")
-        page.set_input_files("#f-file", {"name": "x.json", "mimeType": "application/json", "buffer": content})
-        page.get_by_role("button", name="Import template").click()
-        expect(page.locator("#f-file-err")).to_contain_text(message)
+        file: FilePayload = {"name": "x.json", "mimeType": "application/json", "buffer": content}
+        if message == "is not JSON":
+            page.set_input_files("#f-file", file)
+            page.get_by_role("button", name="Import template").click()
+            expect(page.locator("#f-file-err")).to_contain_text(message)
+        answer = page.request.post(action, headers={"Sec-Fetch-Site": "same-origin"}, multipart={"file": file})
+        [error] = re.findall(r'id="f-file-err"[^>]*>(.*?)</p>', answer.text(), re.S)
+        assert answer.status == 422 and message in error
     assert axe.find_violations_in_light_and_dark(page) == []
 
 
