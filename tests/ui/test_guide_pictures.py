@@ -108,9 +108,10 @@ def test_pictures_show_the_product(
     browser: Browser, world: World, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Each picture shows what its page shows today."""
-    problems = Problems()
-    page = sign_in(new_page(browser, world.server.url, problems, width=_WIDTH, scale=PICTURE_SCALE), OWNER)
-    camera = Camera(page, is_writing=request.config.getoption("--write-guide-pictures"))
+    problems, is_writing = Problems(), request.config.getoption("--write-guide-pictures")
+    scale = PICTURE_SCALE if is_writing else 1
+    page = sign_in(new_page(browser, world.server.url, problems, width=_WIDTH, scale=scale), OWNER)
+    camera = Camera(page, is_writing=is_writing)
     _draw_campaigns(camera, world)
     _draw_import(camera, tmp_path)
     _draw_emails(camera, world)
@@ -175,6 +176,7 @@ def _draw_emails(camera: Camera, world: World) -> None:
     page.goto(f"/campaigns/{world.draft}/content")
     frame = page.frame_locator("#canvas")
     expect(frame.get_by_text("the first roses are out")).to_be_visible()
+    expect(page.locator("#size")).to_contain_text("KB")
     _wait_for_frames(page)
     camera.take("editor", page.locator("#editor"), margin=0, max_height=700)
 
