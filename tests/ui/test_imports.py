@@ -1,7 +1,9 @@
 """Importing contacts in the browser, from upload to undo: nothing is written before the check."""
 
 import re
+import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -10,13 +12,17 @@ from tests.api.test_threats_pages import Visitor
 from tests.kit import axe
 from tests.kit.browser import choose_option, new_scriptless_context, sign_in
 from tests.kit.client import Client
+from tests.kit.html_forms import get_form_fields
 from tests.kit.server import EMAIL, Server
+from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import import_results, upload, wait_for_import
 
 FILE = (
     "E-Mail;Vorname;Ort;Kunde seit\nann@example.org;Ann;Bath;2024-05-01\nInfo@shop.example;;York;\n"
     "bad;x;y;\nANN@example.org;Anna;Bath;\n<b>x</b>@example.org;<i>I</i>;;\n"
 )  # fmt: skip
+
+CHECK_TITLE = "What this import will do"
 
 
 @pytest.fixture
@@ -397,17 +403,29 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
 
 
 def checked(page: Page, file: Path, *, subscribe: bool = True, sms: bool = True) -> None:
-    """Hand in a file, answer its questions, and come to its check."""
-    upload_file(page, file)
-    page.get_by_label("Source of these contacts").fill("The shop")
-    subscribed = "Subscribe: they agreed to receive messages"
-    page.get_by_role("radio", name=subscribed if subscribe else "Add without subscribing").check()
-    if page.get_by_role("group", name="Phone numbers").is_visible():
-        answer = "Subscribe to SMS" if sms else "Save numbers without subscribing"
-        page.get_by_role("radio", name=answer).check()
-    page.get_by_role("button", name="Check file").click()
-    expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
-    page.goto(page.url)  # what followed the check is not there to draw anything anew
+    """Hand in a file and answer its questions with plain requests, and open its check.
+
+    The pages of the file and of its columns are used in the tests that call `upload_file`.
+    """
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    content = {"name": file.name, "mimeType": "text/csv", "buffer": file.read_bytes()}
+    columns = page.request.post(
+        "/contacts/imports", headers=headers, multipart={"resource": "contacts", "file": content}
+    )
+    form = re.search(r'<form[^>]* id="columns".*?</form>', columns.text(), re.S)
+    assert form is not None, columns.text()
+    fields = get_form_fields(form[0]) | {"consent_source": ["The shop"], "opt_in": ["yes" if subscribe else "no"]}
+    if ["phone"] in fields.values():
+        fields["opt_in_phone"] = ["yes" if sms else "no"]
+    headers |= {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = page.request.post(columns.url, headers=headers, data=urlencode(fields, doseq=True))
+    end = time.monotonic() + extend_timeout(20)
+    while CHECK_TITLE not in answer.text():
+        assert answer.status == 200 and time.monotonic() < end, answer.text()
+        page.wait_for_timeout(50)
+        answer = page.request.get(columns.url)
+    page.goto(columns.url)
+    expect(page.get_by_role("heading", name=CHECK_TITLE)).to_be_visible()
 
 
 def imported(page: Page) -> None:
