@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.kit import axe, sampling
-from tests.kit.browser import Problems, find_browser, new_page, running_browser, sign_in
+from tests.kit.browser import Problems, find_browser, lent_page, new_page, running_browser, sign_in
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
@@ -251,10 +251,9 @@ def browser_problems() -> Problems:
 
 @pytest.fixture
 def anonymous_page(browser: Browser, server: Server, browser_problems: Problems) -> Iterator[Page]:
-    """Yield a page on the shared server without signing in; the test fails on any unexpected problem."""
-    page = new_page(browser, server.url, browser_problems)
-    yield page
-    page.context.close()
+    """Lend a page on the shared server without signing in; the test fails on any unexpected problem."""
+    with lent_page(browser, server.url, browser_problems) as page:
+        yield page
     assert not browser_problems.found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary, WeakSet
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Locator, Page, expect, sync_playwright
@@ -43,7 +43,28 @@ _ALL_ELEMENTS_BOUND = (
 # For an element of the page itself, not of a frame in it
 _ALL_ELEMENTS_BOUND_BESIDE = f"element => element.ownerDocument.defaultView === top && {_ALL_ELEMENTS_BOUND}"
 _TIMEOUT_SECONDS = 30.0
+_HEIGHT = 800
+# Runs in a page that is given back: without it, leaving the page would save what was typed and remember the focus
+_EMPTY_PAGE = """() => {
+  stop();
+  document.open();
+  document.close();
+  for (let timer = setTimeout(() => {}); timer; timer--) clearTimeout(timer);
+  sessionStorage.clear();
+  localStorage.clear();
+  history.replaceState(null, "", "/");  // so that no test begins at a fragment of this page
+}"""
+# What no later page in a context can undo: after it, a page is not lent again
+_LASTING_CHANGES = (
+    "add_init_script", "expose_binding", "expose_function", "grant_permissions", "on", "once", "route",
+    "route_web_socket", "set_extra_http_headers", "set_geolocation", "set_offline",
+)  # fmt: skip
 _contexts_with_scripts: WeakSet[BrowserContext] = WeakSet()
+_changed_contexts: WeakSet[BrowserContext] = WeakSet()
+# The pages that were given back, by server, width and motion
+_free_pages: "WeakKeyDictionary[Browser, dict[tuple[str, int, bool], Page]]" = WeakKeyDictionary()
+# Where the problems of a context are recorded
+_watchers: "WeakKeyDictionary[BrowserContext, Problems]" = WeakKeyDictionary()
 _owner_sessions: "WeakKeyDictionary[Server, list[Any]]" = WeakKeyDictionary()
 
 
@@ -77,8 +98,21 @@ def _wait_for_scripts(act: Callable[..., Any]) -> Callable[..., Any]:
     return acted
 
 
+def _note_change(change: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(change)
+    def changed(place: Page | BrowserContext, *args: Any, **options: Any) -> Any:
+        _changed_contexts.add(place.context if isinstance(place, Page) else place)
+        return change(place, *args, **options)
+
+    return changed
+
+
 for _name in _ACTIONS:
     setattr(Locator, _name, _wait_for_scripts(getattr(Locator, _name)))
+for _class in (Page, BrowserContext):
+    for _name in _LASTING_CHANGES:
+        if hasattr(_class, _name):
+            setattr(_class, _name, _note_change(getattr(_class, _name)))
 
 
 def find_browser() -> str | None:
@@ -108,10 +142,12 @@ class Problems:
         self._allowed = [re.compile(pattern) for pattern in _EXPECTED]
 
     def watch(self, context: BrowserContext) -> None:
-        """Record the problems of every page of a context."""
-        context.add_init_script(_WATCH_POLICY)
-        context.on("console", self._console)
-        context.on("weberror", lambda error: self._found.append(f"page error: {error.error}"))
+        """Record the problems of every page of a context, from now on here alone."""
+        if context not in _watchers:
+            context.add_init_script(_WATCH_POLICY)
+            context.on("console", lambda message: _watchers[context]._console(message))
+            context.on("weberror", lambda error: _watchers[context]._found.append(f"page error: {error.error}"))
+        _watchers[context] = self
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
@@ -145,14 +181,14 @@ def new_page(
     """
     context = browser.new_context(
         base_url=base_url,
-        viewport={"width": width, "height": 800},
+        viewport={"width": width, "height": _HEIGHT},
         color_scheme="dark" if dark else "light",
-        reduced_motion="no-preference" if motion or sampling.is_full else "reduce",
+        reduced_motion=_motion(motion),
         ignore_https_errors=base_url.startswith("https://"),
         locale=locale,
         device_scale_factor=scale,
     )
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(_TIMEOUT_SECONDS * 1000)
     if not sampling.is_full:
         context.add_init_script(_POLL_QUICKLY)
     problems.watch(context)
@@ -160,12 +196,57 @@ def new_page(
     return context.new_page()
 
 
+@contextmanager
+def lent_page(
+    browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, motion: bool = False
+) -> Iterator[Page]:
+    """Lend a page that is as `new_page` opens it, without cookies, and may have been used by an earlier test.
+
+    A page costs three times as much processor time if it is new. One is lent again unless its test closed it or changed
+    what no later page can undo.
+    """
+    key, free = (base_url, width, motion), _free_pages.setdefault(browser, {})
+    page = free.pop(key, None)
+    if page is None or page.is_closed():
+        page = new_page(browser, base_url, problems, width=width, motion=motion)
+    problems.watch(page.context)
+    _changed_contexts.discard(page.context)
+    yield page
+    is_changed = len(page.context.pages) != 1 or page.context in _changed_contexts
+    if is_changed or not page.url.startswith(base_url):
+        page.context.close()
+        return
+    page.evaluate("0")  # after it, the problems of the test are recorded
+    Problems().watch(page.context)
+    if _clean(page, width, motion):
+        free[key] = page
+
+
+def _clean(page: Page, width: int, motion: bool) -> bool:
+    """Remove what a test showed in a page and what it stored; close the page if it cannot be cleaned."""
+    try:
+        page.mouse.up()  # a drag may have failed
+        page.evaluate(_EMPTY_PAGE)
+        page.mouse.move(0, 0)
+        page.set_viewport_size({"width": width, "height": _HEIGHT})
+        page.emulate_media(color_scheme="light", reduced_motion=_motion(motion))
+        page.context.clear_cookies()
+    except Error:
+        page.context.close()
+        return False
+    return True
+
+
+def _motion(motion: bool) -> Literal["no-preference", "reduce"]:
+    return "no-preference" if motion or sampling.is_full else "reduce"
+
+
 def new_scriptless_context(browser: Browser, base_url: str) -> BrowserContext:
     """Open a context without JavaScript, and with reduced motion as in `new_page`."""
     context = browser.new_context(
         base_url=base_url, java_script_enabled=False, reduced_motion="no-preference" if sampling.is_full else "reduce"
     )
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(_TIMEOUT_SECONDS * 1000)
     return context
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, reuse_session
+from tests.kit.browser import Problems, lent_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -29,9 +29,8 @@ def running_editor(browser: Browser, server: Server, *, motion: bool = False) ->
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")
     problems.allow("status of (404|409|503)|ERR_INTERNET_DISCONNECTED")
-    page = reuse_session(new_page(browser, server.url, problems, width=1360, motion=motion), server)
-    yield page
-    page.context.close()
+    with lent_page(browser, server.url, problems, width=1360, motion=motion) as page:
+        yield reuse_session(page, server)
     assert problems.found == [], problems.found
 
 

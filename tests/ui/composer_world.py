@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.kit.browser import Problems, new_page, reuse_session
+from tests.kit.browser import Problems, lent_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
@@ -52,9 +52,8 @@ def server(smtp: SmtpServer, clock: TestClock) -> Iterator[Server]:
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A page signed in as the owner; the test fails on any console error."""
     problems = Problems()
-    opened = reuse_session(new_page(browser, server.url, problems, width=1360), server)
-    yield opened
-    opened.context.close()
+    with lent_page(browser, server.url, problems, width=1360) as opened:
+        yield reuse_session(opened, server)
     assert not problems.found
 
 

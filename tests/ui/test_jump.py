@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, sign_in, wait_until_scripts_listen
+from tests.kit.browser import Problems, lent_page, reuse_session, wait_until_scripts_listen
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -24,10 +24,9 @@ def contacts_and_campaign(server: Server, api: Client) -> None:
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A page signed in as the owner; the test fails on any console error."""
     problems = Problems()
-    opened = sign_in(new_page(browser, server.url, problems))
-    opened.goto("/")
-    yield opened
-    opened.context.close()
+    with lent_page(browser, server.url, problems) as opened:
+        reuse_session(opened, server).goto("/")
+        yield opened
     assert not problems.found
 
 
