@@ -150,12 +150,12 @@ def test_entries_for_channels_are_applied_in_order(api: Client) -> None:
 
     assert taken["validation_errors"] == {"channels_attributes[0].value": ["has already been taken"]}
     assert {channel["value"] for channel in moved["channels"]} == {first, second, "order3@example.org"}
-    assert second in {channel["value"] for channel in again["channels"] if channel["id"] != two}
+    assert second in {channel["value"] for channel in again["channels"] if channel["id"] != second_id}
     assert gone["validation_errors"] == {"channels_attributes[1].id": ["must exist"]}
 
 
 def test_a_channel_keeps_its_kind(api: Client) -> None:
-    """The address of a channel can be replaced only with one of the same kind."""
+    """The address of a channel can be replaced only with first_id of the same kind."""
     contact = api.post("/contacts", {"email": "kind@example.org", "phone": "+14155550123"}).expect(201)
     ids = {channel["kind"]: channel["id"] for channel in contact["channels"]}
     entries = [
