@@ -599,8 +599,8 @@ def test_the_check_says_how_amounts_are_read_and_can_keep_them_as_text(
     people = {row["channels"][0]["value"][:2]: row["data"] for row in api.all("/contacts", search="amounts.example")}
     assert people == {
         "a1": {"umsatz": 1234.5, "bestellungen": "1.234", "preis": "auf Anfrage", "plz": "01067"},
-        "a2": {"umsatz": 89.9, "bestellungen": "2.010", "preis": 12.5, "plz": 10115},
-        "a3": {"umsatz": 2010, "bestellungen": "3.100", "preis": 9.9, "plz": 20095},
+        "a2": {"umsatz": 89.9, "bestellungen": "2.010", "preis": 12.5, "plz": "10115"},
+        "a3": {"umsatz": 2010, "bestellungen": "3.100", "preis": 9.9, "plz": "20095"},
     }
     filters = [{"name": "data.umsatz", "predicate": "gt", "value": 100}]
     assert api.post("/segments/count", {"filters": filters}).expect(200)["count"] == 2
