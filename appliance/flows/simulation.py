@@ -26,7 +26,6 @@ from appliance.flows import (
     simulation_events,
     simulation_sandbox,
     simulation_timeline,
-    step_names,
     store,
     versions,
 )
@@ -221,7 +220,7 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     trigger = Trigger.get(Trigger.flow == flow.id)
     blockers = lifecycle.list_blockers(flow, trigger, Actor(can_approve=True))
     steps_with_content = drafts.add_contents(flow.steps)
-    names = step_names.name_steps(flow.account_id, steps_with_content)
+    names = drafts.name_steps(flow.account_id, steps_with_content)
     flow.version = version - 1
     versions.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
@@ -255,8 +254,15 @@ def _describe_problem(field: str, message: str, names: dict[str, str]) -> str:
     """Return a problem of a flow with the step or field that it is about; `names` are those of steps by path."""
     if field in _PROBLEMS:
         return gettext(_PROBLEMS[field])
-    name = step_names.find_name(names, field)
+    name = _find_step_name(names, field)
     return message if name is None else gettext("%(step)s: %(problem)s", step=name, problem=message)
+
+
+def _find_step_name(names: dict[str, str], field: str) -> str | None:
+    """Return the name of the innermost step that contains a field, such as `steps[1].yes[0].subject`, or None."""
+    return next(
+        (names[path] for path in sorted(names, key=len, reverse=True) if f"{field}.".startswith(f"{path}.")), None
+    )
 
 
 def note_stopped_sending(account_id: int) -> list[str]:
@@ -386,7 +392,7 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
     except Invalid as invalid:
         # The contact or a step of the script was deleted after the script was saved.
         return ScriptResult(name, False, len(expectations), _list_deleted(invalid.fields), "")
-    names = step_names.name_steps_by_id(flow.account_id, flow.steps if draft is None else draft.steps)
+    names = drafts.name_steps_by_id(flow.account_id, flow.steps if draft is None else draft.steps)
     failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, names)]
     return ScriptResult(name, not failures, len(expectations), failures, simulation.end.description)
 

@@ -131,7 +131,7 @@ def test_the_sunset_starter_unsubscribes_those_who_do_not_click(home: Home) -> N
     contact = home.contact("quiet@example.org")
     result = simulate(home, flow, contact_id=contact.id)
     last = result.timeline[-1]
-    assert (last.type, last.says, last.outcome) == ("unsubscribe", "Unsubscribe from email", "on"), result.text
+    assert (last.type, last.description, last.outcome) == ("unsubscribe", "Unsubscribe from email", "on"), result.text
     assert Channel.get(Channel.contact == contact.id).subscribed
     clicked = simulate(home, flow, contact_id=contact.id, events=[{"event": "email_clicked", "step": 1, "after": 60}])
     assert "unsubscribe" not in {entry.type for entry in clicked.timeline}
