@@ -31,8 +31,9 @@ pages = Pages("ui_contacts", url_prefix="/contacts")
 
 
 TABLE_FILTERS = ("show", "list_id", "tag", "segment_id", "source", "filters")
+LISTS_COLUMN = Column(gettext_noop("Lists"))
 TABLE_COLUMNS = (
-    Column(gettext_noop("Contact"), "name", ""), Column(gettext_noop("Status")), Column(gettext_noop("Lists")),
+    Column(gettext_noop("Contact"), "name", ""), Column(gettext_noop("Status")), LISTS_COLUMN,
     Column(gettext_noop("Last active"), "seen"), Column(gettext_noop("Updated"), "updated"),
     Column(gettext_noop("Added"), "created", is_visible=False),
 )  # fmt: skip

@@ -36,7 +36,7 @@ _COLUMNS = (
 
 # The lists of a contact without the list that the page shows.
 _CONTACT_COLUMNS = tuple(
-    column._replace(label=gettext_noop("Other lists")) if column.label == "Lists" else column
+    column._replace(label=gettext_noop("Other lists")) if column is contacts.LISTS_COLUMN else column
     for column in contacts.TABLE_COLUMNS
 )
 
