@@ -110,6 +110,15 @@ def test_css_that_would_bloat_a_mail_is_not_inlined() -> None:
     assert sanitizer.clean_document(f"<style>{ordinary_rules}</style>{body}").count("style=") == 1_000
 
 
+def test_css_with_very_many_properties_is_not_inlined() -> None:
+    """Inlining compares the properties of an element with each other, so 3,000 of them stay in the head."""
+    declarations = [f"a{number}:0" for number in range(3_000)]
+    for rules in (f"b{{{';'.join(declarations)}}}", "".join(f"b{{{declaration}}}" for declaration in declarations)):
+        document = f"<style>{rules}</style>" + "<b>x</b>" * 40
+        assert measure_seconds(lambda html=document: sanitizer.clean_document(html)) < 0.1
+        assert rules[:100] in sanitizer.clean_document(document).replace("\n", "")
+
+
 def test_unquoted_text_in_tags_is_limited() -> None:
     """Parsed values take a multiple of their length in memory.
 

@@ -299,6 +299,9 @@ _MAX_MATCHES = 1_000_000
 # The approximate limit of inlined styles. Gmail clips an email at a fortieth of this length.
 _MAX_WRITTEN_CHARACTERS = 4_000_000
 _NAME = re.compile(r"[\w-]+")
+# The inliner compares each declaration with all properties that its element has so far. No email has that many.
+_MAX_PROPERTIES = 250
+_PROPERTY = re.compile(r"([^\s:;{}]++)\s*+:")
 
 
 class _DocumentParts(NamedTuple):
@@ -377,6 +380,7 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
     if (
         not sheet.inline_rules
         or content.count("<") * sheet.selectors > _MAX_MATCHES
+        or len(set(_PROPERTY.findall(sheet.inline_rules))) > _MAX_PROPERTIES
         or _exceeds_written_limit(sheet, content)
     ):
         return _CleanBody(attributes, content, not sheet.inline_rules)
