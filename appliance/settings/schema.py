@@ -29,6 +29,8 @@ CountrySender = Annotated[
     Meta(pattern=r"^[A-Za-z]{2} (\+[1-9][0-9]{6,14}|[1-9][0-9]{2,7}|(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11})$"),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
+# The limit of rates that are set on a page, because numbers of more than 28 digits cannot be shown.
+_MAX_RATE = 1_000_000_000
 
 
 class Relay(Struct, frozen=True):
@@ -93,9 +95,9 @@ class Email(Struct, frozen=True):
     ] = "capture"
     connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions")] = 4
     messages_per_connection: Annotated[int, Meta(ge=1, description="messages before a new connection is opened")] = 100
-    rate_per_second: Annotated[float, Meta(ge=0, description="messages per second; 0 = unlimited")] = 0
+    rate_per_second: Annotated[float, Meta(ge=0, le=_MAX_RATE, description="messages per second; 0 = unlimited")] = 0
     rate_per_hour: Annotated[
-        int, Meta(ge=0, description="messages in any 60 minutes, across restarts; 0 = unlimited")
+        int, Meta(ge=0, le=_MAX_RATE, description="messages in any 60 minutes, across restarts; 0 = unlimited")
     ] = 0
     sender_limits: Annotated[
         list[LimitText], _help('limits of sending domains: ["example.org 5/s 200/h 2 connections"], each part optional')
@@ -167,11 +169,13 @@ class Sms(Struct, frozen=True):
         "capture"
     )
     connections: Annotated[int, Meta(ge=1, le=200, description="concurrent requests to the provider")] = 16
-    rate_per_second: Annotated[float, Meta(ge=0, description="SMS per second; 0 = unlimited")] = 0
+    rate_per_second: Annotated[float, Meta(ge=0, le=_MAX_RATE, description="SMS per second; 0 = unlimited")] = 0
     sender_limits: Annotated[
         list[LimitText], _help('limits of sender numbers or names: ["+15551234567 1/s 3600/h"], each part optional')
     ] = field(default_factory=list)
-    parts_per_day: Annotated[int, Meta(ge=0, description="SMS parts per day and account; 0 = unlimited")] = 0
+    parts_per_day: Annotated[
+        int, Meta(ge=0, le=_MAX_RATE, description="SMS parts per day and account; 0 = unlimited")
+    ] = 0
     in_doubt: Annotated[
         Literal["resend", "hold"], _help("SMS with unknown outcome: resend once, or hold for a person")
     ] = "hold"
@@ -195,6 +199,7 @@ class Sms(Struct, frozen=True):
         int,
         Meta(
             ge=0,
+            le=_MAX_RATE,
             description="transactional SMS to unknown numbers that differ only in the last 4 digits; 0 = unlimited",
         ),
     ] = 100

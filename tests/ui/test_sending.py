@@ -108,6 +108,18 @@ def test_secrets_and_fixed_settings(fresh_server: FreshServer, smtp_server: Smtp
     assert smtp_server.connections == 1
 
 
+def test_rates_have_a_maximum(fresh_server: FreshServer) -> None:
+    """A rate with too many digits is an error at its field, and the pages that show the rate still open."""
+    server = fresh_server()
+    cookie = session_cookie(server, EMAIL)
+    form = {"part": "email", "email.transport": "capture"}
+    for rate, status in (("9" * 18, 422), ("9" * 300, 422), ("999999", 303)):
+        rates = form | {"email.rate_per_hour": rate}
+        assert request_page(server, "POST", "/settings/sending", cookie, **rates)[0] == status
+    for path in ("/", "/outbox", "/settings/sending"):
+        assert request_page(server, "GET", path, cookie)[0] == 200
+
+
 def test_changing_the_relay_during_a_send(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """When the relay changes during a campaign, each recipient gets it once, from one relay or the other."""
     other = SmtpServer().start()
