@@ -202,6 +202,16 @@ def test_blocks_do_not_repeat_formatting_without_limit() -> None:
         assert len(clean(opened + "<p>x" * 3_000)) < 100_000
 
 
+@pytest.mark.parametrize("rest", ["<tr></table>", "<td></td></table>", "<caption></caption></table>", "</table>"])
+def test_tables_do_not_hide_repeated_formatting(rest: str) -> None:
+    """A table ends the formatting elements between its cells, but the following blocks repeat them."""
+    opened = "<table>" + "".join(f"<b title={number}>" for number in range(200)) + rest
+    assert len(sanitizer.clean_fragment(opened + "<div>x</div>" * 3_000)) < 100_000
+    # End tags that come after the end of the cells end the elements, so that nothing is repeated.
+    row = "<tr><font face=Arial size=2><td>a</td></font></tr>"
+    assert sanitizer.clean_fragment(f"<table>{row * 2_000}</table>").count("<td>") == 2_000
+
+
 def test_sloppy_html_keeps_its_elements() -> None:
     """Emails in which end tags are missing or in the wrong order are parsed as before."""
     row = "<tr><td><p><b><i>a</b></i><ul><li>b<li><a href=https://x.test/>c</ul></td><td><font size=1><p>d</td></tr>"

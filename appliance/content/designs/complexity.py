@@ -88,9 +88,13 @@ class _OpenElements:
     def __init__(self) -> None:
         self.unclosed = self.work = 0
         self._unclosed_names = Counter[str]()
-        self.names: list[str] = []  # the outermost first
-        # For each open element, the characters of the start tags of formatting elements that are open in the same cell.
-        self._formatting: list[int] = []
+        self.names = [""]  # the outermost first, in the document itself
+        # For each open element, the characters of the start tags of formatting elements that are repeated in it.
+        self._formatting = [0]
+        # For each open element, the name and characters of formatting elements that ended in it without an end tag: a
+        # table ends `<table><b><tr></table>`, but the next block repeats the `b`.
+        self._left_open: list[list[tuple[str, int]]] = [[]]
+        self._lengths = [0]  # of the start tags
         # The index of the innermost `svg` if only `_SHAPES` have followed it, so that its end tag certainly ends it.
         self._drawing: int | None = None
 
@@ -98,7 +102,7 @@ class _OpenElements:
         """Open an element with a start tag of this length."""
         if name not in _SHAPES:
             self._drawing = len(self.names) if name == "svg" else None
-        formatting = self._formatting[-1] if self._formatting else 0
+        formatting = self._formatting[-1]
         self.work += len(self.names) + (0 if name in _FORMATTING else formatting)
         if name in _VOID:
             return
@@ -107,7 +111,7 @@ class _OpenElements:
             self.unclosed += 1
         if name == "p" and _UNCERTAIN.isdisjoint(self.names):
             return  # Each `p` ends the one before it.
-        if name in _ITEMS and self.names and self.names[-1] in _ITEMS[name]:
+        if name in _ITEMS and self.names[-1] in _ITEMS[name]:
             return
         if name in _ROWS or name in _CELLS:
             table = self._find_table()
@@ -118,6 +122,8 @@ class _OpenElements:
                 formatting = 0
         self.names.append(name if name != "table" or "select" not in self.names else "")
         self._formatting.append(formatting + (length if name in _FORMATTING else 0))
+        self._lengths.append(length)
+        self._left_open.append([])
 
     def end(self, name: str) -> None:
         """End the innermost open element with this name, if the parser certainly ends it."""
@@ -127,8 +133,10 @@ class _OpenElements:
         drawing, self._drawing = self._drawing, self._drawing if name in _SHAPES else None
         if name == "svg" and drawing is not None:
             self._cut(drawing)
-        elif self.names and self.names[-1] == name:
-            self._cut(len(self.names) - 1)
+        elif name in _FORMATTING and self._end_left_open(name):
+            return
+        elif self.names[-1] == name:
+            self._cut(len(self.names) - 1, has_end_tag=True)
         elif name in _LISTS and self.names[-2:-1] == [name] and self.names[-1] in _ITEMS:
             self._cut(len(self.names) - 2)
         elif name == "table" or name in _CELLS:
@@ -146,5 +154,29 @@ class _OpenElements:
                 return index if self.names[index] == "table" else None
         return None
 
-    def _cut(self, count: int) -> None:
-        del self.names[count:], self._formatting[count:]
+    def _end_left_open(self, name: str) -> bool:
+        """End the last formatting element with this name that ended without an end tag in the innermost open element.
+
+        Returns whether there is one.
+        """
+        left_open = self._left_open[-1]
+        index = next((index for index in range(len(left_open) - 1, -1, -1) if left_open[index][0] == name), None)
+        if index is None:
+            return False
+        self.work += len(left_open) - index
+        self._formatting[-1] -= left_open.pop(index)[1]
+        return True
+
+    def _cut(self, count: int, has_end_tag: bool = False) -> None:
+        """End all but the first `count` elements. `has_end_tag` is for a single element with its own end tag."""
+        left_open: list[tuple[str, int]] = []
+        for index in range(count, len(self.names)):
+            name = self.names[index]
+            if name in _CELLS and self.names[index - 1] == "table":
+                break  # The end of a cell also ends the formatting elements in it.
+            if name in _FORMATTING and not has_end_tag:
+                left_open.append((name, self._lengths[index]))
+            left_open += self._left_open[index]
+        del self.names[count:], self._formatting[count:], self._lengths[count:], self._left_open[count:]
+        self._left_open[-1] += left_open
+        self._formatting[-1] += sum(length for _, length in left_open)
