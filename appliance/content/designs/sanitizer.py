@@ -301,7 +301,7 @@ _MAX_WRITTEN_CHARACTERS = 4_000_000
 _NAME = re.compile(r"[\w-]+")
 # The inliner compares each declaration with all properties that its element has so far. No email has that many.
 _MAX_PROPERTIES = 250
-_PROPERTY = re.compile(r"([^\s:;{}]++)\s*+:")
+_DECLARATION_END = re.compile(r"[;{}]")
 
 
 class _DocumentParts(NamedTuple):
@@ -380,7 +380,7 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
     if (
         not sheet.inline_rules
         or content.count("<") * sheet.selectors > _MAX_MATCHES
-        or len(set(_PROPERTY.findall(sheet.inline_rules))) > _MAX_PROPERTIES
+        or _count_properties(sheet.inline_rules) > _MAX_PROPERTIES
         or _exceeds_written_limit(sheet, content)
     ):
         return _CleanBody(attributes, content, not sheet.inline_rules)
@@ -394,6 +394,11 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
         return _CleanBody(attributes, content, False)
     inlined_content = clean_fragment(inlined[match.end() : end], comments=True)
     return _CleanBody(_clean_attributes(match[1]), inlined_content, True)
+
+
+def _count_properties(rules: str) -> int:
+    """Return the number of different properties in style rules; a selector counts as one, too, if it has a colon."""
+    return len({part.partition(":")[0].strip() for part in _DECLARATION_END.split(rules) if ":" in part})
 
 
 def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:
