@@ -113,6 +113,8 @@ WRONG = (
     Invalid("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
           {"days", "steps[0].duration", "start_at"}),
     Invalid("POST /flows/{id}/activate", {"skip_overdue_seconds": -1}, {"skip_overdue_seconds", "no"}, "no=1"),
+    Invalid("POST /flows/{id}/approve", {"updated_at": "yesterday"}, {"updated_at", "no"}, "no=1"),
+    Invalid("POST /campaigns/{id}/approve", {"updated_at": "yesterday"}, {"updated_at", "no"}, "no=1"),
     Invalid("POST /flows/{id}/archive", {"take_out": 5}, {"take_out", "no"}, "no=1"),
     Invalid("POST /flows/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
     Invalid("POST /flows/{id}/runs/move_on", {}, {"run_ids", "no"}, "no=1"),

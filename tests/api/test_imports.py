@@ -48,7 +48,7 @@ def test_import_contacts(api: Client) -> None:
     assert (job["status"], row_counts(job), job["warnings"]) == ("complete", (4, 3, 0, 0, 1), 1)
     contact = get_contact(api, "one@example.org")
     assert (contact["first_name"], contact["last_name"], contact["phone"]) == ("Änne", "Öst", "+14155550101")
-    assert contact["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
+    assert contact["data"] == {"city": "Bath", "orders": "3", "tags": ["a", "b"]}
     assert (contact["list_ids"], contact["subscribed_email"], contact["subscribed_phone"]) == ([list_id], True, True)
     lines = import_results(api, job["id"])
     assert [(row["line"], row["result"]) for row in lines] == [

@@ -32,6 +32,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /forms/{id}": {"name": "taken"},
     "PATCH /flows/{id}": {"name": "taken", "steps": []},
     "POST /flows/{id}/activate": {},
+    "POST /flows/{id}/approve": {},
+    "POST /campaigns/{id}/approve": {},
     "POST /flows/{id}/simulate": {"steps": [{"duration": 60}]},
     "POST /flows/{id}/simulate_all": {"days": 30},
     "POST /flows/{id}/archive": {"take_out": True},

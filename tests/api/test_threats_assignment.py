@@ -44,6 +44,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows": {"name": "hostile"},
     "PATCH /flows/{id}": {"name": "renamed"},
     "POST /flows/{id}/activate": {},
+    "POST /flows/{id}/approve": {},
+    "POST /campaigns/{id}/approve": {},
     "POST /flows/{id}/simulate": {},
     "POST /flows/{id}/simulate_all": {},
     "POST /flows/{id}/archive": {},
@@ -70,8 +72,12 @@ ALWAYS = {
     "provider": "hostile", "opt_in_at": "2001-02-03T04:05:06Z", "generated": True,
     "created_at": "2001-02-03T04:05:06Z", "updated_by": "hostile", "is_admin": True, "role": "owner", "channel": "sms",
 }  # fmt: skip
-# Keys of responses that are rejected, because ignoring them would change what is sent
-REFUSED = {"POST /messages": {"from", "html"}}
+# Keys of responses that are rejected, because ignoring them would change what is sent; and the state that an approval
+# gives, which is one of the hostile values
+REFUSED = {
+    "POST /messages": {"from", "html"}, "POST /campaigns/{id}/approve": {"approval_state"},
+    "POST /flows/{id}/approve": {"approval_state"},
+}  # fmt: skip
 # Objects that have one name in requests and another in responses
 NESTED = {"trigger_attributes": "trigger", "template_attributes": "template", "channels_attributes": "channels"}
 # Resources with a single object

@@ -114,7 +114,7 @@ def test_a_live_run_keeps_the_events_it_may_need(home_with_old_events: Home) -> 
     other_id = home_with_old_events.contact("other@example.org").id
     event_of_other = insert_event(home_with_old_events, other_id, clock.now_ms() - 45 * DAY)
     trigger_event_id = rows("SELECT id FROM event ORDER BY created_at LIMIT 1")[0][0]
-    run_id = insert_run(home_with_old_events, contact_id, clock.now_ms() - 60 * DAY - 1000, trigger_event_id)
+    run_id = insert_run(home_with_old_events, contact_id, clock.now_ms() - 60 * DAY - 60_000, trigger_event_id)
     insert_run(home_with_old_events, contact_id, clock.now_ms() - 90 * DAY, None, "completed")
     delete_expired()
     assert [day for day in event_ages() if day >= 30] == [*range(30, 61), 99]

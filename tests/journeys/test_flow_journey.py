@@ -16,7 +16,7 @@ CLICKED = {"name": "event", "predicate": "performed", "value": {"event": "email_
 
 
 def steps(newcomers: int, readers: int) -> list[dict[str, Any]]:
-    """Return the steps of the flow: all nine kinds, some inside branches."""
+    """Return the steps of the flow: all ten kinds, some inside branches."""
     return [
         {"subject": "Welcome {{ first_name }}", **LETTER,
          "body": "<p>Your {{ event.bread }}: <a href='https://bakery.example/bread'>look</a></p>"},
@@ -32,6 +32,7 @@ def steps(newcomers: int, readers: int) -> list[dict[str, Any]]:
         {"type": "list_remove", "contact_list_id": newcomers},
         {"filters": [{"name": "data.reader", "predicate": "present"}], "yes": [{"type": "exit"}]},
         {"subject": "Goodbye {{ first_name }}", "body": "<p>Bye</p>", **LETTER},
+        {"type": "unsubscribe", "channel": "sms"},
     ]  # fmt: skip
 
 
