@@ -13,7 +13,7 @@ from appliance.accounts.audit import Actor
 from appliance.core import clock
 from appliance.core.errors import Conflict, Invalid, NotAllowed
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.core.validation import When
+from appliance.core.validation import LastRead
 from appliance.storage.models import User
 from appliance.storage.transactions import require_write_transaction
 
@@ -27,12 +27,7 @@ OWN_CHANGE = gettext_noop("the last author cannot approve it; another user has t
 class Approve(Struct):
     """The request body of an approval, with the version that was read."""
 
-    updated_at: (
-        Annotated[
-            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
-        ]
-        | UnsetType
-    ) = UNSET
+    updated_at: LastRead | UnsetType = UNSET
 
 
 class Reject(Struct):

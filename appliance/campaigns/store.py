@@ -16,7 +16,7 @@ from appliance.content.templates.validation import Content, TemplateWrite, norma
 from appliance.core import clock
 from appliance.core.errors import MAX_GUESSED_KEYS, Conflict, Faults, Invalid, NotFound, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, EventName, Id, Name, PageQuery, Short, When, default
+from appliance.core.validation import Data, EventName, Id, LastRead, Name, PageQuery, Short, When, default
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions
 from appliance.storage.database import Page, contains_words, paginate, rows
@@ -107,12 +107,7 @@ class CampaignPatch(Struct):
     ) = UNSET
     trigger_attributes: Annotated[TriggerWrite, Meta(description="audience of the campaign")] | UnsetType = UNSET
     template_attributes: Annotated[Content, Meta(description="content of the campaign")] | UnsetType = UNSET
-    updated_at: (
-        Annotated[
-            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
-        ]
-        | UnsetType
-    ) = UNSET
+    updated_at: LastRead | UnsetType = UNSET
 
 
 class CampaignCopy(Struct):

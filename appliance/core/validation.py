@@ -390,6 +390,10 @@ Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pa
 LanguageTag = Annotated[str, Meta(extra={"check": "language"}, extra_json_schema={"pattern": i18n.LANGUAGE_TAG_SCHEMA})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
+# The version of an object that a request is based on (docs/decisions.md#3)
+LastRead = Annotated[
+    When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
+]
 # A time or a day of a filter, kept as text. A day begins at midnight in the account's time zone, which the code that
 # applies the filter knows.
 DayOrWhen = Annotated[

@@ -22,7 +22,7 @@ from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.core.validation import When, default
+from appliance.core.validation import LastRead, default
 from appliance.flows import document, run_ends, triggers, versions
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
@@ -56,12 +56,7 @@ class ActivateRequest(Struct):
         | None
         | UnsetType
     ) = UNSET
-    updated_at: (
-        Annotated[
-            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
-        ]
-        | UnsetType
-    ) = UNSET
+    updated_at: LastRead | UnsetType = UNSET
 
 
 class ArchiveRequest(Struct):

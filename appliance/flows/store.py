@@ -17,7 +17,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop, use_language
 from appliance.core.recipient_texts import language_of_locale
-from appliance.core.validation import Data, EventName, Line, Name, PageQuery, Short, When, default, schema_name
+from appliance.core.validation import Data, EventName, LastRead, Line, Name, PageQuery, Short, default, schema_name
 from appliance.flows import document, lifecycle, simulation_events, triggers, versions
 from appliance.flows.document import ParsedSteps
 from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
@@ -79,12 +79,7 @@ class FlowPatch(Struct):
         Annotated[StatusFilter, Meta(description="changes the status, as the actions do; `live` is `active`")]
         | UnsetType
     ) = UNSET
-    updated_at: (
-        Annotated[
-            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
-        ]
-        | UnsetType
-    ) = UNSET
+    updated_at: LastRead | UnsetType = UNSET
 
 
 class FlowQuery(PageQuery):

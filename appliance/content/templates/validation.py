@@ -13,7 +13,7 @@ from appliance.audience.segments import members
 from appliance.content.designs import document, merge, merge_limits
 from appliance.core import i18n
 from appliance.core.errors import Faults, Invalid, RefusedKeys, content_keys
-from appliance.core.validation import EmailText, Line, PageQuery, Short, Subject, Text, When, default, schema_name
+from appliance.core.validation import EmailText, LastRead, Line, PageQuery, Short, Subject, Text, default, schema_name
 from appliance.sending.sms import segments
 from appliance.storage.models.content import EMPTY_DESIGN
 
@@ -40,12 +40,7 @@ class TemplateWrite(Content):
 
     name: Line | None | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms"], Meta(description="channel; cannot be changed")] | UnsetType = UNSET
-    updated_at: (
-        Annotated[
-            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
-        ]
-        | UnsetType
-    ) = UNSET
+    updated_at: LastRead | UnsetType = UNSET
 
 
 class TemplateCreate(TemplateWrite):
