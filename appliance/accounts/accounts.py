@@ -11,23 +11,26 @@ from appliance.core.errors import Faults, NotFound
 from appliance.core.i18n import get_language_tag, gettext
 from appliance.core.validation import Country, EmailText, Line, Name, Short, parse_language, sent_fields
 from appliance.settings import config
-from appliance.storage.database import rows, scalar
+from appliance.storage.database import cached_rows, rows, scalar
 from appliance.storage.models import Account, Brand
 from appliance.storage.models.account import ACCOUNTS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 _audience_counts: CostAwareCache[tuple[int, int]] = CostAwareCache()
-# A count that took less processor time than this is not cached, so small counts are always exact.
+# A count that took less processor time than this is not cached beyond the next write, so small counts are exact.
 _CHEAP_SECONDS = 0.003
 _counts: CostAwareCache[dict[str, int]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _usage: CostAwareCache[dict[str, Any]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _COUNTED_TABLES = {
-    "contacts": "contact WHERE account_id = ?1", "lists": "contact_list WHERE account_id = ?1",
-    "segments": "segment WHERE account_id = ?1", "messages": "message WHERE account_id = ?1",
-    "events": "event WHERE account_id = ?1", "campaigns": "campaign WHERE account_id = ?1 AND deleted_at IS NULL",
-    "flows": "flow WHERE account_id = ?1 AND hidden = 0 AND deleted_at IS NULL",
-    "templates": "template WHERE account_id = ?1 AND flow_id IS NULL",
-}  # fmt: skip
+    "contacts": "contact WHERE account_id = :account",
+    "lists": "contact_list WHERE account_id = :account",
+    "segments": "segment WHERE account_id = :account",
+    "messages": "message WHERE account_id = :account",
+    "events": "event WHERE account_id = :account",
+    "campaigns": "campaign WHERE account_id = :account AND deleted_at IS NULL",
+    "flows": "flow WHERE account_id = :account AND hidden = 0 AND deleted_at IS NULL",
+    "templates": "template WHERE account_id = :account AND flow_id IS NULL",
+}
 _COUNTS_SQL = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in _COUNTED_TABLES.values())}"
 # The first account of the installation. Its owners also manage the installation.
 FIRST_ACCOUNT_ID = 1
@@ -283,9 +286,13 @@ def _column_value(value: Any, empty: Any = None) -> Any:
 def count_objects(account_id: int) -> dict[str, int]:
     """Return the number of objects of an account by kind, such as `contacts` (the keys of `_COUNTED_TABLES`).
 
-    Counts that took `_CHEAP_SECONDS` or longer come from a cache.
+    The counts are cached until the next write, and for longer if they took `_CHEAP_SECONDS` or longer.
     """
-    return _counts.get(account_id, lambda: dict(zip(_COUNTED_TABLES, rows(_COUNTS_SQL, (account_id,))[0], strict=True)))
+
+    def count() -> dict[str, int]:
+        return dict(zip(_COUNTED_TABLES, cached_rows(_COUNTS_SQL, {"account": account_id})[0], strict=True))
+
+    return _counts.get(account_id, count)
 
 
 def count_audience(account_id: int) -> tuple[int, int]:

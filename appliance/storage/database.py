@@ -244,6 +244,32 @@ def data_version() -> int:
     return int(scalar("PRAGMA data_version"))
 
 
+_MAX_CACHED_QUERIES = 100
+
+
+class _RowCache(threading.local):
+    """The rows that this thread has cached by query, and the state of the database when they were read."""
+
+    state: tuple[Any, ...] | None = None
+    rows: dict[tuple[Any, ...], list[tuple[Any, ...]]]
+
+
+_row_cache = _RowCache()
+
+
+def cached_rows(sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, cached for this thread until the next write by any connection; for counts."""
+    handle = connection()
+    # The connection is part of the state because a thread may temporarily use another one (`storage.sandbox`).
+    state = (handle, data_version(), int(handle.total_changes()))
+    if _row_cache.state != state or len(_row_cache.rows) > _MAX_CACHED_QUERIES:
+        _row_cache.state, _row_cache.rows = state, {}
+    key = (sql, *parameters.items())
+    if key not in _row_cache.rows:
+        _row_cache.rows[key] = rows(sql, parameters)
+    return _row_cache.rows[key]
+
+
 def quick_check(max_faults: int) -> list[str]:
     """Check the database for damage without comparing indexes with tables; return at most `max_faults` messages."""
     return _list_faults(rows(f"PRAGMA quick_check({max_faults})"))

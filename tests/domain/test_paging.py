@@ -1,14 +1,16 @@
 """Pages of large audiences: each kind of query returns the same contacts in the same order as a plain sort."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from appliance.accounts import accounts
 from appliance.audience.contacts import removal, search, store
 from appliance.audience.contacts.store import ContactQuery
 from appliance.audience.segments import members
 from appliance.core.errors import Invalid
-from appliance.storage import transactions
+from appliance.storage import database, transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home
 
@@ -90,6 +92,18 @@ def test_the_total_is_updated_by_writes(home: Home) -> None:
 
     transactions.write(removal.delete, home.account_id, contact.id)
     assert store.fetch_page(home.account_id, ContactQuery()).total == 2
+
+
+def test_counts_of_the_account_follow_each_write(home: Home) -> None:
+    """The cached counts are right after each write, by this thread and by another."""
+    home.contact("ann@example.org")
+    assert [accounts.count_objects(home.account_id)["contacts"] for _ in range(2)] == [1, 1]
+    with ThreadPoolExecutor(1) as other:
+        other.submit(home.contact, "bob@example.org").result()
+        other.submit(database.close_database).result()
+    assert accounts.count_objects(home.account_id)["contacts"] == 2
+    home.contact("cid@example.org")
+    assert accounts.count_objects(home.account_id)["contacts"] == 3
 
 
 def test_a_slow_count_is_rejected(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

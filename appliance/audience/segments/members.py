@@ -30,23 +30,12 @@ _PROGRESS_STEPS = 200_000
 # Up to this number of contacts, the matches of each filter are counted; above it, they are estimated from a sample.
 EXACT_BELOW = 20_000
 _SAMPLE_CONTACTS = 2_000
-_MAX_CACHED_COUNTS = 100
 _EXISTS = {
     "list": "SELECT 1 FROM contact_list WHERE account_id = ? AND id = ?",
     "segment": "SELECT 1 FROM segment WHERE account_id = ? AND id = ?",
     "flow": "SELECT 1 FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL AND id = ?",
     "campaign": "SELECT 1 FROM campaign WHERE account_id = ? AND id = ?",
 }
-
-
-class _CountCache(threading.local):
-    """The cached counts of this thread's connection by query, and the state of the database when they were counted."""
-
-    state: tuple[Any, ...] | None = None
-    counts: dict[tuple[Any, ...], int]
-
-
-_counts = _CountCache()
 
 
 class Share(Struct):
@@ -168,16 +157,8 @@ def cached_count(sql: str, parameters: dict[str, Any]) -> int:
 
     Raises Invalid if counting takes too long.
     """
-    db = connection()
-    # The connection is part of the key because a thread may temporarily use another one (`storage.sandbox`).
-    state = (db, storage_sql.data_version(), int(db.total_changes()))
-    if _counts.state != state or len(_counts.counts) > _MAX_CACHED_COUNTS:
-        _counts.state, _counts.counts = state, {}
-    key = (sql, *parameters.items())
-    if key not in _counts.counts:
-        with time_limit():
-            _counts.counts[key] = int(scalar(sql, parameters))
-    return _counts.counts[key]
+    with time_limit():
+        return int(storage_sql.cached_rows(sql, parameters)[0][0])
 
 
 def count_members(account_id: int, filters: Sequence[Node], scope: Scope) -> int:
