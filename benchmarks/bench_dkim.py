@@ -18,7 +18,7 @@ from pathlib import Path
 from appliance.core import clock
 from appliance.sending.delivery import dkim
 from appliance.sending.domains import keys
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.workers.renderer import Renderer
 from appliance.storage import transactions
@@ -45,7 +45,7 @@ def limit(seconds: float) -> float:
     return float(match[1])
 
 
-def campaign(home: Home, size: int) -> list[Claim]:
+def campaign(home: Home, size: int) -> list[LedgerRow]:
     """Send a campaign from a signed domain to some contacts, and return its rows."""
     contacts = [
         home.contact(
@@ -57,19 +57,20 @@ def campaign(home: Home, size: int) -> list[Claim]:
     home.send(home.campaign(group, body=html(size), from_email="ana@bakery.example"))
     now = clock.now_ms()
     return [
-        Claim._make(row)._replace(first_attempt_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")
+        LedgerRow._make(row)._replace(first_attempt_at=now)
+        for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")
     ]
 
 
-def making(claims: Sequence[Claim], count: int, ahead: int) -> tuple[float, float]:
+def making(ledger_rows: Sequence[LedgerRow], count: int, ahead: int) -> tuple[float, float]:
     """Make so many messages, as many at a time as the sender does; return how many a second, and microseconds of
     processor for each."""
     renderer, message_count = Renderer(), 0
-    renderer.render(claims[:ahead])  # compiles
+    renderer.render(ledger_rows[:ahead])  # compiles
     spent, begin = time.process_time(), time.perf_counter()
     while message_count < count:
-        first = message_count % len(claims)
-        messages = renderer.render(claims[first : first + ahead])
+        first = message_count % len(ledger_rows)
+        messages = renderer.render(ledger_rows[first : first + ahead])
         if any(message.prepared is None for message in messages):
             raise AssertionError(messages)
         message_count += len(messages)
@@ -168,9 +169,9 @@ def main() -> None:
         home = Home(Path(directory), email__dkim_ed25519=True)
         for key in transactions.write(keys.store_first_keys, create_domain(home), keys.generate_keys()):
             transactions.write(lambda k=key: keys.activate_key(DomainKey.get_by_id(k.id)))
-        claims = campaign(home, options.size)
+        ledger_rows = campaign(home, options.size)
         pieces(
-            MessagePreparer().build(claims[0]).prepared.envelope.content,
+            MessagePreparer().build(ledger_rows[0]).prepared.envelope.content,
             keys.fetch_key_ring(home.account_id, "bakery.example").get_signers_at(clock.now_ms()),
         )
         seconds: dict[str, list[tuple[float, float]]] = {}
@@ -180,7 +181,7 @@ def main() -> None:
             for kinds in ((), ("rsa",), ("rsa", "ed25519")):
                 only(*kinds)
                 seconds.setdefault(" and ".join(kinds) or "unsigned", []).append(
-                    making(claims, options.messages, options.ahead)
+                    making(ledger_rows, options.messages, options.ahead)
                 )
             floors.append(limit(2))
         home.close()

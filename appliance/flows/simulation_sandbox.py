@@ -24,7 +24,7 @@ from appliance.flows.enrollment import Entrant, OpenFlow
 from appliance.flows.simulation_timeline import Reason, RenderedMessage
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms import segments
 from appliance.storage import disk_guard, transactions
@@ -332,16 +332,16 @@ def send_due_messages(
 
     `runs` are the run ids as a JSON list, and `excluded` the ids of messages to leave unsent.
     """
-    for claim in [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]:
-        if claim.id not in excluded:
-            yield _send_message(claim, renderer)
+    for row in [LedgerRow._make(columns) for columns in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]:
+        if row.id not in excluded:
+            yield _send_message(row, renderer)
 
 
 def send_due_unrendered(runs: str) -> int:
     """Mark the due messages of runs (ids as a JSON list) as sent without rendering them; return how many were sent."""
-    claims = [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]
-    marked_ids = transactions.write(queue.claim, claims, _WORKER_ID) if claims else set()
-    transactions.write(queue.record, [Outcome(claim, sender="") for claim in claims if claim.id in marked_ids])
+    due_rows = [LedgerRow._make(columns) for columns in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]
+    marked_ids = transactions.write(queue.claim, due_rows, _WORKER_ID) if due_rows else set()
+    transactions.write(queue.record, [Outcome(row, sender="") for row in due_rows if row.id in marked_ids])
     return len(marked_ids)
 
 
@@ -364,40 +364,40 @@ def show_message(message: Message, note: str | None = None, renderer: MessagePre
     return SimulatedSend(message.id, message.step_id, message_shown, note)
 
 
-def _send_message(claim: Claim, renderer: MessagePreparer) -> SimulatedSend:
-    marked_ids = transactions.write(queue.claim, [claim], _WORKER_ID)
-    if claim.id not in marked_ids:
-        return show_message(Message.get_by_id(claim.id), _explain_waiting(claim))
-    outcome, note = _render(claim, renderer)
+def _send_message(row: LedgerRow, renderer: MessagePreparer) -> SimulatedSend:
+    marked_ids = transactions.write(queue.claim, [row], _WORKER_ID)
+    if row.id not in marked_ids:
+        return show_message(Message.get_by_id(row.id), _explain_waiting(row))
+    outcome, note = _render(row, renderer)
     transactions.write(queue.record, [outcome])
-    return show_message(Message.get_by_id(claim.id), note, renderer if outcome.skip_reason is None else None)
+    return show_message(Message.get_by_id(row.id), note, renderer if outcome.skip_reason is None else None)
 
 
-def _explain_waiting(claim: Claim) -> str | None:
+def _explain_waiting(row: LedgerRow) -> str | None:
     """Return why a message that could not be claimed still waits, or None if it is final or held until a later time."""
-    message = Message.get_by_id(claim.id)
+    message = Message.get_by_id(row.id)
     if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
         return None
     return disk_guard.send_blocker() or gettext("it would wait in the queue")
 
 
-def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
+def _render(row: LedgerRow, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
     try:
-        prepared = renderer.build(claim).prepared
+        prepared = renderer.build(row).prepared
     except SenderRejected as error:
         # Only the sender is invalid, so the content is shown and the simulation continues.
-        subject = renderer.fill_again(Message.get_by_id(claim.id)).subject
+        subject = renderer.fill_again(Message.get_by_id(row.id)).subject
         message = gettext("it would wait until the sender is fixed: %(error)s", error=error.text)
-        return Outcome(claim, subject=subject, sender=""), message
+        return Outcome(row, subject=subject, sender=""), message
     except (MergeError, ValueError) as error:
         message = error.describe() if isinstance(error, MergeError) else str(error)
-        return Outcome(claim, RecipientRejected(message), skip_reason="render_error"), gettext(
+        return Outcome(row, RecipientRejected(message), skip_reason="render_error"), gettext(
             "the message cannot be rendered: %(error)s", error=message
         )
     return Outcome(
-        claim, subject=prepared.subject, sender=prepared.sender, internet_message_id=prepared.internet_message_id,
+        row, subject=prepared.subject, sender=prepared.sender, internet_message_id=prepared.internet_message_id,
         # Recording the text counts the parts of an SMS for the day, and keeps its opt-out hint out of the next one.
-        prepared=prepared if claim.channel == "sms" else None,
+        prepared=prepared if row.channel == "sms" else None,
     ), None  # fmt: skip
 
 

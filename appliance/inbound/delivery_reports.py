@@ -21,7 +21,7 @@ from appliance.core.errors import Unavailable
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 from appliance.sending.messages import ledger, outcomes, retries, senders
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.error_codes import STATUSES, Receipt
 from appliance.storage.database import fetch_one, rows, run, scalar
@@ -79,7 +79,7 @@ class MessageInFlight(Unavailable):
 class _ReportedMessage(NamedTuple):
     """A reported message, its status, and the time (Unix milliseconds) it was sent or, if unknown, last updated."""
 
-    row: Claim
+    row: LedgerRow
     status: str
     left_at: int
 
@@ -124,7 +124,7 @@ def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
     )
     if row is None:
         return None
-    message = _ReportedMessage(Claim._make(row[:-2]), *row[-2:])
+    message = _ReportedMessage(LedgerRow._make(row[:-2]), *row[-2:])
     if not _is_recipient(message.row, report):
         return None
     if message.status == "sending":
@@ -136,7 +136,7 @@ def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
     return None if is_late or not (message.status in _RANK or is_in_doubt) else message
 
 
-def _is_recipient(row: Claim, report: DeliveryReport) -> bool:
+def _is_recipient(row: LedgerRow, report: DeliveryReport) -> bool:
     """Return whether a report names the recipient of its message.
 
     A report about an SMS, or from one of `_PROVEN_SOURCES`, needs no recipient.
@@ -327,22 +327,22 @@ def apply_early_receipts(outcomes: list[Outcome]) -> None:
     Then apply the status in the provider's response, if it is a later status than `sent`.
     """
     _apply_stored_receipts(
-        [outcome.claim.id for outcome in outcomes], [outcome.provider_id for outcome in outcomes if outcome.provider_id]
+        [outcome.row.id for outcome in outcomes], [outcome.provider_id for outcome in outcomes if outcome.provider_id]
     )
     for accepted in outcomes:
         if accepted.first_status != "sent":
             apply_receipt(
-                accepted.claim.provider, Receipt(accepted.provider_id or "", accepted.first_status, accepted.claim.id)
+                accepted.row.provider, Receipt(accepted.provider_id or "", accepted.first_status, accepted.row.id)
             )
 
 
-def recover_with_receipts(interrupted: list[tuple[Claim, OutgoingMessage | None]]) -> int:
+def recover_with_receipts(interrupted: list[tuple[LedgerRow, OutgoingMessage | None]]) -> int:
     """Decide about interrupted messages as `retries.recover_interrupted` does, and return their number.
 
     Then apply the stored receipts of the SMS among them.
     """
     count = retries.recover_interrupted(interrupted)
-    _apply_stored_receipts([claim.id for claim, _ in interrupted if claim.channel == "sms"], [])
+    _apply_stored_receipts([row.id for row, _ in interrupted if row.channel == "sms"], [])
     return count
 
 

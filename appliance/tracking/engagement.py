@@ -13,7 +13,7 @@ import msgspec
 from appliance.core import clock, signals
 from appliance.events import submit, user_agents
 from appliance.sending.messages import ledger
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.links import TrackedMessage
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -326,7 +326,7 @@ def record_reply(message_id: int, source: str) -> bool:
     message_row = fetch_one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))
     if message_row is None:
         return False
-    row, now = Claim._make(message_row), clock.now_ms()
+    row, now = LedgerRow._make(message_row), clock.now_ms()
     ledger.record_event(row, f"{row.channel}_replied", {"source": source})
     if not row.test:
         contact = "(SELECT contact_id FROM message WHERE id = ?)"

@@ -21,7 +21,7 @@ from appliance.campaigns.store import CampaignCreate, SendRequest
 from appliance.core import addresses, clock, crypto, signals, validation
 from appliance.flows import versions
 from appliance.sending.messages import queue, retries
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.settings import config
@@ -162,7 +162,7 @@ def recover_after_crash() -> int:
     return transactions.write(retries.recover_interrupted, retries.find_interrupted())
 
 
-def record_and_claim(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
+def record_and_claim(outcome: Outcome | None, want: bool, channel: str = "email") -> LedgerRow | None:
     """Record an outcome if given, then claim and return the next message if `want`, or None if none is due."""
     if outcome is not None:
         transactions.write(queue.record, [outcome])

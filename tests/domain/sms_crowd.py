@@ -9,7 +9,7 @@ from appliance.campaigns.store import CampaignCreate
 from appliance.core import clock, validation
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.settings import config
 from appliance.storage import transactions
@@ -45,19 +45,21 @@ def queue_sms_campaign(home: Home, provider: str = "twilio") -> int:
     return int(campaign.id)
 
 
-def claim_all(reader: QueueReader | None = None) -> list[Claim]:
+def claim_all(reader: QueueReader | None = None) -> list[LedgerRow]:
     """Claim all SMS that are due, as a sender does."""
-    reader, claims = reader or QueueReader("sms"), []
+    reader, ledger_rows = reader or QueueReader("sms"), []
     while candidates := reader.fetch_candidates(100):
         claimed_ids = transactions.write(queue.claim, candidates, "process")
-        claims += [row for row in candidates if row.id in claimed_ids]
-    return claims
+        ledger_rows += [row for row in candidates if row.id in claimed_ids]
+    return ledger_rows
 
 
-def record_accepted(claims: list[Claim], parts: int = 1) -> None:
-    """Record these claims as accepted by the provider."""
+def record_accepted(ledger_rows: list[LedgerRow], parts: int = 1) -> None:
+    """Record these messages as accepted by the provider."""
     prepared = OutgoingMessage(Envelope("", "", b""), "", "+15550001111", "", parts)
-    outcomes = [Outcome(row, sender="+15550001111", prepared=prepared, provider_id=f"SM{row.id}") for row in claims]
+    outcomes = [
+        Outcome(row, sender="+15550001111", prepared=prepared, provider_id=f"SM{row.id}") for row in ledger_rows
+    ]
     transactions.write(queue.record, outcomes)
 
 

@@ -19,7 +19,7 @@ Decision = Callable[[int, MessageSelection, str], tuple[int, int]]
 @pytest.fixture
 def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     """A completed campaign with five messages in doubt and three rejected; a batch has two rows."""
-    monkeypatch.setattr("appliance.sending.messages.retries._MAX_BATCH_ROWS", 2)
+    monkeypatch.setattr("appliance.sending.messages.retries._MAX_ROWS_PER_WRITE", 2)
     home.configure(email__in_doubt="hold")
     contact_ids = [home.contact(f"p{number}@example.org").id for number in range(8)]
     sent_campaign = home.send(home.campaign(home.list_of(*contact_ids).id))
@@ -46,7 +46,7 @@ def stats(home: Home, campaign: Campaign) -> dict[str, int]:
 
 def test_assume_all_messages_in_doubt_sent(home: Home, campaign: Campaign) -> None:
     """All five are counted as sent, in batches, and no other message."""
-    counts = decide_in_batches(retries.assume_sent_batch, campaign, MessageSelection("uncertain"))
+    counts = decide_in_batches(retries.assume_sent_selection, campaign, MessageSelection("uncertain"))
 
     assert (sum(counts), max(counts)) == (5, 2)
     assert stats(home, campaign) == {"audience": 8, "sent": 5, "accepted": 5, "failed": 3}
@@ -58,12 +58,12 @@ def test_retry_selected_messages(home: Home, campaign: Campaign) -> None:
     numbers = [row.id for row in Message.select().where(Message.status == "uncertain").order_by(Message.id)]
     failed_id = Message.get(Message.status == "failed").id
     counts = decide_in_batches(
-        retries.retry_batch,
+        retries.retry_selection,
         campaign,
         MessageSelection("uncertain", ids=(numbers[0], numbers[3], failed_id, 4242)),
     )
-    while (claim := claim_next()) is not None:
-        finish(claim, "accepted")
+    while (ledger_row := claim_next()) is not None:
+        finish(ledger_row, "accepted")
 
     assert sum(counts) == 2
     assert stats(home, campaign) == {"audience": 8, "sent": 2, "accepted": 2, "failed": 3, "uncertain": 3}
@@ -71,14 +71,14 @@ def test_retry_selected_messages(home: Home, campaign: Campaign) -> None:
 
 def test_a_retry_is_due_at_once_after_a_clock_step_back(home: Home, campaign: Campaign) -> None:
     """Messages that a user sends again are due at once although the clock was set back."""
-    assert sum(decide_in_batches(retries.retry_batch, campaign, MessageSelection("uncertain"))) == 5
+    assert sum(decide_in_batches(retries.retry_selection, campaign, MessageSelection("uncertain"))) == 5
     home.advance(-3600)
     assert claim_next() is not None
 
 
 def test_retry_skips_suppressed_addresses(home: Home, campaign: Campaign) -> None:
     """Messages whose addresses were suppressed by hard bounces are not sent again."""
-    assert decide_in_batches(retries.retry_batch, campaign, MessageSelection("failed")) == [0, 0]
+    assert decide_in_batches(retries.retry_selection, campaign, MessageSelection("failed")) == [0, 0]
     assert claim_next() is None and stats(home, campaign)["failed"] == 3
 
 
@@ -88,7 +88,7 @@ def test_other_states_cannot_be_retried(status: str, home: Home, campaign: Campa
     before = stats(home, campaign)
 
     assert (
-        decide_in_batches(retries.retry_batch, campaign, MessageSelection(status)) == [0]
+        decide_in_batches(retries.retry_selection, campaign, MessageSelection(status)) == [0]
         and stats(home, campaign) == before
     )
 
@@ -102,5 +102,5 @@ def test_a_cancelled_campaign_cannot_be_retried(home: Home) -> None:
     finish(claim_next(), "uncertain")
     transactions.write(states.cancel, home.account_id, campaign.id, Actor("user:1"))
 
-    assert decide_in_batches(retries.retry_batch, campaign, MessageSelection("uncertain")) == [0]
+    assert decide_in_batches(retries.retry_selection, campaign, MessageSelection("uncertain")) == [0]
     assert stats(home, campaign) == {"audience": 2, "uncertain": 1, "cancelled": 1}

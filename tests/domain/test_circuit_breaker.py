@@ -59,15 +59,15 @@ def test_a_pause_that_failed_to_save_is_retried(scope: str, home: Home) -> None:
 def test_three_unauthenticated_messages_pause_the_campaign(home: Home) -> None:
     """The third message rejected for SPF pauses the campaign, with the DNS record to add, despite other successes."""
     send_campaign(home, *(f"p{number}@example.org" for number in range(5)))
-    claims, jobs = QueueReader().fetch_candidates(5), Jobs("process")
+    ledger_rows, jobs = QueueReader().fetch_candidates(5), Jobs("process")
     breaker = jobs.email_sender.breaker
     unauthenticated = MailUnauthenticated("550 5.7.27 SPF does not pass", 550, "5.7.27")
-    for claim in (claims[0], claims[0], claims[0], claims[1]):
-        breaker.record_answer(claim, unauthenticated)
-        breaker.record_answer(claims[3], None)
+    for row in (ledger_rows[0], ledger_rows[0], ledger_rows[0], ledger_rows[1]):
+        breaker.record_answer(row, unauthenticated)
+        breaker.record_answer(ledger_rows[3], None)
     jobs.advance_campaigns()
     assert rows("SELECT phase FROM campaign") == [("sending",)], "two messages may be two servers wrong about us"
-    breaker.record_answer(claims[2], unauthenticated)
+    breaker.record_answer(ledger_rows[2], unauthenticated)
     jobs.advance_campaigns()
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     [(pause_detail,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
@@ -77,20 +77,20 @@ def test_three_unauthenticated_messages_pause_the_campaign(home: Home) -> None:
 def test_consecutive_blocklist_rejections_pause_the_campaign(home: Home) -> None:
     """MAX_REFUSALS in a row at one provider pause the campaign; other replies do not count."""
     send_campaign(home, *(f"p{number}@gmail.com" for number in range(45)), "other@example.org")
-    claims, jobs = QueueReader().fetch_candidates(100), Jobs("process")
-    gmail_claims = [claim for claim in claims if claim.recipient.endswith("@gmail.com")]
-    (other,) = [claim for claim in claims if claim not in gmail_claims]
+    ledger_rows, jobs = QueueReader().fetch_candidates(100), Jobs("process")
+    gmail_rows = [row for row in ledger_rows if row.recipient.endswith("@gmail.com")]
+    (other,) = [row for row in ledger_rows if row not in gmail_rows]
     breaker = jobs.email_sender.breaker
     blocklisted = RecipientRejected("554 5.7.1 blocked using zen.spamhaus.org", 554, "5.7.1")
-    for claim in gmail_claims[: MAX_REFUSALS - 1]:
-        breaker.record_answer(claim, blocklisted)
+    for row in gmail_rows[: MAX_REFUSALS - 1]:
+        breaker.record_answer(row, blocklisted)
         breaker.record_answer(other, None)
-    breaker.record_answer(gmail_claims[20], None)
-    for claim in gmail_claims[21 : 21 + MAX_REFUSALS - 1]:
-        breaker.record_answer(claim, blocklisted)
-        breaker.record_answer(claim, RecipientRejected("550 5.1.1 no such user", 550, "5.1.1"))
+    breaker.record_answer(gmail_rows[20], None)
+    for row in gmail_rows[21 : 21 + MAX_REFUSALS - 1]:
+        breaker.record_answer(row, blocklisted)
+        breaker.record_answer(row, RecipientRejected("550 5.1.1 no such user", 550, "5.1.1"))
     assert breaker.get_held_campaigns() == ()
-    breaker.record_answer(gmail_claims[-1], blocklisted)
+    breaker.record_answer(gmail_rows[-1], blocklisted)
     jobs.advance_campaigns()
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     [(pause_detail,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")

@@ -11,7 +11,7 @@ from appliance.content.designs.theme import Look
 from appliance.sending.messages import compose, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender
 from appliance.sending.messages.encoded_email import EncodedMessage
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
 from appliance.storage.database import connection, run
@@ -163,20 +163,20 @@ def test_conditional_sections_follow_segment_filters(home: Home) -> None:
             text = preparer.fill_again(message).text
             assert ("Only for Ann" in text) == ("Hello Ann" in text)
         statements.clear()
-        claims = [_claim(message) for message in Message.select().where(Message.campaign == campaign.id)]
+        ledger_rows = [_read_ledger_row(message) for message in Message.select().where(Message.campaign == campaign.id)]
         # Prefetching does not depend on the status of the messages
         transactions.write(run, "UPDATE message SET status = 'sending'")
-        preparer.prefetch(claims)
-        for claim in claims:
-            wire = quopri.decodestring(preparer.prepare(claim).envelope.content)
+        preparer.prefetch(ledger_rows)
+        for row in ledger_rows:
+            wire = quopri.decodestring(preparer.prepare(row).envelope.content)
             assert wire.count(b"Only for Ann") == wire.count(b"Hello Ann") in (0, 2)
     finally:
         connection().set_exec_trace(None)
     assert sum("c.id IN (" in sql for sql in statements) == 1
 
 
-def _claim(message: Message) -> Claim:
-    return Claim._make(getattr(message, name) for name in Claim._fields)
+def _read_ledger_row(message: Message) -> LedgerRow:
+    return LedgerRow._make(getattr(message, name) for name in LedgerRow._fields)
 
 
 def test_invalid_conditions_hide_a_section(home: Home) -> None:

@@ -20,7 +20,7 @@ from appliance.core.errors import (
 from appliance.inbound import delivery_reports
 from appliance.inbound.delivery_reports import DeliveryReport
 from appliance.sending.messages import outcomes
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows, run, scalar
@@ -36,11 +36,11 @@ def send_campaign(home: Home, *addresses: str, accept: bool = True, name: str = 
     contact_ids = [home.contact(address).id for address in addresses or ("a@example.org",)]
     campaign = home.send(home.campaign(home.list_of(*contact_ids, name=name).id))
     ids = []
-    while (claim := record_and_claim(None, True)) is not None:
-        ids.append(claim.id)
+    while (row := record_and_claim(None, True)) is not None:
+        ids.append(row.id)
         if not accept:
             break
-        record_and_claim(Outcome(claim, None, None, "Hello", "us@example.com", f"{claim.id}@example.com"), False)
+        record_and_claim(Outcome(row, None, None, "Hello", "us@example.com", f"{row.id}@example.com"), False)
     return campaign, ids
 
 
@@ -48,10 +48,10 @@ def send_another(home: Home, address: str, error: DeliveryError | None = None) -
     """Send another campaign to one address, with success or an error, and return the message id."""
     number = scalar("SELECT count(*) FROM campaign")
     campaign = home.send(home.campaign(home.list_of(home.contact(address).id, name=f"L{number}").id))
-    claim = record_and_claim(None, True)
-    assert claim is not None, f"nothing of campaign {campaign.id} may go out"
-    record_and_claim(Outcome(claim, error, None, "Hello", "us@example.com", f"{claim.id}@example.com"), False)
-    return claim.id
+    row = record_and_claim(None, True)
+    assert row is not None, f"nothing of campaign {campaign.id} may go out"
+    record_and_claim(Outcome(row, error, None, "Hello", "us@example.com", f"{row.id}@example.com"), False)
+    return row.id
 
 
 def report(message_id: int, kind: str = "bounced", source: str = "dsn", **fields: Any) -> bool:
@@ -205,8 +205,8 @@ def test_a_report_about_a_claimed_message_is_deferred(home: Home) -> None:
     _, [first] = send_campaign(home, accept=False)
     with pytest.raises(Unavailable):
         report(first, **HARD, key="early")
-    claim = Claim._make(fetch_one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
-    record_and_claim(Outcome(claim, None, None, "Hello", "us@example.com", "1@example.com"), False)
+    row = LedgerRow._make(fetch_one(f"SELECT {', '.join(LedgerRow._fields)} FROM message WHERE id = ?", (first,)) or ())
+    record_and_claim(Outcome(row, None, None, "Hello", "us@example.com", "1@example.com"), False)
     assert report(first, **HARD, key="early") and get_message(first).status == "bounced"
 
 
@@ -230,10 +230,8 @@ def test_a_bounce_of_an_uncertain_message_counts_it_as_sent(home: Home) -> None:
 def test_a_report_ends_the_retry_of_an_uncertain_message(kind: str, home: Home) -> None:
     """A report about an uncertain message that waits for its retry is recorded, and no second copy is sent."""
     campaign, [first] = send_campaign(home, accept=False)
-    claim = Claim._make(fetch_one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
-    record_and_claim(
-        Outcome(claim, Uncertain("the connection broke"), prepared=MessagePreparer().prepare(claim)), False
-    )
+    row = LedgerRow._make(fetch_one(f"SELECT {', '.join(LedgerRow._fields)} FROM message WHERE id = ?", (first,)) or ())
+    record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=MessagePreparer().prepare(row)), False)
     transactions.write(states.pause, home.account_id, campaign.id, Actor("key:1"))
     assert (get_message(first).status, get_message(first).uncertain_count) == ("queued", 1)
     assert report(first, kind) and not report(first, kind)

@@ -30,17 +30,17 @@ def test_a_claimed_message_keeps_its_outcome(kind: str, status: str, removal_nam
     """The outcome is stored, for the surviving contact after a merge; a removed contact gets no retry."""
     contact_id, other_id = home.contact("one@example.org").id, home.contact("two@example.org").id
     home.send(home.campaign(home.list_of(contact_id).id))
-    claim = claim_next()
+    ledger_row = claim_next()
     REMOVALS[removal_name](home, contact_id, other_id)
-    row = finish(claim, kind)
+    row = finish(ledger_row, kind)
     assert (row.status, row.contact_id) == (status, other_id if removal_name == "merge" else None)
     assert removal_name != "erase" or (row.recipient, row.recipient_key, row.subject) == (None, None, None)
     home.advance(1000)
-    retry_claim = claim_next()
+    retried_row = claim_next()
     if status == "queued" and removal_name == "merge":
-        assert retry_claim is not None and retry_claim.contact_id == other_id
+        assert retried_row is not None and retried_row.contact_id == other_id
     else:
-        assert retry_claim is None
+        assert retried_row is None
     if status == "queued" and removal_name != "merge":
         row = Message.get_by_id(row.id)
         # A message that may have been accepted is never marked as skipped
@@ -56,11 +56,11 @@ def test_a_reply_does_not_restore_an_erased_address(error: type[DeliveryError], 
     home.configure(email__in_doubt=in_doubt)
     contact_id = home.contact("one@example.org").id
     home.send(home.campaign(home.list_of(contact_id).id))
-    claim = claim_next()
+    ledger_row = claim_next()
     transactions.write(removal.erase, home.account_id, contact_id, BY_API)
     text = "550 5.1.1 <one@example.org>: no such user"
     delivery_error = RateLimited(text, 60, 451, "4.7.0") if error is RateLimited else error(text, 550, "5.1.1")
-    record_and_claim(Outcome(claim, delivery_error), False)
+    record_and_claim(Outcome(ledger_row, delivery_error), False)
     # The table `erasure` is for other programs that keep files; they delete its rows
     tables = [row[0] for row in rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'erasure'")]
     tables_with_address = [table for table in tables if "one@example" in repr(rows(f"SELECT * FROM [{table}]"))]
@@ -140,13 +140,13 @@ def test_erasure_skips_test_sends_with_the_contacts_values(home: Home) -> None:
     """A queued test send is skipped; one being sent is not retried and loses recipient and subject."""
     contact_id = home.contact("one@example.org", first_name="Uno").id
     claimed = queue_test_send(home, contact_id)
-    claim = claim_next()
+    ledger_row = claim_next()
     waiting = queue_test_send(home, contact_id)
     transactions.write(removal.erase, home.account_id, contact_id, BY_API)
     assert (Message.get_by_id(waiting.id).status, Message.get_by_id(waiting.id).recipient) == (
         "skipped", "colleague@example.org",
     )  # fmt: skip
-    row = finish(claim, "temporary")
+    row = finish(ledger_row, "temporary")
     assert (row.id, row.recipient, row.subject) == (claimed.id, None, None)
     home.advance(1000)
     assert claim_next() is None and Message.get_by_id(claimed.id).status == "skipped"

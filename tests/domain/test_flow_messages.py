@@ -12,7 +12,7 @@ from appliance.content.templates.validation import TemplateWrite
 from appliance.core import clock
 from appliance.flows import lifecycle, versions
 from appliance.sending.messages import queue, shared_content, sms_rules, transactional
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader, Source, get_source
 from appliance.storage import transactions
@@ -60,9 +60,9 @@ def create_email_flow(home: Home, **more: Any) -> Flow:
     return create_flow_with_messages(home, [{"id": 1, "type": "email", **more}])
 
 
-def all_claims() -> list[Claim]:
+def fetch_ledger_rows() -> list[LedgerRow]:
     """Return all rows of the ledger."""
-    return [Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
+    return [LedgerRow._make(row) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
 
 
 def test_each_run_gets_a_message_or_a_skip_reason(home: Home) -> None:
@@ -105,7 +105,9 @@ def test_a_transactional_step_needs_no_consent(home: Home) -> None:
     assert rows("SELECT status, skip_reason, transactional FROM message") == [
         ("queued", None, 1), ("skipped", "suppressed_hard_bounce", 1)
     ]  # fmt: skip
-    email = message_from_bytes(MessagePreparer().prepare(all_claims()[0]).envelope.content, policy=policy.default)
+    email = message_from_bytes(
+        MessagePreparer().prepare(fetch_ledger_rows()[0]).envelope.content, policy=policy.default
+    )
     assert email["List-Unsubscribe"] is None and email["Feedback-ID"] is None and email["List-Id"] is None
     assert email["Auto-Submitted"] == "auto-generated"
     assert "https://acme.test/a" in email.as_string()
@@ -120,16 +122,16 @@ def test_a_message_has_the_content_of_its_version(home: Home) -> None:
     template = Template.get()
     transactions.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Later"))
     transactions.write(lambda: Flow.update(name="Later").execute())
-    (claim,) = all_claims()
+    (row,) = fetch_ledger_rows()
     preparer = MessagePreparer()
-    preparer.prefetch([claim])
-    email = message_from_bytes(preparer.prepare(claim).envelope.content, policy=policy.default)
+    preparer.prefetch([row])
+    email = message_from_bytes(preparer.prepare(row).envelope.content, policy=policy.default)
     assert email["Subject"] == "Hi Ann, A-7" and email["To"] == "ann@acme.test"
     assert email["List-Unsubscribe-Post"] and email["List-Id"] and email["Auto-Submitted"] == "auto-generated"
     assert email["Feedback-ID"].endswith(":flow:campanero") and email["Precedence"] is None
     html = email.get_body(("html",)).get_content()  # type: ignore[union-attr]  # it has one
     assert "/c/" in html and "https://acme.test/a" not in html and "/o/" in html
-    assert MessagePreparer().prepare(claim) == preparer.prepare(claim)
+    assert MessagePreparer().prepare(row) == preparer.prepare(row)
 
 
 def test_email_sent_is_one_deeper_and_names_the_step(home: Home) -> None:
@@ -138,9 +140,9 @@ def test_email_sent_is_one_deeper_and_names_the_step(home: Home) -> None:
     ann = home.contact("ann@acme.test").id
     start_runs(home, flow, ann, chain_depth=3)
     advance_until_idle()
-    claim = record_and_claim(None, want=True)
-    assert claim is not None
-    record_and_claim(Outcome(claim, sender="a@acme.test"), want=False)
+    row = record_and_claim(None, want=True)
+    assert row is not None
+    record_and_claim(Outcome(row, sender="a@acme.test"), want=False)
     assert recorded_events("email_sent") == [(ann, 4, 0)]
     assert scalar("SELECT json_extract(data, '$.step_id') FROM event WHERE event = 'email_sent'") == 1
     assert scalar("SELECT resource_name FROM event WHERE event = 'email_sent'") == "Welcome"
@@ -152,11 +154,11 @@ def test_messages_of_an_inactive_flow_are_not_sent(home: Home) -> None:
     flow = create_email_flow(home)
     start_runs(home, flow, home.contact("ann@acme.test").id)
     advance_until_idle()
-    (claim,) = QueueReader().fetch_candidates(5)
+    (row,) = QueueReader().fetch_candidates(5)
     for fields in ({"status": "paused"}, {"status": "archived"}, {"status": "active", "deleted_at": 1}):
         transactions.write(lambda changes=fields: Flow.update(**changes).execute())
         assert QueueReader().fetch_candidates(5) == []
-        assert not transactions.write(queue.claim_one, claim, "p", claim, clock.now_ms())
+        assert not transactions.write(queue.claim_one, row, "p", row, clock.now_ms())
     transactions.write(lambda: Flow.update(deleted_at=None).execute())
     assert record_and_claim(None, want=True) is not None
 
@@ -210,8 +212,8 @@ def test_a_resume_can_drop_overdue_messages(home: Home) -> None:
     advance_until_idle()
     transactions.write(lambda: Flow.update(drop_before=drop_before).execute())
     assert not lifecycle.settle_messages()
-    claim = record_and_claim(None, want=True)
-    assert claim is not None and claim.recipient == "new@acme.test"
+    row = record_and_claim(None, want=True)
+    assert row is not None and row.recipient == "new@acme.test"
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "overdue_on_resume"), ("sending", None)]
     while lifecycle.settle_messages():
         pass

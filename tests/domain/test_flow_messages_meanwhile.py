@@ -27,8 +27,8 @@ def test_a_message_does_not_follow_an_address_to_its_new_owner(home: Home) -> No
     advance_until_idle()
     home.patch(ann, email="new@acme.test")
     home.contact("old@acme.test", first_name="Somebody else")
-    claim = record_and_claim(None, want=True)
-    assert claim is not None and claim.recipient == "bob@acme.test"
+    row = record_and_claim(None, want=True)
+    assert row is not None and row.recipient == "bob@acme.test"
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "no_channel"), ("sending", None)]
 
 
@@ -38,10 +38,10 @@ def test_no_retry_after_a_run_is_removed(home: Home, change: str) -> None:
     flow = create_email_flow(home)
     start_runs(home, flow, home.contact("ann@acme.test").id)
     advance_until_idle()
-    claim = record_and_claim(None, want=True)
-    assert claim is not None
+    row = record_and_claim(None, want=True)
+    assert row is not None
     transactions.write(run, change)
-    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
+    record_and_claim(Outcome(row, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
 
 
@@ -56,14 +56,14 @@ def test_a_merge_cancels_marketing_of_the_ended_run(home: Home) -> None:
     for contact_id in (merged_id, survivor_id):
         start_runs(home, flow, contact_id)
         advance_until_idle()
-    claim = record_and_claim(None, want=True)
-    assert claim is not None and claim.contact_id == merged_id
+    row = record_and_claim(None, want=True)
+    assert row is not None and row.contact_id == merged_id
     third_id = home.contact("three@acme.test").id
     start_runs(home, flow, third_id)
     advance_until_idle()
     transactions.write(removal.merge, home.account_id, survivor_id, merged_id, Evidence("api"))
     transactions.write(removal.merge, home.account_id, survivor_id, third_id, Evidence("api"))
-    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
+    record_and_claim(Outcome(row, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT recipient, transactional, status FROM message") == [
         ("two@acme.test", 0, "cancelled"), ("two@acme.test", 1, "queued"),
         ("one@acme.test", 0, "queued"), ("one@acme.test", 1, "queued"),
@@ -76,12 +76,12 @@ def test_no_retry_after_a_flow_is_archived(home: Home) -> None:
     flow = create_email_flow(home)
     start_runs(home, flow, home.contact("ann@acme.test").id)
     advance_until_idle()
-    claim = record_and_claim(None, want=True)
-    assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
+    row = record_and_claim(None, want=True)
+    assert row is not None and rows("SELECT status FROM run") == [("completed",)]
     transactions.write(lambda: Flow.update(status="archived", pending_end="flow_archived").execute())
     while lifecycle.settle_messages():
         pass
-    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
+    record_and_claim(Outcome(row, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
     assert lifecycle.is_settling_due() and lifecycle.settle_messages() and not lifecycle.settle_messages()
     assert rows("SELECT pending_end FROM flow") == [(None,)]
@@ -98,12 +98,12 @@ def test_reaching_the_goal_cancels_marketing_messages(home: Home) -> None:
     ann = home.contact("ann@acme.test").id
     start_runs(home, flow, ann)
     advance_until_idle()
-    claim = record_and_claim(None, want=True)
-    assert claim is not None
+    row = record_and_claim(None, want=True)
+    assert row is not None
     transactions.write(log.record, NewEvent(home.account_id, "order_paid", ann))
     while enrollment.process_events():
         pass
-    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
+    record_and_claim(Outcome(row, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, exit_reason FROM run") == [("completed", "goal")]
     assert rows("SELECT step_id, status FROM message ORDER BY step_id") == [
         (1, "cancelled"), (2, "cancelled"), (3, "queued")

@@ -293,9 +293,9 @@ def test_history_before_the_start_counts(home: Home) -> None:
     ann = home.contact("ann@example.org")
     campaign = home.campaign(home.list_of(ann.id).id)
     home.send(campaign)
-    claim = record_and_claim(None, want=True)
-    assert claim is not None
-    record_and_claim(Outcome(claim, subject="Hello", sender="a@example.org"), want=False)
+    row = record_and_claim(None, want=True)
+    assert row is not None
+    record_and_claim(Outcome(row, subject="Hello", sender="a@example.org"), want=False)
     flows_home.record_event(home, "product_view", ann.id)
     viewed = {"name": "event", "predicate": "performed", "value": {"event": "product_view", "within_days": 30}}
     segment = transactions.write(segments.create, home.account_id, SegmentCreate(name="Viewers", filters=[viewed]))

@@ -76,9 +76,9 @@ def run_flow(home: Home, contact_id: int, flow_id: int, data: dict[str, Any]) ->
         flows_home.process_events()
         while engine.advance_due_runs():
             pass
-        while (claim := record_and_claim(None, want=True)) is not None:
-            subject = scalar("SELECT subject FROM message WHERE id = ?", (claim.id,))
-            record_and_claim(Outcome(claim, subject=subject, sender="a@example.org"), want=False)
+        while (row := record_and_claim(None, want=True)) is not None:
+            subject = scalar("SELECT subject FROM message WHERE id = ?", (row.id,))
+            record_and_claim(Outcome(row, subject=subject, sender="a@example.org"), want=False)
         due = scalar("SELECT min(due_at) FROM run WHERE status = 'live' AND flow_id = ?", (flow_id,))
         if due is None:
             return

@@ -120,9 +120,9 @@ def test_the_sms_sender_is_that_at_sending_time(home: Home) -> None:
     start_runs(home, flow, home.upsert(phone="+447700900124", first_name="Ann").contact.id)
     advance_until_idle()
     transactions.write(run, "UPDATE account SET sms_from = '+15550002222'")
-    (claim,) = claim_all()
-    prepared = MessagePreparer().prepare(claim)
+    (row,) = claim_all()
+    prepared = MessagePreparer().prepare(row)
     assert (prepared.envelope.mail_from, prepared.envelope.rcpt_to, prepared.envelope.content) == (
         "+15550002222", "+447700900124", b"Hi Ann")  # fmt: skip
-    record_accepted([claim])
+    record_accepted([row])
     assert rows("SELECT status, segments, sender, sent_at NOT NULL FROM message") == [("sent", 1, "+15550001111", 1)]

@@ -104,13 +104,13 @@ def test_erasure_clears_open_confirmations(home: Home) -> None:
 def test_confirmations_reach_complained_and_erased_addresses(reason: str, home: Home) -> None:
     """A complaint or erasure blocks all other messages; a bounce blocks the confirmation too."""
     from appliance.sending.messages import queue
-    from appliance.sending.messages.ledger import COLUMNS, Claim
+    from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 
     home.contact(ANA)
     home.suppress(ANA, reason)
     submit(home, create_form(home), email=ANA)
     (number,) = (confirmation.message_id for confirmation in Confirmation.select())
-    row = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
+    row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
     assert queue.get_refusal(row) is None
     assert queue.get_refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
     home.suppress(ANA, "hard_bounce")

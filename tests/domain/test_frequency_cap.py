@@ -9,7 +9,7 @@ from appliance.accounts.accounts import AccountWrite
 from appliance.core import clock, validation
 from appliance.core.errors import Deferred
 from appliance.sending.messages import queue, transactional
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
@@ -35,8 +35,8 @@ def send_campaign(home: Home, *contact_ids: int, name: str = "Spring", **body: o
 def deliver_all() -> int:
     """Deliver all messages that are due, and return their number."""
     count = 0
-    while claim := record_and_claim(None, True):
-        record_and_claim(Outcome(claim, None, None, "Hello", "a@example.org", f"{claim.id}@example.org"), False)
+    while row := record_and_claim(None, True):
+        record_and_claim(Outcome(row, None, None, "Hello", "a@example.org", f"{row.id}@example.org"), False)
         count += 1
     return count
 
@@ -69,10 +69,10 @@ def test_the_cap_counts_email_and_sms_together(home: Home) -> None:
     for fields in ({"body": "Offer", "transactional": False}, {"body": "Code"}):
         request = validation.read(MessageWrite, {"channel": "sms", "to": "+447700900123", **fields})
         transactions.write(transactional.queue_message, home.account_id, request)
-    claims = sms_crowd.claim_all()
-    sms_crowd.record_accepted(claims)
+    ledger_rows = sms_crowd.claim_all()
+    sms_crowd.record_accepted(ledger_rows)
     campaign = send_campaign(home, ana)
-    assert (len(claims), deliver_all(), message_states(campaign)) == (2, 0, [("skipped", "frequency_cap")])
+    assert (len(ledger_rows), deliver_all(), message_states(campaign)) == (2, 0, [("skipped", "frequency_cap")])
     home.advance(7 * DAY + 1)
     send_campaign(home, ana, name="later")
     assert deliver_all() == 1
@@ -91,9 +91,9 @@ def test_only_sent_marketing_messages_count(home: Home) -> None:
         transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, body))
     assert deliver_all() == 3
     deferred_campaign = send_campaign(home, ana, name="refused")
-    claim = record_and_claim(None, True)
-    assert claim is not None
-    record_and_claim(Outcome(claim, Deferred("later", 451)), False)
+    row = record_and_claim(None, True)
+    assert row is not None
+    record_and_claim(Outcome(row, Deferred("later", 451)), False)
     assert message_states(deferred_campaign) == [("queued", None)]
     send_campaign(home, ana, name="first")
     assert deliver_all() == 1
@@ -118,11 +118,11 @@ def test_a_claimed_message_holds_back_the_next_one(home: Home) -> None:
     for error, expected in ((None, ("skipped", "frequency_cap")), (Deferred("later", 451), ("sending", None))):
         contact_id = home.contact(f"{expected[0]}@example.org").id
         first, second = (send_campaign(home, contact_id, name=f"{name}-{expected[0]}") for name in "ab")
-        claim = record_and_claim(None, True)
-        assert claim is not None and record_and_claim(None, True) is None
-        other = second if claim.campaign_id == first.id else first
+        row = record_and_claim(None, True)
+        assert row is not None and record_and_claim(None, True) is None
+        other = second if row.campaign_id == first.id else first
         assert message_states(other) == [("queued", None)]
-        record_and_claim(Outcome(claim, error, None, "Hello", "a@example.org", "1@example.org"), False)
+        record_and_claim(Outcome(row, error, None, "Hello", "a@example.org", "1@example.org"), False)
         home.advance(6)
         next_claim = record_and_claim(None, True)
         assert (next_claim is not None, message_states(other)) == (expected[0] == "sending", [expected])
@@ -137,20 +137,20 @@ def test_any_order_of_claims_and_outcomes_keeps_the_cap(home: Home, seed: int) -
     contact_ids = [home.contact(f"p{number}@example.org").id for number in range(2)]
     for number in range(4):
         send_campaign(home, *contact_ids, name=f"c{number}")
-    claimed: list[Claim] = []
+    claimed: list[LedgerRow] = []
     for _ in range(40):
         claim_count = rng.choice([0, 1, 3])
         finished = [claimed.pop(rng.randrange(len(claimed)))] if claimed and rng.random() < 0.5 else []
         error = Deferred("later", 451) if rng.random() < 0.5 else None
-        outcomes = [Outcome(claim, error, None, "Hi", "a@example.org", f"{claim.id}@example.org") for claim in finished]
+        outcomes = [Outcome(row, error, None, "Hi", "a@example.org", f"{row.id}@example.org") for row in finished]
         candidates = (
-            [claim._replace(first_attempt_at=clock.now_ms()) for claim in QueueReader().fetch_candidates(claim_count)]
+            [row._replace(first_attempt_at=clock.now_ms()) for row in QueueReader().fetch_candidates(claim_count)]
             if claim_count
             else []
         )
         transactions.write(queue.record, outcomes)
         claimed_ids = transactions.write(queue.claim, candidates, "process")
-        claimed += [claim for claim in candidates if claim.id in claimed_ids]
+        claimed += [row for row in candidates if row.id in claimed_ids]
         home.advance(rng.choice([0, 6, 400]))
     for contact_id in contact_ids:
         counted = rows("SELECT count(*) FROM message WHERE contact_id = ? AND sent_at NOT NULL", (contact_id,))

@@ -22,9 +22,11 @@ def send_campaign(home: Home, *names: str, **person: Any) -> list[int]:
     """Send a campaign with six links, advance the clock by a minute, and return the message ids."""
     contact_ids = [home.contact(f"{name}@example.org", **person).id for name in names or ("ann",)]
     campaign = home.send(home.campaign(home.list_of(*contact_ids).id, body=f"<p>{BODY}</p>"))
-    claim = record_and_claim(None, True)
-    while claim is not None:
-        claim = record_and_claim(Outcome(claim, subject="S", sender="a@example.org", internet_message_id="i"), True)
+    ledger_row = record_and_claim(None, True)
+    while ledger_row is not None:
+        ledger_row = record_and_claim(
+            Outcome(ledger_row, subject="S", sender="a@example.org", internet_message_id="i"), True
+        )
     home.advance(60)
     return [row[0] for row in rows("SELECT id FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,))]
 

@@ -11,7 +11,7 @@ from appliance.audience.suppressions import SuppressionWrite
 from appliance.core import recipient_texts
 from appliance.inbound import incoming_sms
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms import segments
 from appliance.storage import transactions
@@ -41,15 +41,15 @@ def test_a_confirmation_is_sent_despite_the_opt_out(home: Home, ann: int) -> Non
     row = Message.get()
     assert (row.sender, row.recipient, row.source_type, row.transactional) == (OURS, ANN, "system", True)
     assert row.segments == 1
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
-    assert transactions.write(queue.claim, [claim], "process") == {row.id}
+    ledger_row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
+    assert transactions.write(queue.claim, [ledger_row], "process") == {row.id}
 
     home.advance(3700)
     receive_sms("HELP")
     transactions.write(suppressions.create, home.account_id, SuppressionWrite(ANN), BY_API)
-    help_claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message ORDER BY id DESC LIMIT 1")[0])
-    assert transactions.write(queue.claim, [help_claim], "process") == set()
-    assert Message.get_by_id(help_claim.id).skip_reason == "suppressed_manual"
+    help_row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message ORDER BY id DESC LIMIT 1")[0])
+    assert transactions.write(queue.claim, [help_row], "process") == set()
+    assert Message.get_by_id(help_row.id).skip_reason == "suppressed_manual"
 
 
 def test_a_reply_comes_from_the_number_that_was_addressed(home: Home, ann: int) -> None:
@@ -57,9 +57,9 @@ def test_a_reply_comes_from_the_number_that_was_addressed(home: Home, ann: int) 
     home.configure(sms__transport="twilio", sms__twilio__account_sid="AC1", sms__twilio__auth_token="t")
     transactions.write(lambda: Account.update(sms_from="Acme").execute())
     receive_sms("STOP")
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert MessagePreparer().prepare(claim).envelope[:2] == (OURS, ANN)
-    assert transactions.write(queue.claim, [claim], "process") == {claim.id}
+    row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message")[0])
+    assert MessagePreparer().prepare(row).envelope[:2] == (OURS, ANN)
+    assert transactions.write(queue.claim, [row], "process") == {row.id}
 
 
 def test_a_stop_without_a_recipient_number(home: Home, ann: int) -> None:
@@ -71,16 +71,16 @@ def test_a_stop_without_a_recipient_number(home: Home, ann: int) -> None:
     assert home.channel(ANN).suppression == "stop_keyword" and [row.account_id for row in stored_sms()] == [
         home.account_id
     ]
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert claim.account_id != other_account and MessagePreparer().prepare(claim).envelope[:2] == (OURS, ANN)
+    ledger_row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message")[0])
+    assert ledger_row.account_id != other_account and MessagePreparer().prepare(ledger_row).envelope[:2] == (OURS, ANN)
 
 
 def test_a_late_reply_is_skipped(home: Home, ann: int) -> None:
     """A reply that could not be sent within five minutes is skipped as too late."""
     receive_sms("STOP")
     home.advance(301)
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert transactions.write(queue.claim, [claim], "process") == set()
+    row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message")[0])
+    assert transactions.write(queue.claim, [row], "process") == set()
     assert (Message.get().status, Message.get().skip_reason) == ("skipped", "too_late")
 
 

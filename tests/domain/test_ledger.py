@@ -27,7 +27,7 @@ from appliance.core.errors import (
     RecipientRejected,
     Uncertain,
 )
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import rows
@@ -47,7 +47,7 @@ MANY = 4
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """A campaign under random actions. `claims` are the claims that are out, `final` the final statuses seen so far."""
+    """A campaign under random actions. `claims` are the claimed rows, `final` the final statuses seen so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.people = {person.id: person.channels[0].value for person in people}
         members = self.home.list_of(*self.people)
         self.campaign = self.home.send(self.home.campaign(members.id), hold_seconds=hold)
-        self.claims: dict[int, Claim] = {}
+        self.claims: dict[int, LedgerRow] = {}
         self.final: dict[int, str] = {}
         self.sent_copies: Counter[int] = Counter()
         self.uncertain_counts: Counter[int] = Counter()
@@ -89,15 +89,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def take_turn(self, outcome: Outcome | None, want: bool) -> bool:
         """Record an outcome and, if `want`, claim the next message. Returns whether one was claimed."""
         phase = self.load_campaign().phase
-        claim = record_and_claim(outcome, want)
-        if claim is None:
+        row = record_and_claim(outcome, want)
+        if row is None:
             return False
         assert want and phase in ("sending", "holding"), "a message was claimed while the campaign was not sending"
-        assert claim.id not in self.claims, "a row was claimed twice"
-        assert self.final.get(claim.id) is None, "a row with a final status was claimed"
-        assert claim.recipient not in self.lost_addresses, "a recipient who left was claimed"
-        assert self.fetch_rows()[claim.id][0] == "sending"
-        self.claims[claim.id] = claim
+        assert row.id not in self.claims, "a row was claimed twice"
+        assert self.final.get(row.id) is None, "a row with a final status was claimed"
+        assert row.recipient not in self.lost_addresses, "a recipient who left was claimed"
+        assert self.fetch_rows()[row.id][0] == "sending"
+        self.claims[row.id] = row
         return True
 
     @rule()
@@ -109,10 +109,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(kind=st.sampled_from([*ERRORS, "accepted", "uncertain"]), want=st.booleans(), which=st.integers(0, 9))
     def finish(self, kind: str, want: bool, which: int) -> None:
         """A worker records the outcome of one of its claims."""
-        claim = self.claims.pop(sorted(self.claims)[which % len(self.claims)])
-        self.sent_copies[claim.id] += kind in ("accepted", "uncertain")
-        self.uncertain_counts[claim.id] += kind == "uncertain"
-        self.take_turn(Outcome(claim, ERRORS[kind], "render_error" if kind == "skip" else None, "Hello"), want)
+        row = self.claims.pop(sorted(self.claims)[which % len(self.claims)])
+        self.sent_copies[row.id] += kind in ("accepted", "uncertain")
+        self.uncertain_counts[row.id] += kind == "uncertain"
+        self.take_turn(Outcome(row, ERRORS[kind], "render_error" if kind == "skip" else None, "Hello"), want)
 
     @rule(seconds=st.sampled_from([1, 61, 200, 4000]))
     def wait(self, seconds: int) -> None:
@@ -156,9 +156,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def recover_after_crash(self) -> None:
         """The process dies with its claims open; the restart decides each of them."""
         assert recover_after_crash() == len(self.claims)
-        for claim_id in self.claims:
-            self.sent_copies[claim_id] += 1
-            self.uncertain_counts[claim_id] += 1
+        for message_id in self.claims:
+            self.sent_copies[message_id] += 1
+            self.uncertain_counts[message_id] += 1
         self.claims.clear()
 
     @invariant()
@@ -226,9 +226,9 @@ class LedgerMachine(RuleBasedStateMachine):
             transactions.write(send.resume, self.home.account_id, self.campaign.id, Actor("key:1"))
         for _ in range(6 * MANY):
             self.wait(4000)
-            for claim in list(self.claims.values()):
-                del self.claims[claim.id]
-                self.take_turn(Outcome(claim, subject="Hello"), want=False)
+            for row in list(self.claims.values()):
+                del self.claims[row.id]
+                self.take_turn(Outcome(row, subject="Hello"), want=False)
             if not self.take_turn(None, want=True):
                 break
         transactions.write(states.complete_finished)

@@ -25,7 +25,7 @@ from appliance.core.errors import (
     Uncertain,
 )
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run, scalar
 from tests.domain import flow_rows
@@ -98,58 +98,58 @@ def table_rows() -> dict[str, list[tuple[Any, ...]]]:
     return rows_by_table
 
 
-def change_contact(home: Home, claim: Claim, change: str) -> None:
+def change_contact(home: Home, row: LedgerRow, change: str) -> None:
     """Change the contact of a message while it is being sent."""
     if change == "left":
-        consent.opt_out(home.channel(claim.recipient), "recipient", BY_LINK)
+        consent.opt_out(home.channel(row.recipient), "recipient", BY_LINK)
     elif change == "left the list":
-        consent.leave_list(home.channel(claim.recipient), scalar("SELECT max(id) FROM contact_list"), BY_LINK)
+        consent.leave_list(home.channel(row.recipient), scalar("SELECT max(id) FROM contact_list"), BY_LINK)
     elif change == "complaint":
-        run("UPDATE channel SET suppression = 'complaint' WHERE key = ?", (claim.recipient_key,))
-    elif change == "deleted" and claim.contact_id is not None:
-        removal.delete(home.account_id, claim.contact_id)
+        run("UPDATE channel SET suppression = 'complaint' WHERE key = ?", (row.recipient_key,))
+    elif change == "deleted" and row.contact_id is not None:
+        removal.delete(home.account_id, row.contact_id)
 
 
-def prepare_messages(home: Home, cases: list[MessageCase]) -> tuple[list[Outcome], list[Claim]]:
-    """Set up the messages as the cases say; return the outcomes and the claims to make."""
+def prepare_messages(home: Home, cases: list[MessageCase]) -> tuple[list[Outcome], list[LedgerRow]]:
+    """Set up the messages as the cases say; return the outcomes and the rows to claim."""
     outcomes: list[Outcome] = []
-    claims: list[Claim] = []
+    ledger_rows: list[LedgerRow] = []
     for number, case in zip([row[0] for row in rows("SELECT id FROM message ORDER BY id")], cases, strict=True):
         run(f"UPDATE message SET {SHAPES[case.shape]} WHERE id = ?", (number,))
         if case.kind is not None:
             run("UPDATE message SET status = 'sending', claimed_by = 'p' WHERE id = ?", (number,))
-        claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
-        change_contact(home, claim, case.happened)
+        ledger_row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
+        change_contact(home, ledger_row, case.happened)
         if case.kind is None:
-            claims.append(claim._replace(first_attempt_at=claim.first_attempt_at or clock.now_ms()))
+            ledger_rows.append(ledger_row._replace(first_attempt_at=ledger_row.first_attempt_at or clock.now_ms()))
         else:
             reason = "render_error" if case.kind == "skip" else None
             outcome = Outcome(
-                claim, ERRORS[case.kind], reason, f"Hello {number}", "a@example.org", f"{number}@example.org"
+                ledger_row, ERRORS[case.kind], reason, f"Hello {number}", "a@example.org", f"{number}@example.org"
             )
             outcomes += [outcome, outcome] if case.twice else [outcome]
-    return outcomes, claims
+    return outcomes, ledger_rows
 
 
-def apply_one_by_one(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
-    """Record each outcome and make each claim separately."""
+def apply_one_by_one(outcomes: list[Outcome], ledger_rows: list[LedgerRow]) -> set[int]:
+    """Record each outcome and claim each row separately."""
     for outcome in outcomes:
         queue.record([outcome])
     now = clock.now_ms()
-    # The claims may be out of date, so each row is read again
-    current_rows = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in claims]
-    return {row.id for row, values in current_rows if queue.claim_one(Claim._make(values), "p", row, now)}
+    # The rows may be out of date, so each row is read again
+    current_rows = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in ledger_rows]
+    return {row.id for row, values in current_rows if queue.claim_one(LedgerRow._make(values), "p", row, now)}
 
 
-def apply_in_one_batch(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
-    """Record all outcomes and make all claims at once."""
+def apply_in_one_batch(outcomes: list[Outcome], ledger_rows: list[LedgerRow]) -> set[int]:
+    """Record all outcomes and claim all rows at once."""
     queue.record(outcomes)
-    return queue.claim(claims, "p")
+    return queue.claim(ledger_rows, "p")
 
 
-def apply_by_log(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
+def apply_by_log(outcomes: list[Outcome], ledger_rows: list[LedgerRow]) -> set[int]:
     """Log what can be logged and settle the log, as the senders do."""
-    claimed = queue.record_and_claim(outcomes, claims, "p")
+    claimed = queue.record_and_claim(outcomes, ledger_rows, "p")
     queue.settle_log()
     assert queue.is_log_empty()
     return claimed
@@ -170,7 +170,7 @@ def test_a_batch_gives_the_same_rows_as_one_by_one(
     now = time.time()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RollBack), transactions.transaction():
         patch.setattr(time, "time", lambda: now)
-        outcomes, claims = prepare_messages(home, cases)
+        outcomes, ledger_rows = prepare_messages(home, cases)
         if source == "stopped":
             run("UPDATE account SET sending_stopped = 1 WHERE id = ?", (home.account_id,))
         elif source == "capped":
@@ -180,7 +180,7 @@ def test_a_batch_gives_the_same_rows_as_one_by_one(
         for apply in (apply_one_by_one, apply_in_one_batch, apply_by_log):
             random.seed(seed)
             connection().execute("SAVEPOINT way")
-            results.append((apply(outcomes, claims), table_rows()))
+            results.append((apply(outcomes, ledger_rows), table_rows()))
             connection().execute("ROLLBACK TO way")
         raise RollBack
     separate, *others = results

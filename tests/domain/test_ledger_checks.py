@@ -28,8 +28,8 @@ def campaign(home: Home) -> Campaign:
     for kind in KINDS:
         finish(claim_next(), kind)
     home.advance(600)
-    while (claim := claim_next()) is not None:
-        finish(claim, "accepted")
+    while (row := claim_next()) is not None:
+        finish(row, "accepted")
     transactions.write(states.complete_finished)
     return sent_campaign
 
@@ -156,8 +156,8 @@ def test_each_address_gets_one_row_and_one_message(build: Callable[[Home], list[
     sent = home.send(campaign)
     keys = [row[0] for row in rows("SELECT recipient_key FROM message WHERE campaign_id = ?", (campaign.id,))]
     messages = 0
-    while (claim := claim_next()) is not None:
-        messages += finish(claim, "accepted").status == "sent"
+    while (ledger_row := claim_next()) is not None:
+        messages += finish(ledger_row, "accepted").status == "sent"
 
     assert sent.audience_count == len(keys) == len(set(keys)) == messages == count
     assert find_problems(home, campaign) == []

@@ -18,7 +18,7 @@ from appliance.content.templates.validation import TemplateWrite
 from appliance.core import recipient_texts, validation
 from appliance.core.errors import Conflict, Invalid, NotFound
 from appliance.sending.messages import prepare, preview, shared_content, test_sends, transactional
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
@@ -65,10 +65,12 @@ def draft(home: Home, ids: dict[str, int], **template: Any) -> Any:
     return campaigns.get(home.account_id, campaign.id)
 
 
-def load_claims() -> dict[int, Claim]:
-    """Return the claims of all messages by contact."""
-    claims = [Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
-    return {claim.contact_id: claim._replace(first_attempt_at=1_780_000_000_000) for claim in claims}
+def load_rows_by_contact() -> dict[int, LedgerRow]:
+    """Return the ledger rows of all messages by contact."""
+    ledger_rows = [LedgerRow._make(row) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
+    return {
+        ledger_row.contact_id: ledger_row._replace(first_attempt_at=1_780_000_000_000) for ledger_row in ledger_rows
+    }
 
 
 def read_mail(content: bytes) -> tuple[str, str, str]:
@@ -82,14 +84,14 @@ def test_a_campaign_is_sent_in_the_language_of_each_contact(home: Home) -> None:
     """German contacts get the translation, all others the original; footers are in each contact's own language."""
     ids = add_people(home)
     campaign = home.send(draft(home, ids))
-    claims, batch = load_claims(), MessagePreparer()
-    batch.prefetch(list(claims.values()))
+    ledger_rows, batch = load_rows_by_contact(), MessagePreparer()
+    batch.prefetch(list(ledger_rows.values()))
     mails = {}
     for language, contact_id in ids.items():
-        prepared = batch.prepare(claims[contact_id])
-        assert prepared == MessagePreparer().prepare(claims[contact_id]), language
+        prepared = batch.prepare(ledger_rows[contact_id])
+        assert prepared == MessagePreparer().prepare(ledger_rows[contact_id]), language
         mails[language] = read_mail(prepared.envelope.content)
-        assert prepared == batch.prepare(claims[contact_id])
+        assert prepared == batch.prepare(ledger_rows[contact_id])
     for language, (subject, html, text) in mails.items():
         is_german = language.startswith("de")
         assert subject == ("Hallo" if is_german else "Hello"), language
@@ -121,14 +123,14 @@ def test_one_language_is_compiled_at_a_time(home: Home) -> None:
     for index in range(len(ids)):
         home.upsert(email=f"p{index}@example.org", phone=f"+4915112345{index:02}")
     home.send(draft(home, ids, design=design))
-    claims, batch = load_claims(), MessagePreparer()
-    batch.prefetch(list(claims.values()))
+    ledger_rows, batch = load_rows_by_contact(), MessagePreparer()
+    batch.prefetch(list(ledger_rows.values()))
     assert len(batch._contents) == 0
     for number, language in enumerate(("de", "fr"), 1):
-        batch.prepare(claims[ids[language]])
+        batch.prepare(ledger_rows[ids[language]])
         assert len(batch._contents) == number
-    assert batch.prepare(claims[ids["pt-BR"]]) == MessagePreparer().prepare(claims[ids["pt-BR"]])
-    assert "+4915112345" in read_mail(batch.prepare(claims[ids["hu"]]).envelope.content)[1]
+    assert batch.prepare(ledger_rows[ids["pt-BR"]]) == MessagePreparer().prepare(ledger_rows[ids["pt-BR"]])
+    assert "+4915112345" in read_mail(batch.prepare(ledger_rows[ids["hu"]]).envelope.content)[1]
 
 
 def test_the_browser_shows_the_same_language(home: Home) -> None:
@@ -155,11 +157,11 @@ def test_sms_in_two_languages(home: Home) -> None:
     hints = {"sms_opt_out_hint": "Reply QUIT", "sms_opt_out_hints": {"de": "ENDE schreiben", "fr": "Répondez FIN"}}
     transactions.write(accounts.update, home.account_id, validation.read(accounts.AccountWrite, hints))
     home.send(campaigns.get(home.account_id, campaign.id))
-    claims = load_claims()
+    ledger_rows = load_rows_by_contact()
     texts = {
-        language: MessagePreparer().prepare(claims[contact_id]).envelope.content.decode()
+        language: MessagePreparer().prepare(ledger_rows[contact_id]).envelope.content.decode()
         for language, contact_id in ids.items()
-        if contact_id in claims
+        if contact_id in ledger_rows
     }
     assert "Angebot" in texts["de"] and "Angebot" in texts["de-AT"] and "sale" in texts["fr"] and "sale" in texts[""]
     urls = [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
@@ -189,10 +191,10 @@ def test_a_step_is_sent_in_the_language_of_each_contact(home: Home) -> None:
     transactions.write(publish)
     start_runs(home, flow, *ids.values())
     advance_until_idle()
-    claims, batch = load_claims(), MessagePreparer()
-    batch.prefetch(list(claims.values()))
+    ledger_rows, batch = load_rows_by_contact(), MessagePreparer()
+    batch.prefetch(list(ledger_rows.values()))
     for language, contact_id in ids.items():
-        subject, html, _ = read_mail(batch.prepare(claims[contact_id]).envelope.content)
+        subject, html, _ = read_mail(batch.prepare(ledger_rows[contact_id]).envelope.content)
         assert (subject == "Hallo" and ">DE</a>" in html) == language.startswith("de"), language
 
 
@@ -214,7 +216,7 @@ def test_single_messages_and_tests(home: Home) -> None:
 
     assert [queue(f"p{index}@example.org") for index in range(4)] == ["Hello", "Hallo", "Hallo", "Hello"]
     assert queue("p1@example.org", subject="Own") == "Own" and queue("new@example.org") == "Hello"
-    html = read_mail(MessagePreparer().prepare(load_claims()[ids["de"]]).envelope.content)[1]
+    html = read_mail(MessagePreparer().prepare(load_rows_by_contact()[ids["de"]]).envelope.content)[1]
     assert "Guten Tag Frau" in html and '<html lang="de" ' in html and ">Abmelden</a>" in html
 
     def send_test(**body: Any) -> tuple[str, str, str]:
@@ -222,7 +224,7 @@ def test_single_messages_and_tests(home: Home) -> None:
         prepared = test_sends.prepare(home.account_id, template.id, request)
         result = transactions.write(test_sends.send, home.account_id, template.id, request, True, prepared)
         [row] = rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (result.results[0].message_id,))
-        return read_mail(MessagePreparer().prepare(Claim._make(row)).envelope.content)
+        return read_mail(MessagePreparer().prepare(LedgerRow._make(row)).envelope.content)
 
     assert send_test()[0] == "[Test] Hello"
     subject, html, _ = send_test(language="DE_at")
@@ -303,17 +305,17 @@ def test_content_is_cached_up_to_a_size(home: Home, monkeypatch: pytest.MonkeyPa
     """The content of another language takes the place of the one that was not used for longest."""
     ids = add_people(home)
     home.send(draft(home, ids))
-    claims = load_claims()
-    size = prepare._get_size(shared_content.compile_shared(next(iter(claims.values())).campaign_id))
+    ledger_rows = load_rows_by_contact()
+    size = prepare._get_size(shared_content.compile_shared(next(iter(ledger_rows.values())).campaign_id))
     monkeypatch.setattr(prepare, "_MAX_CACHED_BYTES", int(2.5 * size))
     batch = MessagePreparer()
     for language in ("de", "fr", "pt-BR", "hu", "de"):
-        assert batch.prepare(claims[ids[language]]) == MessagePreparer().prepare(claims[ids[language]])
+        assert batch.prepare(ledger_rows[ids[language]]) == MessagePreparer().prepare(ledger_rows[ids[language]])
         assert len(batch._contents) <= 2
     monkeypatch.setattr(prepare, "_MAX_CACHED_BYTES", size // 2)
     batch = MessagePreparer()
     for language in ("de", "fr"):
-        batch.prepare(claims[ids[language]])
+        batch.prepare(ledger_rows[ids[language]])
         assert len(batch._contents) == 1
 
 
@@ -390,11 +392,11 @@ def test_contacts_without_language_get_the_same_bytes(home: Home) -> None:
     ids = {"": home.contact("a@example.org", first_name="Ann").id}
     plain = home.campaign(home.list_of(*ids.values()).id, subject="Hello", preheader="New", body=None, design=DESIGN)
     home.send(plain)
-    before = MessagePreparer().prepare(load_claims()[ids[""]])
+    before = MessagePreparer().prepare(load_rows_by_contact()[ids[""]])
     transactions.write(run, "DELETE FROM message")
     campaign = draft(home, ids)
     home.send(campaign)
-    after = MessagePreparer().prepare(load_claims()[ids[""]])
+    after = MessagePreparer().prepare(load_rows_by_contact()[ids[""]])
     assert _strip(after.envelope.content, campaign.id) == _strip(before.envelope.content, plain.id)
 
 

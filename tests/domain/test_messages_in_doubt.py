@@ -8,7 +8,7 @@ from appliance.campaigns import states
 from appliance.core.errors import Deferred, Uncertain
 from appliance.jobs import housekeeping
 from appliance.sending.messages import queue, retries
-from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.workers.renderer import Renderer
@@ -16,40 +16,40 @@ from appliance.storage import transactions
 from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
 from tests.domain.home import BY_API, Home, record_and_claim, recover_after_crash
-from tests.domain.test_rendering_claims import render_all
+from tests.domain.test_renderer import render_all
 
 
-def _claim_message(home: Home, name: str = "Ann") -> tuple[Claim, OutgoingMessage]:
-    """Send a campaign to a new contact, and return its claim and prepared message."""
+def _claim_message(home: Home, name: str = "Ann") -> tuple[LedgerRow, OutgoingMessage]:
+    """Send a campaign to a new contact, and return its ledger row and prepared message."""
     contact = home.contact(f"{name.lower()}@example.org", first_name=name)
     home.send(home.campaign(home.list_of(contact.id, name=name).id, name, subject="For {{ first_name }}"))
-    claim = record_and_claim(None, True)
-    assert claim is not None
-    return claim, MessagePreparer().prepare(claim)
+    row = record_and_claim(None, True)
+    assert row is not None
+    return row, MessagePreparer().prepare(row)
 
 
 @pytest.mark.parametrize("failure", ["connection", "crash"])
 def test_a_message_sent_again_has_the_same_bytes(failure: str, home: Home) -> None:
     """A change of the contact between the attempts does not change the second one."""
-    claim, prepared = _claim_message(home)
+    ledger_row, prepared = _claim_message(home)
     if failure == "crash":
         assert recover_after_crash() == 1
     else:
-        record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
-    home.patch(claim.contact_id, first_name="Bea")
-    row = Message.get_by_id(claim.id)
+        record_and_claim(Outcome(ledger_row, Uncertain("the connection broke"), prepared=prepared), False)
+    home.patch(ledger_row.contact_id, first_name="Bea")
+    row = Message.get_by_id(ledger_row.id)
     assert (row.status, row.uncertain_count) == ("queued", 1)
-    payload = retries.load_payload(claim.id)
+    payload = retries.load_payload(ledger_row.id)
     assert payload is not None and payload == prepared
     assert b"Subject: For Ann\r\n" in payload.envelope.content
 
 
 def test_a_changed_message_is_not_sent_again(home: Home) -> None:
     """If the contact changed before the crash was handled, the message stays uncertain for a user to decide."""
-    claim, _ = _claim_message(home)
-    home.patch(claim.contact_id, first_name="Bea")
+    ledger_row, _ = _claim_message(home)
+    home.patch(ledger_row.contact_id, first_name="Bea")
     assert recover_after_crash() == 1
-    row = Message.get_by_id(claim.id)
+    row = Message.get_by_id(ledger_row.id)
     assert (row.status, row.uncertain_count, row.attempts) == ("uncertain", 1, 1)
     assert "changed since" in row.error_text
 
@@ -58,85 +58,85 @@ def test_a_changed_message_is_not_sent_again(home: Home) -> None:
 def test_a_user_retries_the_same_bytes(failure: str, home: Home) -> None:
     """A message held in doubt is sent again with its original bytes, also at the second retry."""
     home.configure(email__in_doubt="hold")
-    claim, prepared = _claim_message(home)
+    row, prepared = _claim_message(home)
     for name in ("Bea", "Cleo"):
         if failure == "crash":
             assert recover_after_crash() == 1
         else:
-            record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
-        assert Message.get_by_id(claim.id).status == "uncertain"
-        home.patch(claim.contact_id, first_name=name)
-        transactions.write(retries.retry, home.account_id, claim.id, "user:1")
-        next_claim = record_and_claim(None, True)
-        assert next_claim is not None and retries.load_payload(next_claim.id) == prepared
-        claim = next_claim
-    record_and_claim(Outcome(claim, subject="x", sender="a@b.example"), False)
-    assert Message.get_by_id(claim.id).status == "sent" and scalar("SELECT count(*) FROM retry_payload") == 0
+            record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=prepared), False)
+        assert Message.get_by_id(row.id).status == "uncertain"
+        home.patch(row.contact_id, first_name=name)
+        transactions.write(retries.retry, home.account_id, row.id, "user:1")
+        next_row = record_and_claim(None, True)
+        assert next_row is not None and retries.load_payload(next_row.id) == prepared
+        row = next_row
+    record_and_claim(Outcome(row, subject="x", sender="a@b.example"), False)
+    assert Message.get_by_id(row.id).status == "sent" and scalar("SELECT count(*) FROM retry_payload") == 0
 
 
 def test_assuming_a_message_sent_deletes_its_payload(home: Home) -> None:
     """The stored bytes are deleted when a user marks the message as sent."""
     home.configure(email__in_doubt="hold")
-    claim, prepared = _claim_message(home)
-    record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
+    row, prepared = _claim_message(home)
+    record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=prepared), False)
     assert scalar("SELECT count(*) FROM retry_payload") == 1
-    transactions.write(retries.assume_sent, home.account_id, claim.id, "user:1")
+    transactions.write(retries.assume_sent, home.account_id, row.id, "user:1")
     assert scalar("SELECT count(*) FROM retry_payload") == 0
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_a_crash_after_a_failed_rendering_causes_no_doubt(is_cancelled: bool, home: Home) -> None:
     """A claimed message that could not be rendered was not sent: after a crash it is queued or cancelled."""
-    claim, _ = _claim_message(home)
-    record_and_claim(Outcome(claim, Deferred("greylisted", 451, "4.7.1")), False)
+    ledger_row, _ = _claim_message(home)
+    record_and_claim(Outcome(ledger_row, Deferred("greylisted", 451, "4.7.1")), False)
     home.advance(1000)
-    pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
-    transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
+    pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (ledger_row.campaign_id,))
+    transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (ledger_row.campaign_id,))
     renderer = Renderer()
     [ready] = render_all(renderer, QueueReader().fetch_candidates(1))
     renderer.close()
-    assert ready.failure is not None and transactions.write(queue.claim, [ready.claim], "process") == {claim.id}
-    transactions.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
+    assert ready.failure is not None and transactions.write(queue.claim, [ready.row], "process") == {ledger_row.id}
+    transactions.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, ledger_row.campaign_id))
     if is_cancelled:
-        transactions.write(states.cancel, home.account_id, claim.campaign_id, Actor("key:1"))
+        transactions.write(states.cancel, home.account_id, ledger_row.campaign_id, Actor("key:1"))
     assert recover_after_crash() == 1
-    row = Message.get_by_id(claim.id)
+    row = Message.get_by_id(ledger_row.id)
     assert (row.status, row.uncertain_count, row.attempts) == ("cancelled" if is_cancelled else "queued", 0, 1)
 
 
 def test_an_interrupted_message_that_fails_to_render_is_held(home: Home) -> None:
     """The service starts all the same: that message is uncertain, the other one is queued again."""
-    claim, _ = _claim_message(home)
-    transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
+    ledger_row, _ = _claim_message(home)
+    transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (ledger_row.campaign_id,))
     other = home.contact("bob@example.org")
     home.send(home.campaign(home.list_of(other.id, name="Other").id, name="Other"))
-    second_claim = record_and_claim(None, True)
-    assert second_claim is not None and recover_after_crash() == 2
-    assert [Message.get_by_id(row.id).status for row in (claim, second_claim)] == ["uncertain", "queued"]
+    second_row = record_and_claim(None, True)
+    assert second_row is not None and recover_after_crash() == 2
+    assert [Message.get_by_id(row.id).status for row in (ledger_row, second_row)] == ["uncertain", "queued"]
 
 
 @pytest.mark.parametrize("ending", ["accepted", "second doubt", "erased"])
 def test_payloads_are_deleted_when_not_needed(ending: str, home: Home) -> None:
     """Acceptance and erasure delete the stored bytes; a message in doubt keeps them for the user who decides."""
-    claim, prepared = _claim_message(home)
-    record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
+    row, prepared = _claim_message(home)
+    record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=prepared), False)
     if ending == "erased":
-        transactions.write(removal.erase, home.account_id, claim.contact_id, BY_API)
+        transactions.write(removal.erase, home.account_id, row.contact_id, BY_API)
     else:
-        next_claim = record_and_claim(None, True)
-        assert next_claim is not None and next_claim.uncertain_count == 1
+        next_row = record_and_claim(None, True)
+        assert next_row is not None and next_row.uncertain_count == 1
         error = None if ending == "accepted" else Uncertain("again")
-        record_and_claim(Outcome(next_claim, error, subject="x", sender="a@b.example", prepared=prepared), False)
+        record_and_claim(Outcome(next_row, error, subject="x", sender="a@b.example", prepared=prepared), False)
     assert scalar("SELECT count(*) FROM retry_payload") == (1 if ending == "second doubt" else 0)
-    assert Message.get_by_id(claim.id).status == ("sent" if ending == "accepted" else "uncertain")
+    assert Message.get_by_id(row.id).status == ("sent" if ending == "accepted" else "uncertain")
 
 
 def test_payloads_of_a_cancelled_campaign_are_pruned(home: Home) -> None:
     """Housekeeping deletes the stored bytes of a cancelled campaign and keeps those of a live one."""
     home.configure(email__in_doubt="hold")
     cancelled, live = _claim_message(home), _claim_message(home, "Bea")
-    for claim, prepared in (cancelled, live):
-        record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
+    for row, prepared in (cancelled, live):
+        record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=prepared), False)
     housekeeping.prune_erased_and_finished()
     assert retries.load_payload(cancelled[0].id) and retries.load_payload(live[0].id)
     assert cancelled[0].campaign_id is not None
@@ -148,7 +148,7 @@ def test_payloads_of_a_cancelled_campaign_are_pruned(home: Home) -> None:
 
 def test_an_erased_contact_leaves_no_payload(home: Home) -> None:
     """An erasure while the message is being sent: the doubt that follows stores no bytes."""
-    claim, prepared = _claim_message(home)
-    transactions.write(removal.erase, home.account_id, claim.contact_id, BY_API)
-    record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
+    row, prepared = _claim_message(home)
+    transactions.write(removal.erase, home.account_id, row.contact_id, BY_API)
+    record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=prepared), False)
     assert scalar("SELECT count(*) FROM retry_payload") == 0

@@ -5,7 +5,7 @@ import pytest
 
 from appliance.core import clock
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.storage import transactions
 from appliance.storage.database import connection, run
@@ -13,7 +13,7 @@ from tests.domain.home import Home
 from tests.domain.test_queue_reader import send_campaign
 
 
-def _claim(row: Claim) -> bool:
+def _claim(row: LedgerRow) -> bool:
     return transactions.write(queue.claim_one, row, "process", row, clock.now_ms())
 
 
@@ -44,7 +44,7 @@ def test_a_claim_reads_only_its_own_campaign(home: Home) -> None:
     send_campaign(home, "ana@example.org", "bob@example.org")
     first, second = QueueReader().fetch_candidates(2)
 
-    def count_rows_read(row: Claim) -> int:
+    def count_rows_read(row: LedgerRow) -> int:
         rows_read: list[object] = []
 
         def claim_traced() -> bool:

@@ -37,9 +37,9 @@ def ledger(home: Home) -> Home:
 def test_counts_and_pages_match_the_rows(ledger: Home, kinds: list[str], size: int) -> None:
     """Counts and pages of each state match the rows, pages do not overlap, and other accounts see nothing."""
     for kind in kinds:
-        claim = claim_next()
-        if claim is not None:
-            finish(claim, kind)
+        ledger_row = claim_next()
+        if ledger_row is not None:
+            finish(ledger_row, kind)
     counts = delivery_status.count_outbox(ledger.account_id)
     for state in delivery_status.OUTBOX_STATES:
         expected = query_state(ledger.account_id, state)
@@ -74,8 +74,8 @@ def test_retry_by_ids(ledger: Home) -> None:
 def test_the_summary_of_the_queue(ledger: Home) -> None:
     """The state is `busy` with messages due, `idle` when all are sent, and `stopped` by the account's switch."""
     before_sending = delivery_status.read_summary(ledger.account_id)
-    while (claim := claim_next()) is not None:
-        finish(claim, "accepted")
+    while (row := claim_next()) is not None:
+        finish(row, "accepted")
     after_sending = delivery_status.read_summary(ledger.account_id)
     transactions.write(run, "UPDATE account SET sending_stopped = 1")
 

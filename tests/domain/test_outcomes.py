@@ -16,7 +16,7 @@ from appliance.core.errors import (
     Uncertain,
 )
 from appliance.sending.messages import queue_reader
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.storage import transactions
 from appliance.storage.database import fetch_one, scalar
 from appliance.storage.models import Campaign, Message
@@ -38,16 +38,16 @@ def send_campaign(home: Home, contact_count: int = 1, **options: Any) -> Campaig
     return home.send(home.campaign(home.list_of(*members).id), **options)
 
 
-def claim_next() -> Claim | None:
+def claim_next() -> LedgerRow | None:
     """Claim the next message, if there is one."""
     return record_and_claim(None, True)
 
 
-def finish(claim: Claim | None, kind: str) -> Message:
-    """Record the outcome of a claim and return the message."""
-    assert claim is not None
-    record_and_claim(Outcome(claim, ERRORS[kind], None, "Hello", "a@example.org", "1@example.org"), False)
-    return Message.get_by_id(claim.id)
+def finish(row: LedgerRow | None, kind: str) -> Message:
+    """Record the outcome of a claimed message and return the message."""
+    assert row is not None
+    record_and_claim(Outcome(row, ERRORS[kind], None, "Hello", "a@example.org", "1@example.org"), False)
+    return Message.get_by_id(row.id)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_each_outcome_has_its_status(kind: str, status: str, attempts: int, home
 def test_a_claimed_message_after_a_cancel(kind: str, status: str, home: Home) -> None:
     """A message claimed before the cancel gets the status of its outcome and is never tried again."""
     campaign = send_campaign(home, contact_count=3)
-    claim = claim_next()
+    row = claim_next()
     stats = transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1")).stats
     assert (stats["pending"], stats["cancelled"]) == (1, 2)
-    assert finish(claim, kind).status == status
+    assert finish(row, kind).status == status
     home.advance(100_000)
     assert claim_next() is None and store.get(home.account_id, campaign.id).stats["pending"] == 0
 
@@ -86,14 +86,14 @@ def test_a_claimed_message_after_a_cancel(kind: str, status: str, home: Home) ->
 def test_a_claimed_message_after_a_pause(kind: str, home: Home) -> None:
     """A message that was not sent before the pause waits until the campaign is resumed."""
     campaign = send_campaign(home)
-    claim = claim_next()
+    row = claim_next()
     transactions.write(states.pause, home.account_id, campaign.id, Actor("key:1"))
-    assert finish(claim, kind).status == "queued"
+    assert finish(row, kind).status == "queued"
     home.advance(100_000)
     assert claim_next() is None
     transactions.write(send.resume, home.account_id, campaign.id, Actor("key:1"))
-    next_claim = claim_next()
-    assert claim is not None and next_claim is not None and next_claim.id == claim.id
+    next_row = claim_next()
+    assert row is not None and next_row is not None and next_row.id == row.id
 
 
 def test_temporary_rejections_follow_the_retry_delays(home: Home) -> None:
@@ -155,8 +155,8 @@ def test_an_immediate_retry_survives_a_clock_change(home: Home) -> None:
     send_campaign(home)
     assert finish(claim_next(), "uncertain").status == "queued"
     home.advance(-3600)
-    claim = claim_next()
-    assert claim is not None and claim.uncertain_count == 1
+    row = claim_next()
+    assert row is not None and row.uncertain_count == 1
 
 
 @pytest.mark.parametrize(("in_doubt", "status"), [("resend", "queued"), ("hold", "uncertain")])
@@ -164,9 +164,9 @@ def test_a_crash_puts_only_claimed_messages_in_doubt(in_doubt: str, status: str,
     """The message claimed at the crash is in doubt; the others stay queued."""
     home.configure(email__in_doubt=in_doubt)
     send_campaign(home, contact_count=3)
-    claim = claim_next()
-    assert claim is not None and recover_after_crash() == 1
-    assert (Message.get_by_id(claim.id).status, Message.get_by_id(claim.id).uncertain_count) == (status, 1)
+    row = claim_next()
+    assert row is not None and recover_after_crash() == 1
+    assert (Message.get_by_id(row.id).status, Message.get_by_id(row.id).uncertain_count) == (status, 1)
     assert scalar("SELECT count(*) FROM message WHERE status = 'queued' AND uncertain_count = 0") == 2
 
 
@@ -218,15 +218,15 @@ def test_an_authentication_rejection_is_retried(home: Home) -> None:
     """An authentication rejection counts as an attempt and finally fails the message, without a suppression."""
     home.configure(email__retry_after=[100.0], email__give_up="1h")
     send_campaign(home)
-    claim, rejection = claim_next(), MailUnauthenticated("550 5.7.26 unauthenticated", 550, "5.7.26")
-    assert claim is not None
-    record_and_claim(Outcome(claim, rejection), False)
-    row = Message.get_by_id(claim.id)
+    ledger_row, rejection = claim_next(), MailUnauthenticated("550 5.7.26 unauthenticated", 550, "5.7.26")
+    assert ledger_row is not None
+    record_and_claim(Outcome(ledger_row, rejection), False)
+    row = Message.get_by_id(ledger_row.id)
     assert (row.status, row.attempts, row.error_enhanced) == ("queued", 1, "5.7.26")
     assert 80_000 <= row.due_at - row.updated_at <= 120_000
     home.advance(7200)
-    record_and_claim(Outcome(claim_next() or claim, rejection), False)
-    assert Message.get_by_id(claim.id).status == "failed"
+    record_and_claim(Outcome(claim_next() or ledger_row, rejection), False)
+    assert Message.get_by_id(ledger_row.id).status == "failed"
     assert scalar("SELECT count(*) FROM event WHERE event = 'email_failed'") == 1
     assert scalar("SELECT count(*) FROM suppression") == 0 and fetch_one("SELECT kind FROM bounce") == (
         "authentication",

@@ -10,7 +10,7 @@ from appliance.campaigns.store import CampaignCreate
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
 from appliance.sending.messages import retries
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.sending.messages.links import LinkRequest, LinkResolver
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms import segments
@@ -46,21 +46,21 @@ def create_sms_campaign(home: Home, contact_ids: list[int], body: str = BODY, **
     return transactions.write(store.create, home.account_id, validation.read(CampaignCreate, request))
 
 
-def fetch_claims(**where: Any) -> list[Claim]:
-    """Return the claims of all queued and held messages."""
+def fetch_open_rows(**where: Any) -> list[LedgerRow]:
+    """Return the ledger rows of all queued and held messages."""
     return [
-        Claim._make(row)._replace(first_attempt_at=1_780_000_000_000)
+        LedgerRow._make(row)._replace(first_attempt_at=1_780_000_000_000)
         for row in rows(f"SELECT {COLUMNS} FROM message WHERE status IN ('queued', 'held') ORDER BY id")
     ]
 
 
-def render_text(claim: Claim, preparer: MessagePreparer | None = None) -> str:
+def render_text(row: LedgerRow, preparer: MessagePreparer | None = None) -> str:
     """Return the text of an SMS."""
-    return (preparer or MessagePreparer()).prepare(claim).envelope.content.decode()
+    return (preparer or MessagePreparer()).prepare(row).envelope.content.decode()
 
 
-def create_single_sms(home: Home, body: str, phone: str = "+447700900100", **fields: Any) -> Claim:
-    """Create a transactional SMS and return its claim."""
+def create_single_sms(home: Home, body: str, phone: str = "+447700900100", **fields: Any) -> LedgerRow:
+    """Create a transactional SMS and return its ledger row."""
 
     def create() -> int:
         channel = fetch_one("SELECT contact_id, key FROM channel WHERE value = ?", (phone,))
@@ -73,17 +73,17 @@ def create_single_sms(home: Home, body: str, phone: str = "+447700900100", **fie
         return int(row.id)
 
     message_id = transactions.write(create)
-    return next(claim for claim in fetch_claims() if claim.id == message_id)
+    return next(ledger_row for ledger_row in fetch_open_rows() if ledger_row.id == message_id)
 
 
 def test_prefetched_sms_equal_single_ones(home: Home) -> None:
     """With or without prefetching the same SMS result, whatever values a contact has."""
     home.send(create_sms_campaign(home, create_contacts(home, 7)))
-    claims = fetch_claims()
+    ledger_rows = fetch_open_rows()
     batch = MessagePreparer()
-    batch.prefetch(claims)
-    prepared = [batch.prepare(item) for item in claims]
-    assert prepared == [MessagePreparer().prepare(item) for item in claims]
+    batch.prefetch(ledger_rows)
+    prepared = [batch.prepare(item) for item in ledger_rows]
+    assert prepared == [MessagePreparer().prepare(item) for item in ledger_rows]
     texts = [item.envelope.content.decode() for item in prepared]
     assert texts[0].startswith("friend|+447700900100||http") and texts[1].startswith("N1|+447700900101|p1@x.org|http")
     assert all("/c/" in text and "example.org" not in text for text in texts)
@@ -95,14 +95,14 @@ def test_short_links_are_resolved_and_clicks_counted(home: Home) -> None:
     """A link resolves to its URL; a click is an `sms_clicked` event and leaves the email counts unchanged."""
     (contact_id,) = create_contacts(home, 1)
     home.send(create_sms_campaign(home, [contact_id]))
-    claim = record_and_claim(None, True, "sms")
-    assert claim is not None
-    record_and_claim(Outcome(claim, sender="Campanero"), False)
+    ledger_row = record_and_claim(None, True, "sms")
+    assert ledger_row is not None
+    record_and_claim(Outcome(ledger_row, sender="Campanero"), False)
     home.advance(60)
-    target = LinkResolver().resolve([LinkRequest(claim.id, 1)])[LinkRequest(claim.id, 1)]
+    target = LinkResolver().resolve([LinkRequest(ledger_row.id, 1)])[LinkRequest(ledger_row.id, 1)]
     assert (target.url, target.channel) == (f"https://example.org/{contact_id}/a", "sms")
-    record_hits(build_hit(claim.id, 1))
-    assert message_flags(claim.id) == (0, 1)
+    record_hits(build_hit(ledger_row.id, 1))
+    assert message_flags(ledger_row.id) == (0, 1)
     assert [row[0] for row in rows("SELECT event FROM event WHERE event GLOB '*_clicked'")] == ["sms_clicked"]
     assert fetch_one("SELECT email_open_count, email_click_count, last_interacted_at NOT NULL FROM contact") == (
         0,
@@ -116,14 +116,14 @@ def test_clicks_of_a_bot_are_not_counted(home: Home) -> None:
     """Several links followed within milliseconds reveal a bot: also its first click is no longer counted."""
     body = " ".join(f"https://example.org/{number}" for number in range(1, 5))
     home.send(create_sms_campaign(home, create_contacts(home, 1), body=body))
-    claim = record_and_claim(None, True, "sms")
-    assert claim is not None
-    record_and_claim(Outcome(claim, sender="Campanero"), False)
+    row = record_and_claim(None, True, "sms")
+    assert row is not None
+    record_and_claim(Outcome(row, sender="Campanero"), False)
     home.advance(60)
-    record_hits(build_hit(claim.id, 1))
-    assert message_flags(claim.id) == (0, 1)
-    record_hits(*(build_hit(claim.id, number, after=number * 50) for number in (2, 3, 4)))
-    assert message_flags(claim.id) == (0, 0)
+    record_hits(build_hit(row.id, 1))
+    assert message_flags(row.id) == (0, 1)
+    record_hits(*(build_hit(row.id, number, after=number * 50) for number in (2, 3, 4)))
+    assert message_flags(row.id) == (0, 0)
     assert rows("SELECT DISTINCT event, data ->> 'verdict' FROM event WHERE event GLOB '*_clicked'") == [
         ("sms_clicked", "machine")
     ]
@@ -141,10 +141,10 @@ def test_the_preview_equals_the_sent_sms(home: Home) -> None:
     draft = create_sms_campaign(home, [contact_id], body=BODY + " {{ campaign.name }} {{ unsubscribe_url }}")
     preview_result = content.render_preview(home.account_id, draft.id)
     home.send(draft)
-    sent_text = render_text(fetch_claims()[0])
+    sent_text = render_text(fetch_open_rows()[0])
     assert (
         len(sent_text) == len(preview_result["text"])
-        and preview_result["sms"].segments == MessagePreparer().prepare(fetch_claims()[0]).parts
+        and preview_result["sms"].segments == MessagePreparer().prepare(fetch_open_rows()[0]).parts
     )
     token_pattern = re.compile(r"/([cu])/[A-Za-z0-9_-]+")
     assert token_pattern.sub(r"/\1/", sent_text) == token_pattern.sub(r"/\1/", preview_result["text"])
@@ -156,12 +156,12 @@ def test_contacts_without_tracking_get_links_without_counting(home: Home) -> Non
     (contact_id,) = create_contacts(home, 1)
     transactions.write(run, "UPDATE contact SET tracking = 'none'")
     home.send(create_sms_campaign(home, [contact_id]))
-    claim = record_and_claim(None, True, "sms")
-    assert claim is not None and "/c/" in render_text(claim)
-    record_and_claim(Outcome(claim, sender="Campanero"), False)
+    row = record_and_claim(None, True, "sms")
+    assert row is not None and "/c/" in render_text(row)
+    record_and_claim(Outcome(row, sender="Campanero"), False)
     home.advance(60)
-    assert build_hit(claim.id, 1).message.url == f"https://example.org/{contact_id}/a"
-    record_hits(build_hit(claim.id, 1))
+    assert build_hit(row.id, 1).message.url == f"https://example.org/{contact_id}/a"
+    record_hits(build_hit(row.id, 1))
     assert rows("SELECT 1 FROM hit") == []
 
 
@@ -169,7 +169,7 @@ def test_a_campaign_without_tracking_keeps_its_urls(home: Home) -> None:
     """URLs are not shortened."""
     contact_ids = create_contacts(home, 1)
     home.send(create_sms_campaign(home, contact_ids, tracking=False))
-    assert render_text(fetch_claims()[0]).endswith(f"https://example.org/{contact_ids[0]}/a")
+    assert render_text(fetch_open_rows()[0]).endswith(f"https://example.org/{contact_ids[0]}/a")
 
 
 def test_a_flow_sms_has_the_data_of_its_event(home: Home) -> None:
@@ -181,12 +181,12 @@ def test_a_flow_sms_has_the_data_of_its_event(home: Home) -> None:
         flow = make_flow(home, {"type": "sms", "body": body, "transactional": transactional})
         start_runs(home, flow, *contact_ids, event_data={"sku": "A<7>"})
     advance_until_idle()
-    marketing_text, transactional_text = [render_text(claim) for claim in fetch_claims()]
+    marketing_text, transactional_text = [render_text(row) for row in fetch_open_rows()]
     assert marketing_text.startswith("Order A<7>: http://127.0.0.1:8080/c/") and marketing_text.endswith(
         "-1 STOP to end"
     )
     assert transactional_text == "Order A<7>: https://example.org/A<7>"
-    message_id = fetch_claims()[0].id
+    message_id = fetch_open_rows()[0].id
     assert (
         LinkResolver().resolve([LinkRequest(message_id, 1)])[LinkRequest(message_id, 1)].url
         == "https://example.org/A%3C7%3E"
@@ -196,11 +196,11 @@ def test_a_flow_sms_has_the_data_of_its_event(home: Home) -> None:
 def test_a_transactional_sms_has_its_own_data(home: Home) -> None:
     """A transactional SMS has raw values, its own sender, unchanged links and no opt-out hint."""
     transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
-    claim = create_single_sms(home, "Code {{ data.code }} {{ contact.phone }} https://example.org/a", sender="Acme")
-    prepared = MessagePreparer().prepare(claim)
+    row = create_single_sms(home, "Code {{ data.code }} {{ contact.phone }} https://example.org/a", sender="Acme")
+    prepared = MessagePreparer().prepare(row)
     assert prepared.envelope == ("Acme", "+447700900100", b"Code <1> +447700900100 https://example.org/a", False)
     assert (prepared.parts, prepared.has_opt_out_hint) == (1, False)
-    filled = MessagePreparer().fill_again(Message.get_by_id(claim.id))
+    filled = MessagePreparer().fill_again(Message.get_by_id(row.id))
     assert filled.text == prepared.envelope.content.decode() and "Code &lt;1&gt; +44" in filled.html
 
 
@@ -212,12 +212,12 @@ def test_a_monthly_opt_out_hint(home: Home) -> None:
     for days in (0, 1, 28, 2):
         home.advance(days * 86_400)
         home.send(create_sms_campaign(home, contact_ids, body=f"Day {days}"))
-        claim = record_and_claim(None, True, "sms")
-        assert claim is not None
-        prepared = MessagePreparer().prepare(claim)
-        record_and_claim(Outcome(claim, sender="Campanero", prepared=prepared), False)
+        row = record_and_claim(None, True, "sms")
+        assert row is not None
+        prepared = MessagePreparer().prepare(row)
+        record_and_claim(Outcome(row, sender="Campanero", prepared=prepared), False)
         texts.append(prepared.envelope.content.decode())
-        shown_texts.append(MessagePreparer().fill_again(Message.get_by_id(claim.id)).text)
+        shown_texts.append(MessagePreparer().fill_again(Message.get_by_id(row.id)).text)
     assert texts == shown_texts == ["Day 0 STOP to end", "Day 1", "Day 28", "Day 2 STOP to end"]
 
 
@@ -244,8 +244,8 @@ def test_an_interrupted_sms_is_rendered_again(home: Home) -> None:
             home, create_contacts(home, 1), body="Grüße {{ first_name | default: 'Ж' }} https://example.org/a"
         )
     )
-    claim = record_and_claim(None, True, "sms")
-    assert claim is not None
+    row = record_and_claim(None, True, "sms")
+    assert row is not None
     ((interrupted, prepared),) = retries.find_interrupted()
-    assert interrupted.id == claim.id and prepared is not None and prepared.parts == 1
+    assert interrupted.id == row.id and prepared is not None and prepared.parts == 1
     assert segments.count_segments(prepared.envelope.content.decode()).alphabet == "UCS-2"

@@ -10,7 +10,7 @@ from appliance.core import clock, validation
 from appliance.core.errors import Uncertain
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.messages import queue, transactional
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.queue_reader import AFTER_POSITION, QueueReader, Source, build_open_condition
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
@@ -41,7 +41,7 @@ def send_large_campaign(home: Home, *counts: tuple[int, str], name: str = "Sprin
     return number
 
 
-def mark_sent(row: Claim) -> None:
+def mark_sent(row: LedgerRow) -> None:
     """Mark a row as sent."""
     transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL WHERE id = ?", (row.id,))
 

@@ -9,7 +9,7 @@ from appliance.core import clock
 from appliance.core.errors import Uncertain
 from appliance.inbound import delivery_reports
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.sending.sms.error_codes import Receipt
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
@@ -39,10 +39,10 @@ def apply_receipt(status: str, sid: str = "SM1", number: int | None = None, code
 
 def record_outcome(number: int, error: Any = None, sid: str | None = None) -> None:
     """Record the outcome of a message that is being sent."""
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
+    row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
     transactions.write(
         queue.record_and_claim,
-        [Outcome(claim, error, sender="Acme", provider_id=sid)],
+        [Outcome(row, error, sender="Acme", provider_id=sid)],
         [],
         "process",
     )
@@ -118,7 +118,7 @@ def test_a_receipt_settles_an_interrupted_message(home: Home) -> None:
     number = create_sms(home, "sending", None, body_hash=7)
     apply_receipt("sent", "SM1", number)
     transactions.write(
-        delivery_reports.recover_with_receipts, [(Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0]), None)]
+        delivery_reports.recover_with_receipts, [(LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message")[0]), None)]
     )
     assert fetch_state(number) == ("sent", ["sms_sent"]) and Message.get_by_id(number).provider_id == "SM1"
 

@@ -191,16 +191,16 @@ def test_l2_a_message_in_doubt_ends_uncertain(event: str, home: Home) -> None:
     """After a cancel or an unsubscribe a message in doubt ends `uncertain`, not `cancelled` or `skipped`."""
     contact = home.contact("a@example.org")
     campaign = home.send(home.campaign(home.list_of(contact.id).id))
-    claim = record_and_claim(None, True)
+    row = record_and_claim(None, True)
     if event == "cancel":
         transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1"))
-    record_and_claim(Outcome(claim, Uncertain("broke after the dot")), False)
+    record_and_claim(Outcome(row, Uncertain("broke after the dot")), False)
     if event == "leave":
         home.opt_out("a@example.org")
     if event == "later":
         transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1"))
     record_and_claim(None, True)
-    assert scalar("SELECT status FROM message WHERE id = ?", (claim.id,)) == "uncertain"
+    assert scalar("SELECT status FROM message WHERE id = ?", (row.id,)) == "uncertain"
 
 
 # -- parsing -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from appliance.core import validation
 from appliance.core.errors import Deferred
 from appliance.sending.delivery.bounce_classes import is_rate_limited
 from appliance.sending.messages import queue, transactional
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
@@ -57,11 +57,11 @@ def run_sender(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     render = ready_queue.ReadyQueue._render
 
-    async def render_and_count(self: ready_queue.ReadyQueue, claims: dict[int, Claim]) -> None:
-        before = len(claims)
-        await render(self, claims)
+    async def render_and_count(self: ready_queue.ReadyQueue, ledger_rows: dict[int, LedgerRow]) -> None:
+        before = len(ledger_rows)
+        await render(self, ledger_rows)
         counts["fills"] += 1
-        counts["messages"] += before - len(claims)
+        counts["messages"] += before - len(ledger_rows)
 
     monkeypatch.setattr(ready_queue.ReadyQueue, "_render", render_and_count)
     transactions.start(before_write=queue.settle_log)
@@ -107,8 +107,8 @@ def test_workers_that_wait_for_a_paused_group_do_not_refill_the_queue(
     send_campaign(home, *(f"p{number}@gmail.com" for number in range(5)))
     use_relay(home, free_port(), email__rate_per_second="10", email__slow_down="60s")
     limits, refill_count = EmailRateLimits(config.current().email), 0
-    (claim,) = QueueReader().fetch_candidates(1)
-    limits.record_answer(claim, Deferred("slow down", 421, "4.7.0"))
+    (row,) = QueueReader().fetch_candidates(1)
+    limits.record_answer(row, Deferred("slow down", 421, "4.7.0"))
     refill = ready_queue.ReadyQueue._refill
 
     async def refill_and_count(self: ready_queue.ReadyQueue) -> None:
@@ -181,12 +181,12 @@ def test_throttles_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> N
     send_campaign(home, "p@example.org")
     rate_limits, now = EmailRateLimits(config.current().email), 1000.0
     monkeypatch.setattr("appliance.core.clock.monotonic", lambda: now)
-    (claim,) = QueueReader().fetch_candidates(1)
+    (row,) = QueueReader().fetch_candidates(1)
     error = Deferred("slow down", 421, "4.7.0")
     assert is_rate_limited(error)
     for number in range(2_000):
         now += 0.1
-        rate_limits.record_answer(claim._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
+        rate_limits.record_answer(row._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
     groups = [group for _, group in rate_limits._throttles]
     assert len(groups) <= 256 and ALL in groups and "d1990.example" in groups
 
@@ -196,8 +196,8 @@ def test_a_learned_rate_outlives_groups_without_refusals(home: Home) -> None:
     send_campaign(home, "p@example.org")
     home.configure(email__transport="direct")
     rate_limits = EmailRateLimits(config.current().email)
-    (claim,) = QueueReader().fetch_candidates(1)
-    slow, *others = (claim._replace(recipient_key=f"a@d{number}.example", provider="direct") for number in range(1_000))
+    (row,) = QueueReader().fetch_candidates(1)
+    slow, *others = (row._replace(recipient_key=f"a@d{number}.example", provider="direct") for number in range(1_000))
     rate_limits.record_answer(slow, Deferred("slow down", 421, "4.7.0"))
     home.advance(2 * 3600)
     for other in others:
@@ -212,14 +212,14 @@ def test_limits_without_waiting_messages_are_forgotten(home: Home) -> None:
     send_campaign(home, "p@gmail.com")
     use_relay(home, free_port(), email__sender_limits=["campanero.invalid 1/s"])
     limits = EmailRateLimits(config.current().email)
-    (claim,) = QueueReader().fetch_candidates(1)
+    (row,) = QueueReader().fetch_candidates(1)
 
     async def take_two() -> None:
         waiting = ready_queue.ReadyQueue(CircuitBreaker(60.0), limits, 16, StopSwitch())
-        assert limits.admit(claim._replace(id=99), "news@campanero.invalid") is None  # uses up the limit of this second
+        assert limits.admit(row._replace(id=99), "news@campanero.invalid") is None  # uses up the limit of this second
         ready = await waiting.take()
         assert ready is not None and [*waiting._waiting] == ["from campanero.invalid"] and waiting._sender_limits
-        waiting.finish_claim(ready.claim, is_claimed=True)
+        waiting.finish_claim(ready.row, is_claimed=True)
         transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL")
         waiting.refill()
         assert await waiting.take() is None
@@ -234,8 +234,8 @@ def test_fewer_large_messages_are_rendered_ahead(home: Home, monkeypatch: pytest
     """Of messages of half the memory that may be used, two are rendered ahead, and not as many as of small ones."""
     send_campaign(home, *(f"p{number}@example.org" for number in range(40)))
     use_relay(home, free_port())
-    (claim, *_) = QueueReader().fetch_candidates(1)
-    size = len(MessagePreparer().prepare(claim).envelope.content)
+    (row, *_) = QueueReader().fetch_candidates(1)
+    size = len(MessagePreparer().prepare(row).envelope.content)
     monkeypatch.setattr(ready_queue, "_MAX_READY_BYTES", int(2.5 * size))
 
     async def take_all() -> list[int]:
@@ -244,8 +244,8 @@ def test_fewer_large_messages_are_rendered_ahead(home: Home, monkeypatch: pytest
         )
         counts = []
         while (ready := await waiting.take()) is not None:
-            transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL WHERE id = ?", (ready.claim.id,))
-            waiting.finish_claim(ready.claim, is_claimed=True)
+            transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL WHERE id = ?", (ready.row.id,))
+            waiting.finish_claim(ready.row, is_claimed=True)
             counts.append(len(waiting._rendered))
         await waiting.close()
         return counts
@@ -268,7 +268,7 @@ def test_a_closed_queue_renders_no_more(home: Home) -> None:
         await asyncio.sleep(0)
         await waiting.close()
         assert asyncio.all_tasks() == {asyncio.current_task()} and not waiting._taken_ids - {
-            ready.claim.id for ready in waiting._rendered
+            ready.row.id for ready in waiting._rendered
         }
 
     transactions.start(before_write=queue.settle_log)

@@ -43,9 +43,9 @@ def test_problems_are_up_to_date(home: Home, campaign: Campaign) -> None:
     finish(claim_next(), "permanent")
     third = list_problem_groups(home, campaign)
     home.advance(600)
-    claim = claim_next()
-    assert claim is not None and claim.id == deferred_id
-    finish(claim, "accepted")
+    row = claim_next()
+    assert row is not None and row.id == deferred_id
+    finish(row, "accepted")
 
     assert first == [("skipped", "unsubscribed", 1)]
     assert sorted(second) == [("failed", "refused", 1), ("queued", "temporary", 1), ("skipped", "unsubscribed", 1)]
@@ -63,8 +63,8 @@ def test_skips_are_counted_beside_many_different_replies(home: Home) -> None:
     contact_ids = [home.contact(f"p{number}@example.org").id for number in range(report._MAX_SHOWN + 5)]
     home.opt_out("p0@example.org")
     campaign = home.send(home.campaign(home.list_of(*contact_ids).id))
-    while (claim := claim_next()) is not None:
-        finish(claim, "permanent")
+    while (row := claim_next()) is not None:
+        finish(row, "permanent")
     transactions.write(_store_different_replies)
     assert len(report.list_problems(reload(home, campaign))) == report._MAX_SHOWN
     assert report.count_skips(reload(home, campaign)) == {"unsubscribed": 1}

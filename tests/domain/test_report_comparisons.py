@@ -21,8 +21,8 @@ def send_campaign(home: Home, recipient_count: int, opened: int, clicked: int) -
     number = scalar("SELECT count(*) FROM campaign")
     ids = [home.contact(f"c{number}-{index}@example.org").id for index in range(recipient_count)]
     campaign = home.send(home.campaign(home.list_of(*ids, name=f"List {number}").id))
-    while (claim := claim_next()) is not None:
-        finish(claim, "accepted")
+    while (row := claim_next()) is not None:
+        finish(row, "accepted")
     transactions.write(states.complete_finished)
     for column, count in (("opened_at", opened), ("clicked_at", clicked)):
         some_messages = "(SELECT id FROM message WHERE campaign_id = ? LIMIT ?)"

@@ -13,7 +13,7 @@ from appliance.core.validation import read
 from appliance.sending.domains import dns_checks, keys, records, store
 from appliance.sending.domains.store import DomainCreate
 from appliance.sending.messages import senders, transactional
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
 from appliance.storage.database import rows
@@ -315,11 +315,11 @@ def test_mail_from_a_deleted_domain_is_not_sent(home: Home) -> None:
     domain = apply_check(add_domain(home), GOOD)
     request = {"to": "bo@example.net", "subject": "Hi", "body": "Hi", "from_email": f"us@{domain.name}"}
     row = transactions.write(transactional.queue_message, home.account_id, read(transactional.MessageWrite, request))
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
-    assert MessagePreparer().prepare(claim).sender == f"us@{domain.name}"
+    ledger_row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
+    assert MessagePreparer().prepare(ledger_row).sender == f"us@{domain.name}"
     transactions.write(store.delete, home.account_id, domain.id, Actor("user:1", None))
     with pytest.raises(SenderRejected, match="no longer verified"):
-        MessagePreparer().prepare(claim)
+        MessagePreparer().prepare(ledger_row)
 
 
 def test_display_domain() -> None:

@@ -8,7 +8,7 @@ from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, Deferred, LookupUnsupported, Postponed, Uncertain
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import capture_inbox, queue, retries
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.storage import transactions
@@ -38,9 +38,9 @@ def create_uncertain_sms(home: Home, provider: str = "twilio", **fields: Any) ->
     return number
 
 
-def load_claim(number: int) -> Claim:
+def load_claim(number: int) -> LedgerRow:
     """Return the claim of a message."""
-    return Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
+    return LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
 
 
 def fetch_state(number: int) -> tuple[Any, ...]:

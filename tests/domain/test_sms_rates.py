@@ -6,7 +6,7 @@ import pytest
 
 from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, RateLimited, RecipientRejected, Uncertain
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.workers.rate_limits import MAX_UNCERTAIN, SmsRateLimits
 from appliance.sending.workers.sms_sender import SenderLimitNames
@@ -25,10 +25,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return moment
 
 
-def build_claim(number: int, provider: str = "twilio") -> Claim:
+def build_claim(number: int, provider: str = "twilio") -> LedgerRow:
     """Return a claim of an SMS."""
-    values: dict[str, Any] = dict.fromkeys(Claim._fields)
-    return Claim(**values | {"id": number, "provider": provider, "channel": "sms"})
+    values: dict[str, Any] = dict.fromkeys(LedgerRow._fields)
+    return LedgerRow(**values | {"id": number, "provider": provider, "channel": "sms"})
 
 
 def create_limits(home: Home, **settings: Any) -> SmsRateLimits:

@@ -14,7 +14,7 @@ from appliance.campaigns import audience, store
 from appliance.campaigns.store import CampaignCreate
 from appliance.core import addresses, clock, signals, validation
 from appliance.sending.messages import delivery_status, queue, sms_rules
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
@@ -114,7 +114,7 @@ def test_marketing_may_require_consent_evidence(home: Home) -> None:
         ("skipped", "no_consent"), ("sending", None), ("sending", None), ("skipped", "no_consent"),
     ]  # fmt: skip
     transactions.write(run, "UPDATE message SET status = 'queued', skip_reason = NULL, transactional = 1")
-    assert queue.get_refusal(Claim._make(rows(f"SELECT {COLUMNS} FROM message LIMIT 1")[0])) is None
+    assert queue.get_refusal(LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message LIMIT 1")[0])) is None
 
 
 @pytest.mark.parametrize("start", ["2030-01-05T06:00:00Z", "2030-03-31T00:30:00Z", "2030-11-03T05:30:00Z"])

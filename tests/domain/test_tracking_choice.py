@@ -10,7 +10,7 @@ from appliance.campaigns.store import CampaignCreate, CampaignPatch
 from appliance.core import validation
 from appliance.core.errors import Invalid
 from appliance.sending.messages import transactional
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
@@ -22,10 +22,14 @@ BODY = '<p><a href="https://example.org/a">A</a></p>'
 
 def render_content(message_id: int) -> str:
     """Return the content of a message without quoted-printable encoding."""
-    (claim,) = (Claim._make(row)._replace(first_attempt_at=1) for row in rows(
+    (ledger_row,) = (LedgerRow._make(row)._replace(first_attempt_at=1) for row in rows(
         f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,)))  # fmt: skip
     return (
-        MessagePreparer().prepare(claim).envelope.content.replace(b"=\r\n", b"").replace(b"=3D", b"=").decode("latin-1")
+        MessagePreparer()
+        .prepare(ledger_row)
+        .envelope.content.replace(b"=\r\n", b"")
+        .replace(b"=3D", b"=")
+        .decode("latin-1")
     )
 
 

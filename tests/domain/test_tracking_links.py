@@ -10,7 +10,7 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import links as numbering
 from appliance.core import clock
 from appliance.sending.messages import compose, links
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.links import ClickShares, LinkRequest, LinkResolver, encode_url
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
@@ -33,12 +33,12 @@ def send_message(
     """Send a body to one contact, and return the message's id, its HTML and its text."""
     contact = home.contact("ann@example.org", **(contact_fields or {"first_name": "Ann"}))
     campaign = home.send(home.campaign(home.list_of(contact.id).id, body=body, **template))
-    (claim,) = (
-        Claim._make(row)._replace(first_attempt_at=1)
+    (ledger_row,) = (
+        LedgerRow._make(row)._replace(first_attempt_at=1)
         for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (campaign.id,))
     )
-    text, html = MessagePreparer().prepare(claim).envelope.content.split(b"--=_campanero")[1:3]
-    return claim.id, *(quopri.decodestring(part).decode() for part in (html, text))
+    text, html = MessagePreparer().prepare(ledger_row).envelope.content.split(b"--=_campanero")[1:3]
+    return ledger_row.id, *(quopri.decodestring(part).decode() for part in (html, text))
 
 
 def resolve_token(token: str) -> str | None:
@@ -198,8 +198,10 @@ def test_contacts_without_tracking_get_plain_links(tracking: str, home: Home) ->
 def test_tracked_messages_are_reproducible(home: Home) -> None:
     """Preparing a message twice gives the same bytes, tokens included."""
     send_message(home, '<p><a href="https://example.org/a">A</a></p>')
-    (claim,) = (Claim._make(row)._replace(first_attempt_at=1) for row in rows(f"SELECT {COLUMNS} FROM message"))
-    assert MessagePreparer().prepare(claim) == MessagePreparer().prepare(claim)
+    (ledger_row,) = (
+        LedgerRow._make(row)._replace(first_attempt_at=1) for row in rows(f"SELECT {COLUMNS} FROM message")
+    )
+    assert MessagePreparer().prepare(ledger_row) == MessagePreparer().prepare(ledger_row)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from appliance.core import clock, crypto
 from appliance.sending.messages import links
-from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.settings import config
 from appliance.settings.schema import Inbound
@@ -20,8 +20,8 @@ from tests.domain.home import Home
 MX = {"record_type": "MX", "name": "bounce.example.org", "valid": "valid"}
 
 
-def send_campaign(home: Home, inbound: str, *records: dict[str, str]) -> tuple[Claim, str]:
-    """Send a campaign through a relay, and return its claim and its List-Unsubscribe header."""
+def send_campaign(home: Home, inbound: str, *records: dict[str, str]) -> tuple[LedgerRow, str]:
+    """Send a campaign through a relay, and return its ledger row and its List-Unsubscribe header."""
     home.configure(email__transport="relay", email__relay__host="127.0.0.1", email__allow_unverified_domains=True)
     config.set_current(replace(config.current(), inbound=Inbound(listen=inbound)))
     now = clock.now_ms()
@@ -32,11 +32,11 @@ def send_campaign(home: Home, inbound: str, *records: dict[str, str]) -> tuple[C
     transactions.write(lambda: set_postal_address(home))
     member = home.contact("ana@example.net")
     campaign = home.send(home.campaign(home.list_of(member.id).id, from_email="news@example.org"))
-    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (campaign.id,))[0])
-    wire = MessagePreparer().prepare(claim).envelope.content
+    row = LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (campaign.id,))[0])
+    wire = MessagePreparer().prepare(row).envelope.content
     match = re.search(rb"\r\nList-Unsubscribe: ((?:.|\r\n )+?)\r\n(?! )", wire)
     assert match is not None
-    return claim, match[1].decode("ascii")
+    return row, match[1].decode("ascii")
 
 
 def set_postal_address(home: Home) -> None:
@@ -51,15 +51,15 @@ def set_postal_address(home: Home) -> None:
 )
 def test_no_mailto_without_a_listener(inbound: str, records: list[dict[str, str]], home: Home) -> None:
     """Without the built-in SMTP server or a valid MX record the header has only the URL."""
-    claim, header = send_campaign(home, inbound, *records)
-    assert header == f"<{links.build_unsubscribe_url(claim.id)}>"
+    row, header = send_campaign(home, inbound, *records)
+    assert header == f"<{links.build_unsubscribe_url(row.id)}>"
 
 
 def test_mailto_with_a_listener(home: Home) -> None:
     """The header has the URL first and the mailto address on the next line; a mail to it unsubscribes."""
-    claim, header = send_campaign(home, "127.0.0.1:2525", MX)
+    row, header = send_campaign(home, "127.0.0.1:2525", MX)
     url, address = header.split(",\r\n ")
-    assert url == f"<{links.build_unsubscribe_url(claim.id)}>" and "=?" not in header
+    assert url == f"<{links.build_unsubscribe_url(row.id)}>" and "=?" not in header
     match = re.fullmatch(r"<mailto:unsubscribe\+([0-9a-f]{44})@bounce\.example\.org>", address)
     assert match is not None and len(f"unsubscribe+{match[1]}") <= 64, "a local part has 64 characters at most"
     assert transactions.write(unsubscribes.opt_out, match[1].upper(), "mailto")
@@ -69,12 +69,12 @@ def test_mailto_with_a_listener(home: Home) -> None:
 
 def test_unsubscribe_tokens_are_bound_to_their_purpose(home: Home) -> None:
     """Tokens of other purposes and changed tokens do not unsubscribe anyone (T24)."""
-    claim, _ = send_campaign(home, "127.0.0.1:2525", MX)
-    mailto_token = crypto.sign_hex_token(links.LEAVE, claim.id, 16)
-    other_tokens = [crypto.sign_token(kind, claim.id) for kind in (links.VIEW, links.PREFERENCES, links.CONFIRM)]
+    row, _ = send_campaign(home, "127.0.0.1:2525", MX)
+    mailto_token = crypto.sign_hex_token(links.LEAVE, row.id, 16)
+    other_tokens = [crypto.sign_token(kind, row.id) for kind in (links.VIEW, links.PREFERENCES, links.CONFIRM)]
     other_tokens += [
-        crypto.sign_hex_token(links.BOUNCE, claim.id),
-        crypto.sign_hex_token(links.BOUNCE, claim.id, 16),
+        crypto.sign_hex_token(links.BOUNCE, row.id),
+        crypto.sign_hex_token(links.BOUNCE, row.id, 16),
         mailto_token,
     ]
     for token in other_tokens:
@@ -83,6 +83,6 @@ def test_unsubscribe_tokens_are_bound_to_their_purpose(home: Home) -> None:
         mailto_token[:index] + ("0" if mailto_token[index] != "0" else "1") + mailto_token[index + 1 :]
         for index in range(len(mailto_token))
     ]
-    for token in [*changed_tokens, crypto.sign_token(links.UNSUBSCRIBE, claim.id), "", "é" * 44, mailto_token + "00"]:
+    for token in [*changed_tokens, crypto.sign_token(links.UNSUBSCRIBE, row.id), "", "é" * 44, mailto_token + "00"]:
         assert transactions.write(unsubscribes.opt_out, token, "mailto") is False, token
     assert home.channel("ana@example.net").subscribed

@@ -215,8 +215,8 @@ def _describe_assumed(count: int) -> str:
     return ngettext("%(num)s message marked as sent.", "%(num)s messages marked as sent.", count)
 
 
-_add_decision("retry", retries.retry_batch, _describe_resent)
-_add_decision("assume", retries.assume_sent_batch, _describe_assumed)
+_add_decision("retry", retries.retry_selection, _describe_resent)
+_add_decision("assume", retries.assume_sent_selection, _describe_assumed)
 
 
 def _read_filters(request: Request) -> dict[str, str]:

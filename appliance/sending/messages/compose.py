@@ -22,7 +22,7 @@ from appliance.core import clock, recipient_texts
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext
 from appliance.sending.delivery import mime
 from appliance.sending.messages import links
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.sms import segments as gsm
 from appliance.sending.sms.segments import MAX_CHARACTERS, MAX_PARTS, SegmentCount
 from appliance.settings import config
@@ -559,7 +559,7 @@ def build_link_tokens(message_id: int = 0) -> dict[str, Any]:
 _HINT_INTERVAL_MS = 30 * 86_400_000
 
 
-def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
+def is_hint_due(row: LedgerRow, sent_at: int | None = None) -> bool:
     """Return whether an SMS must contain the opt-out hint.
 
     `sent_at` (Unix milliseconds) is given for an SMS that has already been sent, so that its own hint is not taken for
@@ -569,12 +569,12 @@ def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
         return True
     last = scalar(
         "SELECT opt_out_hint_sent_at FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?",
-        (claim.account_id, claim.recipient_key),
+        (row.account_id, row.recipient_key),
     )
     if last is None or (sent_at is not None and last == sent_at):
         return True
     # The time of the first attempt is used, so that a retry has the same text.
-    return is_hint_interval_over(last, claim.first_attempt_at or clock.now_ms())
+    return is_hint_interval_over(last, row.first_attempt_at or clock.now_ms())
 
 
 def is_hint_interval_over(opt_out_hint_sent_at: int | None, now: int) -> bool:

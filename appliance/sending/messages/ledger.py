@@ -1,6 +1,6 @@
 """The ledger: one row for each recipient and message, with the updates that all senders share, lists and metrics.
 
-A row has the type `Claim` for the senders and `Message` for all other code.
+A row has the type `LedgerRow` for the senders and `Message` for all other code.
 """
 
 import collections
@@ -32,10 +32,10 @@ RETRY_NOW = 1
 FLOWS_DUE_NOW = 2
 
 
-class Claim(NamedTuple):
+class LedgerRow(NamedTuple):
     """The columns of a ledger row that a worker needs to send its message.
 
-    The row is claimed only once `queue.record_and_claim` has returned its id; before that it is queued.
+    A worker reads the row while it is queued; the message is claimed once `queue.record_and_claim` has returned its id.
 
     `provider` is the transport: `relay`, `direct` or `capture` for email, the name of a provider for SMS. `attempts`
     counts ended attempts, `uncertain_count` those of them that may have been accepted. `body_hash` is the CRC of the
@@ -86,7 +86,7 @@ _HAS_SECRET_LINK = (
 )
 
 
-def has_secret_link(row: Claim | Message) -> bool:
+def has_secret_link(row: LedgerRow | Message) -> bool:
     """Return whether a message contains a password reset link or an invitation, which only its recipient may see."""
     return row.source_type == "system" and fetch_one(_HAS_SECRET_LINK, (row.id,)) is not None
 
@@ -109,7 +109,7 @@ class OutgoingMessage(NamedTuple):
 class Outcome(msgspec.Struct):
     """The outcome of a claimed message. It was accepted if `error` and `skip_reason` are None."""
 
-    claim: Claim
+    row: LedgerRow
     error: DeliveryError | None = None
     skip_reason: str | None = None
     subject: str | None = None
@@ -121,10 +121,10 @@ class Outcome(msgspec.Struct):
     first_status: str = "sent"  # the provider's first status of an SMS (`error_codes.STATUSES`)
 
 
-COLUMNS = ", ".join(Claim._fields)
+COLUMNS = ", ".join(LedgerRow._fields)
 
 
-def mark_skipped(row: Claim, reason: str, now: int) -> None:
+def mark_skipped(row: LedgerRow, reason: str, now: int) -> None:
     """Set a message to `skipped` and record an event.
 
     If an earlier attempt may have been accepted, set it to `uncertain` instead. `now` is in milliseconds since 1970
@@ -142,7 +142,7 @@ def mark_skipped(row: Claim, reason: str, now: int) -> None:
     return record_event(row, f"{row.channel}_skipped", {"reason": reason}, batch)
 
 
-def mark_uncertain(row: Claim, text: str, now: int) -> None:
+def mark_uncertain(row: LedgerRow, text: str, now: int) -> None:
     """Set a message to `uncertain`, because it may have been accepted; `text` is stored as the reason."""
     connection().execute(
         "UPDATE message SET status = 'uncertain', uncertain_count = max(uncertain_count, 1), due_at = NULL, "
@@ -153,7 +153,7 @@ def mark_uncertain(row: Claim, text: str, now: int) -> None:
     count_attempt(row, "uncertain")
 
 
-def record_error(row: Claim, error: DeliveryError | None) -> None:
+def record_error(row: LedgerRow, error: DeliveryError | None) -> None:
     """Store the error of the last attempt in the row; without an error, do nothing.
 
     If the recipient was erased, the text of the server's reply is not stored, because it may contain their address.
@@ -167,23 +167,23 @@ def record_error(row: Claim, error: DeliveryError | None) -> None:
     )
 
 
-def get_source_name(row: Claim) -> str | None:
+def get_source_name(row: LedgerRow) -> str | None:
     """Return the name of the campaign that a message belongs to, else of its flow; None if it belongs to neither."""
     table, number = ("campaign", row.campaign_id) if row.campaign_id is not None else ("flow", row.flow_id)
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
-def build_event_data(row: Claim) -> dict[str, Any]:
+def build_event_data(row: LedgerRow) -> dict[str, Any]:
     """Return the data that all events of a message have in common: the ids of the message, campaign, flow and step."""
     return {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, "step_id": row.step_id}
 
 
-def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
+def get_chain_depths(ledger_rows: Iterable[LedgerRow]) -> dict[int, int]:
     """Return the chain depth of each message's events by message id: the depth of the message's run plus one.
 
     Messages without a run are left out; the depth of their events is 0.
     """
-    run_ids = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
+    run_ids = {row.id: row.run_id for row in ledger_rows if row.run_id is not None}
     if not run_ids:
         return {}
     sql = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
@@ -191,12 +191,12 @@ def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
     return {message_id: depths.get(run_id, 0) + 1 for message_id, run_id in run_ids.items()}
 
 
-def record_event(row: Claim, event: str, data: dict[str, Any], batch: str | None = None) -> None:
+def record_event(row: LedgerRow, event: str, data: dict[str, Any], batch: str | None = None) -> None:
     """Record an event of a message for the contact to which the message's row refers now.
 
     `data` is added to the data of `build_event_data`. `batch` is as in `NewEvent`.
     """
-    # The contact of the claim may have been merged into another, or deleted, since then.
+    # The contact of the row may have been merged into another, or deleted, since then.
     contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
     log.record(
         NewEvent(
@@ -379,7 +379,7 @@ _RESULTS = ((RecipientRejected, "refused"), (Uncertain, "uncertain"), (Deferred 
 
 
 class CountedMessage(Protocol):
-    """The fields of a message that metrics read; a `Claim` or a `Message` has them."""
+    """The fields of a message that metrics read; a `LedgerRow` or a `Message` has them."""
 
     @property
     def account_id(self) -> int:

@@ -33,7 +33,7 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.messages import ledger, senders, sms_rules
-from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
@@ -86,15 +86,15 @@ def record_accepted(outcomes: list[Outcome]) -> None:
 
     A message that is no longer `sending` was recorded before and is left out.
     """
-    now, ids = clock.now_ms(), [outcome.claim.id for outcome in outcomes]
-    # The contact of the claim may have been merged into another, or deleted, since then, so the row's contact is used.
+    now, ids = clock.now_ms(), [outcome.row.id for outcome in outcomes]
+    # The contact as read may have been merged into another, or deleted, since then, so the row's contact is used.
     contacts: dict[int, int | None] = dict(
         msgspec.json.decode(scalar(_FETCH_SENDING, (msgspec.json.encode(ids).decode(),)))
     )
     written = [
-        msgspec.structs.replace(outcome, claim=outcome.claim._replace(contact_id=contacts[outcome.claim.id]))
+        msgspec.structs.replace(outcome, row=outcome.row._replace(contact_id=contacts[outcome.row.id]))
         for outcome in outcomes
-        if outcome.claim.id in contacts
+        if outcome.row.id in contacts
     ]
     run_set(_MARK_SENT, [_list_sent_columns(outcome) for outcome in written], now=now)
     record_sent(written, now)
@@ -104,38 +104,38 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
 
     `now` (ms) must be the `sent_at` of the SMS among them, because `compose.is_hint_due` compares it with the time of
-    the last opt-out hint. The contacts of the claims must be those of the messages now.
+    the last opt-out hint. The contacts of the outcomes must be those of the messages now.
     """
     require_write_transaction()
-    claims = [outcome.claim for outcome in outcomes]
-    by_domain = Counter(domain_of(outcome.sender or "") for outcome in outcomes if outcome.claim.provider == DIRECT
-                    and not outcome.claim.test)  # fmt: skip
+    ledger_rows = [outcome.row for outcome in outcomes]
+    by_domain = Counter(domain_of(outcome.sender or "") for outcome in outcomes if outcome.row.provider == DIRECT
+                    and not outcome.row.test)  # fmt: skip
     senders.count_warm_up_sent(by_domain)
-    repeated = [row.id for row in claims if row.uncertain_count]
+    repeated = [row.id for row in ledger_rows if row.uncertain_count]
     if repeated:
         run_set("DELETE FROM retry_payload WHERE message_id IN (SELECT value FROM json_each(:items))", repeated)
-    _count_sent([row for row in claims if not row.test], now)
-    ledger.count_accepted(claims)
+    _count_sent([row for row in ledger_rows if not row.test], now)
+    ledger.count_accepted(ledger_rows)
     names: dict[tuple[int | None, int | None], str | None] = {}
-    depths = ledger.get_chain_depths(claims)
+    depths = ledger.get_chain_depths(ledger_rows)
     log.record_many(
         [
-            _build_sent_event(outcome.claim, names, outcome.delivered_via or {}, depths.get(outcome.claim.id, 0))
+            _build_sent_event(outcome.row, names, outcome.delivered_via or {}, depths.get(outcome.row.id, 0))
             for outcome in outcomes
         ]
     )
-    sms = [outcome for outcome in outcomes if outcome.claim.channel == "sms"]
+    sms = [outcome for outcome in outcomes if outcome.row.channel == "sms"]
     if sms:
         _record_accepted_sms(sms, now)
 
 
 def _list_sent_columns(outcome: Outcome) -> tuple[Any, ...]:
     parts = outcome.prepared.parts if outcome.prepared is not None else None
-    row = (outcome.claim.id, outcome.subject, outcome.sender, outcome.internet_message_id)
+    row = (outcome.row.id, outcome.subject, outcome.sender, outcome.internet_message_id)
     return (*row, outcome.provider_id, parts)
 
 
-def _count_sent(sent: list[Claim], now: int) -> None:
+def _count_sent(sent: list[LedgerRow], now: int) -> None:
     """Add accepted messages to the counters of campaigns, flows, contacts and channels."""
     for table, ids in (
         ("campaign", [row.campaign_id for row in sent if row.campaign_id is not None]),
@@ -153,15 +153,15 @@ def _count_sent(sent: list[Claim], now: int) -> None:
 def _record_accepted_sms(outcomes: list[Outcome], now: int) -> None:
     connection().executemany(
         _STORE_HINT_TIME,
-        [(now, outcome.claim.account_id, outcome.claim.recipient_key) for outcome in outcomes
-         if outcome.prepared is not None and outcome.prepared.has_opt_out_hint and not outcome.claim.test],
+        [(now, outcome.row.account_id, outcome.row.recipient_key) for outcome in outcomes
+         if outcome.prepared is not None and outcome.prepared.has_opt_out_hint and not outcome.row.test],
     )  # fmt: skip
-    sms_rules.count_sms_parts(outcome for outcome in outcomes if not outcome.claim.test)
+    sms_rules.count_sms_parts(outcome for outcome in outcomes if not outcome.row.test)
     sms_accepted.send(outcomes)
 
 
 def _build_sent_event(
-    row: Claim,
+    row: LedgerRow,
     names: dict[tuple[int | None, int | None], str | None],
     via: dict[str, str],
     depth: int,
@@ -200,7 +200,7 @@ _LAST_SUCCESS = (
 )
 
 
-def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) -> BounceClass:
+def apply_bounce(row: LedgerRow, bounce_class: BounceClass, source: str, text: str) -> BounceClass:
     """Store a message's bounce, suppress the address if the rule of its class requires that, and return the class.
 
     `source` is the reporter of the bounce (`smtp` or a provider), and `text` its diagnostic text. If the rule `second`
@@ -279,7 +279,7 @@ def _count_bounces(account_id: int, address_hash: bytes, since: int, kinds: tupl
     return int(scalar(sql, (account_id, address_hash, since, *kinds)))
 
 
-def _get_last_success(row: Claim, contact_id: int | None, now: int) -> int:
+def _get_last_success(row: LedgerRow, contact_id: int | None, now: int) -> int:
     # Messages with and without a contact are found by different indexes, so each case has its own statement.
     values = (now - _ASSUMED_DELIVERED_MS, row.account_id, row.recipient_key)
     if contact_id is None:
@@ -287,7 +287,7 @@ def _get_last_success(row: Claim, contact_id: int | None, now: int) -> int:
     return int(scalar(f"{_LAST_SUCCESS} AND contact_id = ?4", (*values, contact_id)) or 0)
 
 
-def _suppress(row: Claim, reason: str, source: str, text: str) -> None:
+def _suppress(row: LedgerRow, reason: str, source: str, text: str) -> None:
     suppressions.suppress(
         row.account_id, Address(row.address_kind, row.recipient, row.recipient_key),
         SuppressionCause(reason, source=source, diagnostic=text[:1000] or None),
@@ -307,7 +307,7 @@ _CANCELLED = (
 )
 
 
-def is_cancelled(row: Claim) -> bool:
+def is_cancelled(row: LedgerRow) -> bool:
     """Return whether the campaign or the run of a message ended in a way that cancels the message."""
     return fetch_one(_CANCELLED, (row.campaign_id, row.run_id, row.transactional)) is not None
 
@@ -319,7 +319,7 @@ def record_failure(outcome: Outcome) -> None:
     to skip.
     """
     require_write_transaction()
-    row, error, now = outcome.claim, outcome.error, clock.now_ms()
+    row, error, now = outcome.row, outcome.error, clock.now_ms()
     if scalar("SELECT status FROM message WHERE id = ?", (row.id,)) != "sending":
         return None  # recorded before
     if outcome.skip_reason is not None:
@@ -360,11 +360,11 @@ def _store_sender(outcome: Outcome, now: int) -> None:
         "UPDATE message SET subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE coalesce(?, subject) END, "
         "sender = coalesce(?, sender), "
         "internet_message_id = coalesce(?, internet_message_id), updated_at = ? WHERE id = ?",
-        (outcome.subject, outcome.sender, outcome.internet_message_id, now, outcome.claim.id),
+        (outcome.subject, outcome.sender, outcome.internet_message_id, now, outcome.row.id),
     )
 
 
-def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_count: int) -> None:
+def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain_count: int) -> None:
     # Without a delay, the due time is in the past, so that a clock that steps back does not delay the message.
     due = now + int(delay * 1000) if delay else ledger.RETRY_NOW
     cancelled = is_cancelled(row)
@@ -380,7 +380,7 @@ def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_cou
     return None
 
 
-def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
+def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
     An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that every retry, also
@@ -401,7 +401,7 @@ def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: Outgo
     return ledger.mark_uncertain(row, error.text, now)
 
 
-def _should_resend(row: Claim) -> bool:
+def _should_resend(row: LedgerRow) -> bool:
     """Return whether an uncertain message is sent again automatically.
 
     An SMS is sent again each time if its provider is idempotent, so that a repeated request sends it only once. Any
@@ -412,7 +412,7 @@ def _should_resend(row: Claim) -> bool:
     return get_channel_settings(row).in_doubt == "resend" and row.uncertain_count == 0
 
 
-def _start_lookup(row: Claim) -> bool:
+def _start_lookup(row: LedgerRow) -> bool:
     """Mark an SMS for a lookup at its provider, and return whether it was marked.
 
     It is not marked if the provider has no lookup or the text of the SMS is not stored.
@@ -425,7 +425,7 @@ def _start_lookup(row: Claim) -> bool:
     return updated.fetchone() is not None
 
 
-def _store_payload(row: Claim, prepared: OutgoingMessage | None) -> None:
+def _store_payload(row: LedgerRow, prepared: OutgoingMessage | None) -> None:
     """Store the bytes of a message for its retry, unless it contains a secret link or its recipient was erased."""
     if prepared is None or ledger.has_secret_link(row):
         return
@@ -442,7 +442,7 @@ def _store_payload(row: Claim, prepared: OutgoingMessage | None) -> None:
     )
 
 
-def _mark_failed(row: Claim, error: DeliveryError, now: int) -> None:
+def _mark_failed(row: LedgerRow, error: DeliveryError, now: int) -> None:
     code = "refused" if isinstance(error, RecipientRejected) else "expired"
     connection().execute("DELETE FROM retry_payload WHERE message_id = ?", (row.id,))
     connection().execute(
@@ -489,19 +489,19 @@ def classify_error(error: DeliveryError) -> BounceClass:
     return bounce_class if bounce_class in (bounce_classes.FULL, bounce_classes.EXPIRED) else bounce_classes.TEMPORARY
 
 
-def get_channel_settings(row: Claim) -> Email | Sms:
+def get_channel_settings(row: LedgerRow) -> Email | Sms:
     """Return the current settings of a message's channel."""
     settings = config.current()
     return settings.sms if row.channel == "sms" else settings.email
 
 
-def _retry_delay_seconds(row: Claim) -> float:
+def _retry_delay_seconds(row: LedgerRow) -> float:
     """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter (P6)."""
     delays = get_channel_settings(row).retry_after or [300.0]
     return delays[min(row.attempts, len(delays) - 1)] * random.uniform(0.8, 1.2)
 
 
-def has_expired(row: Claim, now: int) -> bool:
+def has_expired(row: LedgerRow, now: int) -> bool:
     """Return whether the retry period of a message is over (settings `give_up` and `give_up_transactional`)."""
     settings = get_channel_settings(row)
     limit = settings.give_up_transactional if row.transactional else settings.give_up

@@ -33,7 +33,7 @@ from appliance.sending.messages import (
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
-from appliance.sending.messages.ledger import COLUMNS, Claim, OutgoingMessage
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, OutgoingMessage
 from appliance.sending.messages.links import LINK_NAMES
 from appliance.sending.messages.shared_content import (
     ConditionCache,
@@ -157,20 +157,20 @@ class MessagePreparer:
         self._accounts = {}
         self._run_starts = {}
 
-    def prefetch(self, claims: Sequence[Claim]) -> None:
+    def prefetch(self, ledger_rows: Sequence[LedgerRow]) -> None:
         """Read the contacts and run starts of the next messages together, which is faster than one by one.
 
         If reading the contacts of a source fails, this is only logged, and `prepare` reads them one by one.
         """
-        runs = {claim.run_id for claim in claims if claim.run_id is not None}
+        runs = {row.run_id for row in ledger_rows if row.run_id is not None}
         if runs:
             self._run_starts |= shared_content.fetch_run_starts(runs)
         ids: dict[SourceId, set[int]] = {}
-        for claim in claims:
+        for row in ledger_rows:
             # A message whose run was deleted is left out here; only this message fails when it is prepared.
-            source = self._get_source(claim) if claim.run_id is None or claim.run_id in self._run_starts else None
-            if source is not None and claim.contact_id is not None:
-                ids.setdefault(source, set()).add(claim.contact_id)
+            source = self._get_source(row) if row.run_id is None or row.run_id in self._run_starts else None
+            if source is not None and row.contact_id is not None:
+                ids.setdefault(source, set()).add(row.contact_id)
         for source, contact_ids in ids.items():
             try:
                 self._read_contacts(source, contact_ids)
@@ -196,50 +196,48 @@ class MessagePreparer:
             for contact_id, values in merge_tags.fetch_contact_values(contact_ids, shared.address_kinds).items():
                 self._contact_values[source, contact_id] = values
 
-    def prepare(self, claim: Claim) -> OutgoingMessage:
-        """Return the rendered and signed message of a claim. Raises the errors of `build`."""
-        return self.build(claim).sign()
+    def prepare(self, row: LedgerRow) -> OutgoingMessage:
+        """Return the rendered and signed message of a ledger row. Raises the errors of `build`."""
+        return self.build(row).sign()
 
-    def build(self, claim: Claim) -> UnsignedMessage:
-        """Render the message of a claim without signing it.
+    def build(self, row: LedgerRow) -> UnsignedMessage:
+        """Render the message of a ledger row without signing it.
 
         Raises MergeError or ValueError if the message cannot be rendered, and SenderRejected if it may not be sent from
         its sender.
         """
-        if not claim.recipient:
+        if not row.recipient:
             raise ValueError(gettext_noop("its recipient was erased"))
-        if claim.channel == "sms":
-            return UnsignedMessage(self._build_sms(claim))
+        if row.channel == "sms":
+            return UnsignedMessage(self._build_sms(row))
         headers: tuple[tuple[str, str], ...] = ()
-        source = self._get_source(claim)
+        source = self._get_source(row)
         if source is None:
-            shared, headers = self._compile_single(claim, with_secrets=True)
+            shared, headers = self._compile_single(row, with_secrets=True)
         else:
-            shared = self._get_shared(source, self._get_language(source, claim))
-        values, parts = self._get_values(shared, claim, shared.conditions), shared.encoded
+            shared = self._get_shared(source, self._get_language(source, row))
+        values, parts = self._get_values(shared, row, shared.conditions), shared.encoded
         if source is not None and shared.is_marketing:
-            host = self._get_sender_domain(claim.account_id, shared.sender.email).unsubscribe_host
-            unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(claim.id)
-            headers = (compose.build_unsubscribe_header(unsubscribe_url, claim.id, host),)
-        headers += build_provider_headers(claim.id, claim.provider)
-        recipient = addresses.to_ascii(claim.recipient) or claim.recipient
-        attempted_at = claim.first_attempt_at or clock.now_ms()
+            host = self._get_sender_domain(row.account_id, shared.sender.email).unsubscribe_host
+            unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(row.id)
+            headers = (compose.build_unsubscribe_header(unsubscribe_url, row.id, host),)
+        headers += build_provider_headers(row.id, row.provider)
+        recipient = addresses.to_ascii(row.recipient) or row.recipient
+        attempted_at = row.first_attempt_at or clock.now_ms()
         # Recipients without a contact, and contacts who declined tracking, get untracked links and no tracking pixel.
         if shared.encoded_tracked is not None and values["contact"].get("tracking", "none") != "none":
-            parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(claim.id)
-        mail = parts.build_mail(
-            values, shared.sender, claim.id, recipient, attempted_at / 1000, headers, shared.headers
-        )
+            parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(row.id)
+        mail = parts.build_mail(values, shared.sender, row.id, recipient, attempted_at / 1000, headers, shared.headers)
         sender = mail.sender[1]
-        sender_domain = self._get_sender_domain(claim.account_id, sender)
-        if sender_domain.is_unverified and claim.provider != "capture":
+        sender_domain = self._get_sender_domain(row.account_id, sender)
+        if sender_domain.is_unverified and row.provider != "capture":
             domain_name = records.display_domain(records.domain_of_address(sender))
             raise SenderRejected(_NOT_VERIFIED % {"domain": domain_name})
         content = mime.write(mail)
         if len(content) > MAX_MAIL_LINES and content.count(b"\n") > MAX_MAIL_LINES:
             raise ValueError(_TOO_MANY_LINES % {"limit": MAX_MAIL_LINES})
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
-        envelope = Envelope(_get_return_path(claim, sender, sender_domain), recipient, content, is_stuffed=True)
+        envelope = Envelope(_get_return_path(row, sender, sender_domain), recipient, content, is_stuffed=True)
         prepared = OutgoingMessage(envelope, mail.subject, sender, mail.message_id)
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
@@ -249,69 +247,69 @@ class MessagePreparer:
         The links of an email are not tracked. An SMS is rendered as a page, with its links as they were sent. Raise
         MergeError, or ValueError if the flow run that sent the message was deleted.
         """
-        claim = Claim._make(getattr(message, name) for name in Claim._fields)
-        if claim.channel == "sms":
-            text = self._fill_sms(claim, message.sent_at).body
+        row = LedgerRow._make(getattr(message, name) for name in LedgerRow._fields)
+        if row.channel == "sms":
+            text = self._fill_sms(row, message.sent_at).body
             return FilledMessage("", compose.render_sms_page(text), text, None)
-        source = self._get_source(claim)
+        source = self._get_source(row)
         if source is None:
-            shared = self._compile_single(claim)[0]
+            shared = self._compile_single(row)[0]
         else:
-            shared = self._get_shared(source, self._get_language(source, claim))
-        values = self._get_values(shared, claim)
+            shared = self._get_shared(source, self._get_language(source, row))
+        values = self._get_values(shared, row)
         return compose.fill(shared.content, values, merge_limits.render_deadline(merge_limits.MAX_VIEW_SECONDS))
 
-    def _build_sms(self, claim: Claim) -> OutgoingMessage:
-        """Render the SMS of a claim.
+    def _build_sms(self, row: LedgerRow) -> OutgoingMessage:
+        """Render the SMS of a ledger row.
 
         Raises MergeError or ValueError if its text cannot be sent, SenderRejected if a required sender is missing.
         """
-        sms = self._fill_sms(claim)
+        sms = self._fill_sms(row)
         problem = sms.find_problem()
         if problem is not None:
             raise ValueError(problem)
-        sender = self._get_sms_sender(claim)
-        if not sender and not senders.allows_no_sender(claim.provider):
+        sender = self._get_sms_sender(row)
+        if not sender and not senders.allows_no_sender(row.provider):
             raise SenderRejected(gettext_noop("no sender number or name is set"))
-        envelope = Envelope(sender, claim.recipient, sms.body.encode())
+        envelope = Envelope(sender, row.recipient, sms.body.encode())
         return OutgoingMessage(envelope, "", sender, "", sms.size.parts, sms.has_opt_out_hint)
 
-    def _get_sms_sender(self, claim: Claim) -> str:
+    def _get_sms_sender(self, row: LedgerRow) -> str:
         """Return the sender of an SMS, or an empty string if there is none.
 
         An SMS of a campaign has the sender that the account had when the campaign went live. A single SMS may have a
         sender of its own.
         """
-        source = self._get_source(claim)
+        source = self._get_source(row)
         settings = None
         if source is not None:
-            settings = self._get_shared(source, self._get_language(source, claim)).sms_settings
+            settings = self._get_shared(source, self._get_language(source, row)).sms_settings
         if settings is not None:
             return senders.pick_sms_sender(
-                settings.sender, addresses.inspect_number(claim.recipient).country, claim.provider
+                settings.sender, addresses.inspect_number(row.recipient).country, row.provider
             )
-        own_sender = Message.get_by_id(claim.id).sender if source is None else None
-        return own_sender or senders.resolve_sms(self._get_account(claim.account_id), claim.recipient, claim.provider)
+        own_sender = Message.get_by_id(row.id).sender if source is None else None
+        return own_sender or senders.resolve_sms(self._get_account(row.account_id), row.recipient, row.provider)
 
-    def _fill_sms(self, claim: Claim, sent_at: int | None = None) -> SmsText:
+    def _fill_sms(self, row: LedgerRow, sent_at: int | None = None) -> SmsText:
         """Render the text of an SMS, with its opt-out hint if it is marketing and the hint is due.
 
         `sent_at` is when the SMS was sent, or None if it was not sent yet. Raises MergeError if a value cannot be
         filled in.
         """
-        source = self._get_source(claim)
+        source = self._get_source(row)
         if source is None:
-            shared = self._compile_single_sms(claim)
+            shared = self._compile_single_sms(row)
         else:
-            shared = self._get_shared(source, self._get_language(source, claim))
-        values = self._get_values(shared, claim, shared.conditions) | compose.build_link_tokens(claim.id)
+            shared = self._get_shared(source, self._get_language(source, row))
+        values = self._get_values(shared, row, shared.conditions) | compose.build_link_tokens(row.id)
         if not shared.is_marketing:
             return compose.fill_sms(shared.content.text, values)
-        settings = shared.sms_settings or shared_content.get_sms_settings(self._get_account(claim.account_id))
+        settings = shared.sms_settings or shared_content.get_sms_settings(self._get_account(row.account_id))
         hint = languages.choose_opt_out_hint(
-            settings.opt_out_hint, settings.opt_out_hints, self._get_language(source, claim), settings.locale
+            settings.opt_out_hint, settings.opt_out_hints, self._get_language(source, row), settings.locale
         )
-        return compose.fill_sms(shared.content.text, values, hint, compose.is_hint_due(claim, sent_at))
+        return compose.fill_sms(shared.content.text, values, hint, compose.is_hint_due(row, sent_at))
 
     def _get_account(self, account_id: int) -> Account:
         account = self._accounts.get(account_id)
@@ -337,7 +335,7 @@ class MessagePreparer:
     def _get_values(
         self,
         shared: SharedContent,
-        claim: Claim,
+        row: LedgerRow,
         showing: ConditionCache | None = None,
     ) -> dict[str, Any]:
         """Return the values of the merge tags of one message.
@@ -345,32 +343,32 @@ class MessagePreparer:
         `showing` is a cache that evaluates conditions for many recipients at a time. Without it, they are evaluated for
         this recipient alone.
         """
-        person = shared.sample_contact_id if shared.sample_contact_id is not None else claim.contact_id
+        person = shared.sample_contact_id if shared.sample_contact_id is not None else row.contact_id
         person = None if person == NO_CONTACT_ID else person
-        contact_values = self._contact_values.get((self._get_source(claim), claim.contact_id))
+        contact_values = self._contact_values.get((self._get_source(row), row.contact_id))
         if contact_values is not None:
-            recipient_values = merge_tags.get_recipient_values(contact_values, claim.recipient, claim.address_kind)
+            recipient_values = merge_tags.get_recipient_values(contact_values, row.recipient, row.address_kind)
         else:
             recipient_values = self._get_contact_values(
-                person, shared, claim, is_own_address=shared.sample_contact_id is None
+                person, shared, row, is_own_address=shared.sample_contact_id is None
             )
         if showing is not None:
-            show_values = showing.get_values(claim.contact_id)
+            show_values = showing.get_values(row.contact_id)
         else:
-            show_values = merge_tags.get_show_values(claim.account_id, person, shared.content.conditions)
+            show_values = merge_tags.get_show_values(row.account_id, person, shared.content.conditions)
         values = {
             **shared.values,
             **recipient_values,
-            **links.get_link_values(claim.id, shared.link_names),
+            **links.get_link_values(row.id, shared.link_names),
             **show_values,
         }
-        if claim.run_id is not None:
-            values["event"] = self._get_run_start(claim.run_id).event
+        if row.run_id is not None:
+            values["event"] = self._get_run_start(row.run_id).event
         return values
 
     @staticmethod
     def _get_contact_values(
-        contact_id: int | None, shared: SharedContent, claim: Claim, is_own_address: bool
+        contact_id: int | None, shared: SharedContent, row: LedgerRow, is_own_address: bool
     ) -> dict[str, Any]:
         """Return the merge tag values of a contact.
 
@@ -381,17 +379,17 @@ class MessagePreparer:
         if contact is not None and shared.address_kinds:
             contacts.load_relations([contact])
         return merge_tags.get_contact_values(
-            contact, claim.recipient if is_own_address or contact is None else None, claim.address_kind
+            contact, row.recipient if is_own_address or contact is None else None, row.address_kind
         )
 
-    def _get_source(self, claim: Claim) -> SourceId | None:
+    def _get_source(self, row: LedgerRow) -> SourceId | None:
         """Return the campaign or flow step that a message shares content with, or None for a single message.
 
         Raises ValueError if the run that sent the message was deleted.
         """
-        if claim.campaign_id is not None or claim.run_id is None or claim.flow_id is None or claim.step_id is None:
-            return claim.campaign_id
-        return StepSource(claim.flow_id, self._get_run_start(claim.run_id).version, claim.step_id)
+        if row.campaign_id is not None or row.run_id is None or row.flow_id is None or row.step_id is None:
+            return row.campaign_id
+        return StepSource(row.flow_id, self._get_run_start(row.run_id).version, row.step_id)
 
     def _get_run_start(self, run_id: int) -> RunStart:
         run_start = self._run_starts.get(run_id)
@@ -402,15 +400,15 @@ class MessagePreparer:
             self._run_starts[run_id] = run_start
         return run_start
 
-    def _get_language(self, source: SourceId | None, claim: Claim) -> str | None:
+    def _get_language(self, source: SourceId | None, row: LedgerRow) -> str | None:
         """Return the language of a message's contact, or None if it is unknown."""
-        if claim.contact_id is None:
+        if row.contact_id is None:
             return None
-        values = self._contact_values.get((source, claim.contact_id))
+        values = self._contact_values.get((source, row.contact_id))
         if values is not None:
             language: str | None = values["language"]
             return language
-        return merge_tags.fetch_languages([claim.contact_id]).get(claim.contact_id)
+        return merge_tags.fetch_languages([row.contact_id]).get(row.contact_id)
 
     def _get_shared(self, source: SourceId, contact_language: str | None) -> SharedContent:
         """Return the content for contacts with a language; languages whose messages are equal share it."""
@@ -436,21 +434,21 @@ class MessagePreparer:
         return choice
 
     def _compile_single(
-        self, claim: Claim, with_secrets: bool = False
+        self, row: LedgerRow, with_secrets: bool = False
     ) -> tuple[SharedContent, tuple[tuple[str, str], ...]]:
         """Return (shared content, headers) of a single email.
 
         `with_secrets` adds links that only the recipient may see (`fill_secrets`).
         """
-        message = Message.get_by_id(claim.id)
-        stored = MessageContent.get(MessageContent.message == claim.id)
-        account = Account.get_by_id(claim.account_id)
-        marketing = not claim.transactional
+        message = Message.get_by_id(row.id)
+        stored = MessageContent.get(MessageContent.message == row.id)
+        account = Account.get_by_id(row.account_id)
+        marketing = not row.transactional
         brand = brands.get(account.id)
         # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
         # unsubscribing, which mail programs act on.
         is_marketing = marketing or message.source_type == "test"
-        contact_id = stored.shown_as if stored.shown_as is not None else claim.contact_id
+        contact_id = stored.shown_as if stored.shown_as is not None else row.contact_id
         contact_language = merge_tags.fetch_languages([contact_id]).get(contact_id) if contact_id is not None else None
         look = brands.build_look(brand)
         content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
@@ -476,30 +474,30 @@ class MessagePreparer:
         if marketing:
             list_id, domain = f"account-{account.id}", shared_content.get_ascii_domain(sender.email)
             host = self._get_sender_domain(account.id, sender.email).unsubscribe_host
-            headers += compose.build_marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
+            headers += compose.build_marketing_headers(row.id, None, account.name, list_id, domain, account.id, host)
         return compiled, headers
 
-    def _compile_single_sms(self, claim: Claim) -> SharedContent:
-        stored = MessageContent.get(MessageContent.message == claim.id)
-        account = self._get_account(claim.account_id)
+    def _compile_single_sms(self, row: LedgerRow) -> SharedContent:
+        stored = MessageContent.get(MessageContent.message == row.id)
+        account = self._get_account(row.account_id)
         shared = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": stored.data}
         compiled = shared_content.compile_shared_sms(account.id, stored.body, stored.links, shared, account.locale)
         # A test SMS is rendered as marketing, so that it shows the opt-out hint too.
-        is_marketing = not claim.transactional or claim.source_type == "test"
+        is_marketing = not row.transactional or row.source_type == "test"
         return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)
 
 
-def _get_return_path(claim: Claim, sender: str, sender_domain: _SenderDomain) -> str:
+def _get_return_path(row: LedgerRow, sender: str, sender_domain: _SenderDomain) -> str:
     """Return the return path of a message: a signed address if this installation receives bounces, else the sender.
 
     The capture transport always receives bounces.
     """
     host = (
         store.get_bounce_host(records.domain_of_address(sender))
-        if claim.provider == "capture"
+        if row.provider == "capture"
         else sender_domain.return_host
     )
-    return links.build_return_path(claim.id, host) if host is not None else sender
+    return links.build_return_path(row.id, host) if host is not None else sender
 
 
 # Larger sources are cut here, because no reader needs more.
@@ -529,9 +527,11 @@ def get_source(account_id: int, message_id: int) -> bytes:
         stored = scalar(sql, (message_id,))
         if stored is not None:
             return bytes(stored)[:MAX_SOURCE_BYTES]
-    [claim] = [Claim._make(columns) for columns in rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))]
+    [ledger_row] = [
+        LedgerRow._make(columns) for columns in rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))
+    ]
     try:
-        return MessagePreparer().prepare(claim).envelope.content[:MAX_SOURCE_BYTES]
+        return MessagePreparer().prepare(ledger_row).envelope.content[:MAX_SOURCE_BYTES]
     except SenderRejected as error:
         raise NotReproducible(_MAY_NOT_SEND % {"reason": error}) from None
     except (MergeError, ValueError) as error:

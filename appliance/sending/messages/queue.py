@@ -16,7 +16,7 @@ from appliance.audience import consent
 from appliance.core import clock, crypto
 from appliance.core.errors import Uncertain
 from appliance.sending.messages import ledger, outcomes, sms_rules
-from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.storage import disk_guard
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.disk_guard import to_storage_error
@@ -31,14 +31,14 @@ MAX_AUTO_REPLY_AGE_MS = 5 * 60 * 1000
 AUTO_REPLY_ALLOWED_REASONS = ("stop_keyword", "complaint", "erased", "hard_bounce", "soft_bounce")
 
 
-def is_auto_reply(row: Claim) -> bool:
+def is_auto_reply(row: LedgerRow) -> bool:
     """Return whether a row is an automatic reply to an SMS: the confirmation of STOP or START, or the text of HELP."""
     if row.channel != "sms" or row.source_type != "system":
         return False
     return fetch_one("SELECT 1 FROM incoming WHERE reply_id = ?", (row.id,)) is not None
 
 
-def is_stale_auto_reply(row: Claim, now: int) -> bool:
+def is_stale_auto_reply(row: LedgerRow, now: int) -> bool:
     """Return whether a row is an automatic reply older than `MAX_AUTO_REPLY_AGE_MS`, which is not sent any more."""
     return now - row.created_at > MAX_AUTO_REPLY_AGE_MS and is_auto_reply(row)
 
@@ -60,7 +60,7 @@ COUNT_MARKETING = (
 )
 
 
-def reaches_frequency_cap(row: Claim, now: int) -> bool | None:
+def reaches_frequency_cap(row: LedgerRow, now: int) -> bool | None:
     """Return whether the account's frequency cap keeps this message from being sent.
 
     Return None if that depends on messages that are being sent to the contact now; the row then becomes due again
@@ -78,7 +78,7 @@ def reaches_frequency_cap(row: Claim, now: int) -> bool | None:
     return bool(got >= cap[0])
 
 
-def _count_marketing(row: Claim, since: int) -> tuple[int, int]:
+def _count_marketing(row: LedgerRow, since: int) -> tuple[int, int]:
     """Return (sent since `since`, being sent now): the numbers of other marketing messages to the row's contact."""
     counts = fetch_one(COUNT_MARKETING, (since, row.contact_id, row.id))
     return (int(counts[0]), int(counts[1])) if counts else (0, 0)
@@ -96,7 +96,7 @@ _QUIET_HOURS = (
 )
 
 
-def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
+def claim_one(row: LedgerRow, process: str, rendered: LedgerRow, now: int) -> bool:
     """Claim an open row for `process` if its message may be sent now (P4, P5), and return whether it was claimed.
 
     A message that may never be sent is skipped. A message that has to wait stays open, if necessary with a later due
@@ -133,14 +133,14 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     return True
 
 
-def _is_source_live(row: Claim) -> bool:
+def _is_source_live(row: LedgerRow) -> bool:
     """Return whether a message's campaign is being sent, and sending of its account is not stopped."""
     if row.campaign_id is not None:
         return fetch_one(_LIVE_CAMPAIGN, (row.campaign_id,)) is not None
     return fetch_one("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (row.account_id,)) is None
 
 
-def _find_flow_refusal(row: Claim, due_at: int) -> str | None:
+def _find_flow_refusal(row: LedgerRow, due_at: int) -> str | None:
     """Return `not_live` for a message of a paused or deleted flow, `overdue_on_resume` if it is too old, or None.
 
     Too old is a message that was due before the flow's `drop_before`, which a resume may set.
@@ -154,7 +154,7 @@ def _find_flow_refusal(row: Claim, due_at: int) -> str | None:
     return "overdue_on_resume" if drop_before is not None and max(due_at, row.created_at) < drop_before else None
 
 
-def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
+def _flow_allows(row: LedgerRow, due_at: int, now: int) -> bool:
     """Return whether a flow allows one of its messages to be sent now.
 
     A paused or deleted flow does not. A message in quiet hours is held until they end. A message that was due before
@@ -175,7 +175,7 @@ def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
     return end is None
 
 
-def get_refusal(row: Claim) -> str | None:
+def get_refusal(row: LedgerRow) -> str | None:
     """Return the code of the reason why a message may not be sent to its recipient, or None.
 
     The present state of consent, suppressions and the rules of SMS decides, so call this right before sending (P4).
@@ -197,12 +197,12 @@ _HAS_LEFT_LISTS = (
 )
 
 
-def _has_left_lists(row: Claim) -> bool:
+def _has_left_lists(row: LedgerRow) -> bool:
     values = {"campaign": row.campaign_id, "contact": row.contact_id}
     return bool(scalar(f"SELECT {_HAS_LEFT_LISTS.format(campaign=':campaign', contact=':contact')}", values))
 
 
-def _get_recipient_refusal(row: Claim) -> str | None:
+def _get_recipient_refusal(row: LedgerRow) -> str | None:
     """Return the code of the reason why consent, a suppression or a deleted contact prevents a message, or None."""
     needs_contact = row.campaign_id is not None or row.run_id is not None
     if row.recipient_key is None or (needs_contact and row.contact_id is None):
@@ -233,7 +233,7 @@ def _get_recipient_refusal(row: Claim) -> str | None:
     return "unsubscribed" if row.campaign_id is not None and _has_left_lists(row) else None
 
 
-def _get_channel_state(row: Claim) -> tuple[Any, ...] | None:
+def _get_channel_state(row: LedgerRow) -> tuple[Any, ...] | None:
     """Return (subscribed, suppression, opt-out time) of the row's address, or None if its contact no longer has it.
 
     Without this check, a message could reach another contact who has the address now.
@@ -245,7 +245,7 @@ def _get_channel_state(row: Claim) -> tuple[Any, ...] | None:
     )
 
 
-def _is_opt_in_request(row: Claim) -> bool:
+def _is_opt_in_request(row: LedgerRow) -> bool:
     """Return whether an email asks its recipient to confirm a sign-up by a form.
 
     Only such an email may be sent to an address suppressed by a complaint or an erasure (docs/decisions.md#9).
@@ -307,7 +307,7 @@ def is_still_allowed(message_id: int) -> bool:
     current = fetch_one(f"SELECT {COLUMNS}, due_at {_CLAIMED}", (message_id,))
     if current is None:
         return False
-    row, due_at = Claim._make(current[:-1]), current[-1] or 0
+    row, due_at = LedgerRow._make(current[:-1]), current[-1] or 0
     is_live = _is_source_live(row) and _find_flow_refusal(row, due_at) is None and not outcomes.is_cancelled(row)
     return is_live and get_refusal(row) is None
 
@@ -319,7 +319,7 @@ def record(new_outcomes: list[Outcome]) -> None:
     """
     require_write_transaction()
     accepted = {
-        outcome.claim.id: outcome for outcome in new_outcomes if outcome.error is None and outcome.skip_reason is None
+        outcome.row.id: outcome for outcome in new_outcomes if outcome.error is None and outcome.skip_reason is None
     }
     if accepted:
         outcomes.record_accepted([*accepted.values()])
@@ -328,24 +328,24 @@ def record(new_outcomes: list[Outcome]) -> None:
             outcomes.record_failure(outcome)
 
 
-def claim(claims: list[Claim], process: str) -> set[int]:
+def claim(candidates: list[LedgerRow], process: str) -> set[int]:
     """Claim messages for `process` in the ledger, and return the ids of those that were claimed.
 
     The caller must not send the others. Nothing is claimed while the disk guard stops sending. The result is that of
     `claim_one` for each message (a test compares them).
     """
     require_write_transaction()
-    if not claims or disk_guard.send_blocker() is not None:
+    if not candidates or disk_guard.send_blocker() is not None:
         return set()
     now = clock.now_ms()
-    claims_by_id = {row.id: row for row in claims}
-    suspects = sms_rules.find_suspects(claims, now)
-    items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.id not in suspects]
+    candidates_by_id = {row.id: row for row in candidates}
+    suspects = sms_rules.find_suspects(candidates, now)
+    items = [(row.id, row.first_attempt_at, row.body_hash) for row in candidates if row.id not in suspects]
     values = {"items": msgspec.json.encode(items).decode(), "process": process, "now": now}
     claimed = {row[0] for row in rows(_CLAIM, values)}
-    for message_id in claims_by_id.keys() - claimed:
+    for message_id in candidates_by_id.keys() - claimed:
         current = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (message_id,))
-        if current and claim_one(Claim._make(current[0]), process, claims_by_id[message_id], now):
+        if current and claim_one(LedgerRow._make(current[0]), process, candidates_by_id[message_id], now):
             claimed.add(message_id)
     return claimed
 
@@ -390,7 +390,7 @@ _SHOW_CLAIMS = (
 )
 _ACCEPTED = f"l.sent_at IS NOT NULL AND +m.status IN {_UNFINISHED} AND (:id IS NULL OR m.id = :id)"
 _LIST_ACCEPTED = (
-    f"SELECT json_group_array(json_array({', '.join(f'm.{name}' for name in Claim._fields)}, l.sender)) "
+    f"SELECT json_group_array(json_array({', '.join(f'm.{name}' for name in LedgerRow._fields)}, l.sender)) "
     f"FROM send_log l JOIN message m ON m.id = +l.message_id WHERE {_ACCEPTED}"
 )
 _MARK_SENT = (
@@ -401,11 +401,12 @@ _MARK_SENT = (
     "internet_message_id = l.internet_message_id, error_code = NULL, error_smtp = NULL, error_enhanced = NULL, "
     f"error_text = NULL, updated_at = :now FROM send_log l WHERE m.id = +l.message_id AND {_ACCEPTED}"
 )
-# The numbers of the batches of claims. They start again with each process, whose start empties the log before.
-_numbers = itertools.count(1)
+# Numbers of the transactions that claim messages (`batch`). They start again with each process, whose start empties the
+# log before.
+_batch_numbers = itertools.count(1)
 
 
-def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
+def record_and_claim(new_outcomes: list[Outcome], candidates: list[LedgerRow], process: str) -> set[int]:
     """Record the outcomes of the sender and claim its next messages; return the ids of the claimed ones.
 
     The caller must not send a message whose id is not returned. Accepted emails and claims that are certainly allowed
@@ -418,16 +419,16 @@ def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: 
         settle_log()
         record(others)
     if accepted:
-        items = [(row.claim.id, row.subject, row.sender, row.internet_message_id) for row in accepted]
+        items = [(outcome.row.id, outcome.subject, outcome.sender, outcome.internet_message_id) for outcome in accepted]
         run_set(_LOG_ACCEPTED, items, now=clock.now_ms())
-    claimed = _claim_in_log(claims, process) if claims and disk_guard.send_blocker() is None else set()
+    claimed = _claim_in_log(candidates, process) if candidates and disk_guard.send_blocker() is None else set()
     # After an uncertain attempt, an SMS stays uncertain even if a second attempt fails.
     uncertain_ids = [
-        outcome.claim.id
+        outcome.row.id
         for outcome in others
-        if outcome.claim.channel == "sms"
+        if outcome.row.channel == "sms"
         and outcome.error is not None
-        and (outcome.claim.uncertain_count or isinstance(outcome.error, Uncertain))
+        and (outcome.row.uncertain_count or isinstance(outcome.error, Uncertain))
     ]
     if uncertain_ids:
         outcomes.sms_uncertain.send(uncertain_ids)
@@ -439,20 +440,20 @@ def _can_be_logged(outcome: Outcome) -> bool:
     return (
         outcome.error is None
         and outcome.skip_reason is None
-        and outcome.claim.channel == "email"
-        and not outcome.claim.uncertain_count
+        and outcome.row.channel == "email"
+        and not outcome.row.uncertain_count
         and not outcome.delivered_via
     )
 
 
-def _claim_in_log(claims: list[Claim], process: str) -> set[int]:
-    # If not all are claimed, the rows with this number are the claimed ones: the log has rows of other batches too.
-    number = next(_numbers)
-    items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.channel == "email"]
+def _claim_in_log(candidates: list[LedgerRow], process: str) -> set[int]:
+    # If not all are claimed, the rows with this number are the claimed ones: the log may have others.
+    number = next(_batch_numbers)
+    items = [(row.id, row.first_attempt_at, row.body_hash) for row in candidates if row.channel == "email"]
     claimed = {row[0] for row in items}
     if run_set(_LOG_CLAIM, items, batch=number, process=process, now=clock.now_ms()) < len(items):
         claimed = {row[0] for row in rows("SELECT message_id FROM send_log WHERE batch = ?", (number,))}
-    others = [row for row in claims if row.id not in claimed]
+    others = [row for row in candidates if row.id not in claimed]
     if others:
         settle_log()
         claimed |= claim(others, process)
@@ -509,4 +510,4 @@ def _record_sent(message_id: int | None) -> None:
     if not accepted:
         return
     run(_MARK_SENT, values)
-    outcomes.record_sent([Outcome(Claim._make(row[:-1]), sender=row[-1]) for row in accepted], now)
+    outcomes.record_sent([Outcome(LedgerRow._make(row[:-1]), sender=row[-1]) for row in accepted], now)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from appliance.core import clock
 from appliance.sending.delivery import mx_routes
-from appliance.sending.messages.ledger import COLUMNS, DUE_NOW, FLOWS_DUE_NOW, Claim
+from appliance.sending.messages.ledger import COLUMNS, DUE_NOW, FLOWS_DUE_NOW, LedgerRow
 from appliance.storage.database import rows
 
 # Rows scanned in a source for one result if some rows are parked; the next result continues after them.
@@ -50,10 +50,10 @@ class Source(NamedTuple):
 
 
 # A function that returns the names of the recipient groups or limits that apply to a row.
-LimitNames = Callable[[Claim], tuple[str, ...]]
+LimitNames = Callable[[LedgerRow], tuple[str, ...]]
 
 
-def _get_recipient_groups(row: Claim) -> tuple[str, ...]:
+def _get_recipient_groups(row: LedgerRow) -> tuple[str, ...]:
     return mx_routes.get_group_names(row.provider, row.recipient_key or "")
 
 
@@ -103,7 +103,7 @@ class QueueReader:
         self._returned: deque[tuple[Source, int]] = deque()
         self.has_more = False
 
-    def give_back(self, row: Claim) -> None:
+    def give_back(self, row: LedgerRow) -> None:
         """Take back a row that `fetch_candidates` returned and that was not claimed; a later call returns it again.
 
         It may be called from any thread.
@@ -123,7 +123,7 @@ class QueueReader:
         room: Mapping[str, int] | None = None,
         singles: int | None = None,
         get_used: Callable[[int], float] | None = None,
-    ) -> list[Claim]:
+    ) -> list[LedgerRow]:
         """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
@@ -154,12 +154,12 @@ class QueueReader:
             self._read_evenly([sources for sources in other_sources if sources], limit, request)
         )
 
-    def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[Claim]]:
+    def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[LedgerRow]]:
         """Read up to `limit` rows, divided evenly between accounts and then between the sources of each account.
 
         `accounts` contains a list of sources for each account. Returns one queue of rows for each source.
         """
-        queues: list[deque[Claim]] = []
+        queues: list[deque[LedgerRow]] = []
         for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
             share = -(-limit // (accounts_after + 1))
             for sources_left, source in zip(range(len(sources), 0, -1), sources, strict=True):
@@ -193,20 +193,20 @@ class QueueReader:
             if source in self._positions:
                 self._parked.setdefault((source, ""), {})[message_id] = None
 
-    def _read_source(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
+    def _read_source(self, source: Source, limit: int, request: "_ReadRequest") -> list[LedgerRow]:
         if not limit:
             return []
-        claims = self._read_parked(source, limit, request)
+        candidates = self._read_parked(source, limit, request)
         if source in self._overflowed and not any(ids for key, ids in self._parked.items() if key[0] == source):
             self._restart(source)
-        if len(claims) < limit:
-            claims += self._scan(source, limit - len(claims), request)
-        return claims
+        if len(candidates) < limit:
+            candidates += self._scan(source, limit - len(candidates), request)
+        return candidates
 
-    def _read_parked(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
-        claims: list[Claim] = []
+    def _read_parked(self, source: Source, limit: int, request: "_ReadRequest") -> list[LedgerRow]:
+        candidates: list[LedgerRow] = []
         for (owner, group), parked_ids in list(self._parked.items()):
-            count = min(limit - len(claims), request.room.get(group, limit))
+            count = min(limit - len(candidates), request.room.get(group, limit))
             if owner != source or count <= 0 or not parked_ids:
                 continue
             ids = list(parked_ids)[:count]
@@ -218,7 +218,7 @@ class QueueReader:
                 f"{_NOT_STOPPED if source.kind != 'campaign' else ''} {_ACTIVE if source.kind == 'flow' else ''}",
                 (*ids, request.now),
             )
-            for row in map(Claim._make, current):
+            for row in map(LedgerRow._make, current):
                 if request.is_taken(row):
                     continue
                 if row.provider in request.paused:
@@ -226,45 +226,45 @@ class QueueReader:
                 elif (full_group := request.find_full_group(row)) is not None:
                     self._park(source, row, full_group)
                 else:
-                    claims.append(row)
+                    candidates.append(row)
                     request.returned_ids.add(row.id)
-        return claims
+        return candidates
 
-    def _park(self, source: Source, row: Claim, group: str) -> None:
+    def _park(self, source: Source, row: LedgerRow, group: str) -> None:
         ids = self._parked.setdefault((source, group), {})
         if len(ids) < _MAX_PARKED_IDS:
             ids[row.id] = None
         else:
             self._overflowed.add(source)
 
-    def _scan(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
-        claims: list[Claim] = []
+    def _scan(self, source: Source, limit: int, request: "_ReadRequest") -> list[LedgerRow]:
+        candidates: list[LedgerRow] = []
         scanned_count, is_at_end = 0, False
         self._started_at.setdefault(source, time.monotonic())
         position = self._positions.get(source, (-1, 0))
-        while len(claims) < limit and scanned_count < _MAX_SCANNED_ROWS and not is_at_end:
+        while len(candidates) < limit and scanned_count < _MAX_SCANNED_ROWS and not is_at_end:
             page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit)
             is_at_end = len(page) < (_PAGE_ROWS if request.room else limit)
-            for row in page:
-                claim = Claim._make(row[:-1])
-                if source.kind == "campaign" and claim.provider in request.paused:
+            for *columns, due_at in page:
+                row = LedgerRow._make(columns)
+                if source.kind == "campaign" and row.provider in request.paused:
                     # All messages of a campaign are sent by the same provider, so its first row decides for all.
-                    return claims
-                if len(claims) >= limit:
+                    return candidates
+                if len(candidates) >= limit:
                     is_at_end = False
                     break
-                position, scanned_count = (row[-1], claim.id), scanned_count + 1
-                if row[-1] == _get_due_now(source):
-                    self._last_due_now[source] = claim.id
-                if request.is_taken(claim):
+                position, scanned_count = (due_at, row.id), scanned_count + 1
+                if due_at == _get_due_now(source):
+                    self._last_due_now[source] = row.id
+                if request.is_taken(row):
                     continue
-                if request.room and (full_group := request.find_full_group(claim)) is not None:
-                    self._park(source, claim, full_group)
+                if request.room and (full_group := request.find_full_group(row)) is not None:
+                    self._park(source, row, full_group)
                 else:
-                    claims.append(claim)
+                    candidates.append(row)
         self._save_position(source, position, is_at_end)
-        self.has_more |= not is_at_end and len(claims) < limit
-        return claims
+        self.has_more |= not is_at_end and len(candidates) < limit
+        return candidates
 
     def _save_position(self, source: Source, position: tuple[int, int], is_at_end: bool) -> None:
         """Store the position where the next read of a source starts.
@@ -284,14 +284,14 @@ class QueueReader:
             self._started_at.pop(source, None)
 
 
-def _interleave(queues: list[deque[Claim]]) -> list[Claim]:
-    claims: list[Claim] = []
+def _interleave(queues: list[deque[LedgerRow]]) -> list[LedgerRow]:
+    candidates: list[LedgerRow] = []
     while any(queues):
-        claims += [queue.popleft() for queue in queues if queue]
-    return claims
+        candidates += [queue.popleft() for queue in queues if queue]
+    return candidates
 
 
-def get_source(row: Claim) -> Source:
+def get_source(row: LedgerRow) -> Source:
     """Return the source that a row belongs to."""
     if row.campaign_id is not None:
         return Source("campaign", row.campaign_id)
@@ -323,11 +323,11 @@ class _ReadRequest:
         # Ids of parked rows returned in this call, because scanning the source may read the same rows again.
         self.returned_ids: set[int] = set()
 
-    def is_taken(self, row: Claim) -> bool:
+    def is_taken(self, row: LedgerRow) -> bool:
         """Return whether the caller has a row already, or this call has read it already."""
         return row.id in self.taken or row.id in self.returned_ids
 
-    def find_full_group(self, row: Claim) -> str | None:
+    def find_full_group(self, row: LedgerRow) -> str | None:
         """Return the first group of a row that has no room left.
 
         If all have room, reduce the room of each by one and return None.
@@ -345,7 +345,7 @@ class _ReadRequest:
 def _read_page(
     source: Source, channel: str, request: _ReadRequest, position: tuple[int, int], size: int
 ) -> list[tuple[Any, ...]]:
-    """Return up to `size` due rows of a source after a position: the columns of `Claim`, then `due_at`."""
+    """Return up to `size` due rows of a source after a position: the columns of `LedgerRow`, then `due_at`."""
     condition, parameters = build_open_condition(source, channel)
     extra = _ACTIVE if source.kind == "flow" else ""
     paused: tuple[str, ...] = ()
@@ -371,6 +371,6 @@ def has_due(paused: tuple[str, ...] = (), channel: str = "email") -> bool:
     request = _ReadRequest(clock.now_ms(), frozenset(), paused, {}, _get_recipient_groups)
     for source in (source for sources in get_live_sources(channel).values() for source in sources):
         for row in _read_page(source, channel, request, (-1, 0), 1):
-            if source.kind != "campaign" or Claim._make(row[:-1]).provider not in paused:
+            if source.kind != "campaign" or LedgerRow._make(row[:-1]).provider not in paused:
                 return True
     return False

@@ -26,7 +26,7 @@ from appliance.core.errors import (
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import ledger, outcomes, queue
-from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms.segments import AcceptedSms
 from appliance.settings.config import parse_seconds
@@ -62,7 +62,7 @@ _CRC_BYTES = 5_000
 
 
 def hash_body(prepared: OutgoingMessage) -> int:
-    """Return a CRC-32 of a message, which is stored with its claim before the message is sent.
+    """Return a CRC-32 of a message, which is stored when it is claimed, before the message is sent.
 
     For an SMS, the CRC includes the sender, which is not part of the text and which a lookup at the provider needs.
     """
@@ -87,54 +87,48 @@ def load_payload(message_id: int) -> OutgoingMessage | None:
     return OutgoingMessage(envelope, subject, sender, internet_message_id, parts, bool(has_hint), lookup_count)
 
 
-def find_interrupted() -> list[tuple[Claim, OutgoingMessage | None]]:
-    """Return (claim, message or None) for each message that an earlier process was sending when it died.
+def find_interrupted() -> list[tuple[LedgerRow, OutgoingMessage | None]]:
+    """Return (ledger row, message or None) for each message that an earlier process was sending when it died.
 
     The message is the stored one, or is rendered again. It is None if rendering fails, or if its bytes do not match
-    the hash stored with the claim, because a contact or a condition has changed since then.
+    the hash stored when it was claimed, because a contact or a condition has changed since then.
     """
     preparer = MessagePreparer()
     interrupted = []
-    for row in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({_INTERRUPTED})"):
-        claim = Claim._make(row)
+    for columns in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({_INTERRUPTED})"):
+        row = LedgerRow._make(columns)
         prepared: OutgoingMessage | None = None
         try:
-            prepared = load_payload(claim.id) or preparer.prepare(claim)
+            prepared = load_payload(row.id) or preparer.prepare(row)
         except Exception as error:
             # An error in one message must not keep the service from starting.
-            log.warning("recovery: preparing message %s again failed: %r", claim.id, error)
-        interrupted.append(
-            (claim, prepared if prepared is not None and hash_body(prepared) == claim.body_hash else None)
-        )
+            log.warning("recovery: preparing message %s again failed: %r", row.id, error)
+        interrupted.append((row, prepared if prepared is not None and hash_body(prepared) == row.body_hash else None))
     return interrupted
 
 
-def recover_interrupted(interrupted: list[tuple[Claim, OutgoingMessage | None]]) -> int:
+def recover_interrupted(interrupted: list[tuple[LedgerRow, OutgoingMessage | None]]) -> int:
     """Requeue each message of `find_interrupted` or set it to `uncertain`, and return their number.
 
     Call it once at the start of the service.
     """
     require_write_transaction()
     now = clock.now_ms()
-    for claim, prepared in interrupted:
-        if claim.body_hash is None:
+    for row, prepared in interrupted:
+        if row.body_hash is None:
             # Without a hash the message was never rendered, so nothing of it was sent.
-            outcomes.record_failure(Outcome(claim, Postponed(STOPPED_WHILE_SENDING, 0)))
-        elif (
-            prepared is None
-            and claim.uncertain_count == 0
-            and outcomes.get_channel_settings(claim).in_doubt == "resend"
-        ):
-            connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
+            outcomes.record_failure(Outcome(row, Postponed(STOPPED_WHILE_SENDING, 0)))
+        elif prepared is None and row.uncertain_count == 0 and outcomes.get_channel_settings(row).in_doubt == "resend":
+            connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (row.id,))
             ledger.mark_uncertain(
-                claim,
+                row,
                 gettext_noop(
                     "the service stopped while this message was being sent, and its content has changed since"
                 ),
                 now,
             )
         else:
-            outcomes.handle_uncertain(claim, Uncertain(STOPPED_WHILE_SENDING), now, prepared)
+            outcomes.handle_uncertain(row, Uncertain(STOPPED_WHILE_SENDING), now, prepared)
     return len(interrupted)
 
 
@@ -161,7 +155,7 @@ _BELONGS_TO_OTHER = "SELECT 1 FROM message WHERE provider_id = ? AND provider = 
 _NOT_FOUND = gettext_noop("unconfirmed: its provider has no record of it after three checks")
 
 
-def settle_lookup(row: Claim, prepared: OutgoingMessage, accepted: Sequence[AcceptedSms]) -> None:
+def settle_lookup(row: LedgerRow, prepared: OutgoingMessage, accepted: Sequence[AcceptedSms]) -> None:
     """Record an uncertain SMS as sent if the provider has accepted it, else schedule or end its lookups.
 
     `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt.
@@ -191,7 +185,7 @@ def settle_lookup(row: Claim, prepared: OutgoingMessage, accepted: Sequence[Acce
     return _end_lookup(row, _NOT_FOUND, now)
 
 
-def _end_lookup(row: Claim, reason: str, now: int) -> None:
+def _end_lookup(row: LedgerRow, reason: str, now: int) -> None:
     """End the lookups of an SMS that was not found.
 
     If `in_doubt` is `resend`, an SMS with one uncertain attempt is requeued. Any other SMS becomes `uncertain`, with
@@ -203,7 +197,7 @@ def _end_lookup(row: Claim, reason: str, now: int) -> None:
     return ledger.mark_uncertain(row, reason, now)
 
 
-def postpone_lookup(row: Claim, error: DeliveryError) -> None:
+def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
     """Schedule the lookup of an SMS again after a lookup failed with `error`.
 
     The delay is that of a Postponed error, `probe_after` if the provider could not be reached, else that of a retry.
@@ -232,7 +226,7 @@ def postpone_lookup(row: Claim, error: DeliveryError) -> None:
     )
 
 
-def _get_lookup_count(row: Claim) -> int | None:
+def _get_lookup_count(row: LedgerRow) -> int | None:
     """Return the number of lookups of an SMS so far, or None if it is not being looked up any more."""
     result = fetch_one(
         "SELECT r.lookup_count FROM retry_payload r JOIN message m ON m.id = r.message_id "
@@ -242,7 +236,7 @@ def _get_lookup_count(row: Claim) -> int | None:
     return result[0] if result is not None else None
 
 
-def _record_found(row: Claim, prepared: OutgoingMessage, accepted: AcceptedSms) -> None:
+def _record_found(row: LedgerRow, prepared: OutgoingMessage, accepted: AcceptedSms) -> None:
     # `queue.record` expects a row that is being sent, and counts an attempt. The uncertain attempt was counted
     # before.
     connection().execute(
@@ -253,7 +247,7 @@ def _record_found(row: Claim, prepared: OutgoingMessage, accepted: AcceptedSms) 
     queue.record([outcome])
 
 
-def _set_due_at(row: Claim, due_at: int) -> None:
+def _set_due_at(row: LedgerRow, due_at: int) -> None:
     connection().execute("UPDATE message SET due_at = ?, updated_at = ? WHERE id = ?", (due_at, clock.now_ms(), row.id))
 
 
@@ -287,8 +281,8 @@ ACTIONS = {
     ),
 }
 
-# The number of messages that a batch action changes in one transaction.
-_MAX_BATCH_ROWS = 500
+# The number of messages that one call of `retry_selection` or `assume_sent_selection` changes.
+_MAX_ROWS_PER_WRITE = 500
 
 
 class MessageSelection(NamedTuple):
@@ -309,7 +303,7 @@ def retry(account_id: int, message_id: int, actor: str) -> Message:
     require_write_transaction()
     row = ledger.get(account_id, message_id)
     _require_action(row, "retry")
-    reason = queue.get_refusal(_get_claim(row.id))
+    reason = queue.get_refusal(_get_row(row.id))
     if reason is not None:
         raise Invalid(
             {"to": [gettext("may not be written to")]},
@@ -359,22 +353,22 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
     return ledger.get(account_id, message_id)
 
 
-def retry_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
-    """Requeue the failed or uncertain messages among the first `_MAX_BATCH_ROWS` of a selection.
+def retry_selection(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
+    """Requeue the failed or uncertain messages among the first `_MAX_ROWS_PER_WRITE` of a selection.
 
-    Return (number of requeued messages, `after_id` of the next batch; 0 if there is none). Messages whose recipients
+    Return (number of requeued messages, `after_id` of the next call; 0 if there is none). Messages whose recipients
     may not get them any more (`queue.get_refusal`) and those of a cancelled campaign are left as they are.
     """
     require_write_transaction()
-    claims = (
-        _select_batch(campaign_id, selection)
+    selected = (
+        _fetch_selection(campaign_id, selection)
         if selection.status in RETRIABLE_STATUSES and not _is_campaign_cancelled(campaign_id)
         else []
     )
-    retriable_ids = [row.id for row in claims if queue.get_refusal(row) is None]
+    retriable_ids = [row.id for row in selected if queue.get_refusal(row) is None]
     _requeue(retriable_ids, campaign_id)
     log.info("messages: retry actor=%s count=%s campaign=%s", actor, len(retriable_ids), campaign_id)
-    return len(retriable_ids), claims[-1].id if len(claims) == _MAX_BATCH_ROWS else 0
+    return len(retriable_ids), selected[-1].id if len(selected) == _MAX_ROWS_PER_WRITE else 0
 
 
 def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int:
@@ -385,9 +379,11 @@ def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int
     """
     require_write_transaction()
     sql = f"SELECT {COLUMNS} FROM message WHERE account_id = ? AND id = ? AND status IN ('failed', 'uncertain')"
-    claims = [Claim._make(row) for message_id in message_ids for row in rows(sql, (account_id, message_id))]
+    selected = [
+        LedgerRow._make(columns) for message_id in message_ids for columns in rows(sql, (account_id, message_id))
+    ]
     ids_by_campaign: dict[int | None, list[int]] = {}
-    for row in claims:
+    for row in selected:
         if not _is_campaign_cancelled(row.campaign_id) and queue.get_refusal(row) is None:
             ids_by_campaign.setdefault(row.campaign_id, []).append(row.id)
     for campaign_id, ids in ids_by_campaign.items():
@@ -397,30 +393,30 @@ def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int
     return count
 
 
-def assume_sent_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
-    """Record the first `_MAX_BATCH_ROWS` uncertain messages of a selection as sent, whatever status it selects.
+def assume_sent_selection(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
+    """Record the first `_MAX_ROWS_PER_WRITE` uncertain messages of a selection as sent, whatever status it selects.
 
-    Return (number of messages, `after_id` of the next batch; 0 if there is none).
+    Return (number of messages, `after_id` of the next call; 0 if there is none).
     """
     require_write_transaction()
-    claims = _select_batch(campaign_id, selection._replace(status="uncertain"))
-    _record_as_sent([row.id for row in claims])
-    log.info("messages: assume_sent actor=%s count=%s campaign=%s", actor, len(claims), campaign_id)
-    return len(claims), claims[-1].id if len(claims) == _MAX_BATCH_ROWS else 0
+    selected = _fetch_selection(campaign_id, selection._replace(status="uncertain"))
+    _record_as_sent([row.id for row in selected])
+    log.info("messages: assume_sent actor=%s count=%s campaign=%s", actor, len(selected), campaign_id)
+    return len(selected), selected[-1].id if len(selected) == _MAX_ROWS_PER_WRITE else 0
 
 
-def _select_batch(campaign_id: int, selection: MessageSelection) -> list[Claim]:
+def _fetch_selection(campaign_id: int, selection: MessageSelection) -> list[LedgerRow]:
     id_condition = "" if selection.ids is None else f"AND id IN ({','.join('?' * len(selection.ids))}) "
-    claim_rows = rows(
+    records = rows(
         f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? AND status = ? AND id > ? {id_condition}"
         "ORDER BY id LIMIT ?",
-        (campaign_id, selection.status, selection.after_id, *(selection.ids or ()), _MAX_BATCH_ROWS),
+        (campaign_id, selection.status, selection.after_id, *(selection.ids or ()), _MAX_ROWS_PER_WRITE),
     )
-    return [Claim._make(row) for row in claim_rows]
+    return [LedgerRow._make(columns) for columns in records]
 
 
-def _get_claim(message_id: int) -> Claim:
-    return Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))[0])
+def _get_row(message_id: int) -> LedgerRow:
+    return LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))[0])
 
 
 def _is_campaign_cancelled(campaign_id: int | None) -> bool:
@@ -469,7 +465,7 @@ def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
 
 def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> None:
     """Record messages as accepted, with all counters and events; `provider_id` is the provider's id of an SMS."""
-    message_rows = rows(
+    records = rows(
         f"SELECT {COLUMNS}, subject, sender, internet_message_id FROM message "
         f"WHERE id IN ({','.join('?' * len(message_ids))})",
         message_ids,
@@ -480,13 +476,13 @@ def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> N
         "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
         [(message_id,) for message_id in message_ids],
     )
-    claims = [(Claim._make(row[:-3]), row[-3:]) for row in message_rows]
+    sent_rows = [(LedgerRow._make(columns[:-3]), columns[-3:]) for columns in records]
     queue.record(
         [
             Outcome(
-                claim, subject=subject, sender=sender, internet_message_id=internet_message_id, provider_id=provider_id,
-                prepared=load_payload(claim.id) if claim.channel == "sms" else None,
+                row, subject=subject, sender=sender, internet_message_id=internet_message_id, provider_id=provider_id,
+                prepared=load_payload(row.id) if row.channel == "sms" else None,
             )
-            for claim, (subject, sender, internet_message_id) in claims
+            for row, (subject, sender, internet_message_id) in sent_rows
         ]
     )  # fmt: skip

@@ -12,7 +12,7 @@ from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.domains import records
 from appliance.sending.domains import store as domains
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows, run, scalar
@@ -438,7 +438,7 @@ def count_warm_up_sent(counts: Mapping[str, int]) -> None:
         run("UPDATE warm_up_day SET accepted = accepted + ? WHERE domain = ? AND day = ?", (count, domain, day))
 
 
-def count_warm_up_failure(row: Claim, column: str, sender: str | None = None) -> None:
+def count_warm_up_failure(row: LedgerRow, column: str, sender: str | None = None) -> None:
     """Add one to a column of today's warm-up day of a message's From domain: `hard`, `refused` or `complaints`.
 
     Only messages of direct delivery count, without test messages. `sender` defaults to the sender in the ledger.

@@ -20,7 +20,7 @@ from appliance.core import addresses, clock
 from appliance.core.errors import RateLimitExceeded
 from appliance.core.i18n import gettext
 from appliance.sending.messages import ledger, senders
-from appliance.sending.messages.ledger import RETRY_NOW, Claim, Outcome
+from appliance.sending.messages.ledger import RETRY_NOW, LedgerRow, Outcome
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
@@ -82,7 +82,7 @@ def has_consent_evidence(contact_id: int | None) -> bool:
     return contact_id is not None and fetch_one(_CONSENT_EVIDENCE, (contact_id,)) is not None
 
 
-def get_sms_refusal(row: Claim) -> str | None:
+def get_sms_refusal(row: LedgerRow) -> str | None:
     """Return the reason code if the rules of SMS do not allow a message, else None.
 
     Of the contact's consent, only the evidence is checked here; `queue.get_refusal` checks the rest, and suppressions.
@@ -121,7 +121,7 @@ def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> boo
     return bool(senders.pick_sms_sender(settings.sender, None))
 
 
-def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
+def find_suspects(ledger_rows: Iterable[LedgerRow], now: int) -> set[int]:
     """Return the ids of the SMS that the rules of this module may not allow now; check each of them alone.
 
     The time zone in a contact's data is not considered here: the statement of `queue.claim` claims no SMS to
@@ -130,7 +130,7 @@ def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}
     is_full: dict[int, bool] = {}
-    for row in claims:
+    for row in ledger_rows:
         if row.channel != "sms":
             continue
         settings = settings_by_account.get(row.account_id) or settings_by_account.setdefault(
@@ -149,7 +149,7 @@ def find_suspects(claims: Iterable[Claim], now: int) -> set[int]:
     return suspects
 
 
-def _may_be_quiet(row: Claim, settings: _AccountSettings, now: int) -> bool:
+def _may_be_quiet(row: LedgerRow, settings: _AccountSettings, now: int) -> bool:
     """Return whether the account's quiet hours may apply to an SMS now; true if the number's time zones are unknown."""
     if settings.quiet_hours is None:
         return False
@@ -163,7 +163,7 @@ def _get_account_settings(account_id: int) -> _AccountSettings:
     return _AccountSettings._make(fetch_one(_ACCOUNT_SETTINGS, (account_id,)) or (None, None, "UTC"))
 
 
-def hold_if_required(row: Claim, now: int) -> bool:
+def hold_if_required(row: LedgerRow, now: int) -> bool:
     """Hold an SMS that may not be sent yet, and return whether it was held or skipped.
 
     Marketing is held until the recipient's quiet hours end, or skipped if they end after the retry period
@@ -190,7 +190,7 @@ def hold_if_required(row: Claim, now: int) -> bool:
     return True
 
 
-def get_recipient_time_zones(row: Claim, account_zone: str) -> tuple[str, ...]:
+def get_recipient_time_zones(row: LedgerRow, account_zone: str) -> tuple[str, ...]:
     """Return the time zones in which the recipient of an SMS may be; quiet hours apply in all of them.
 
     They are those of `get_number_time_zones` for the time zone and the country that are stored with the contact.
@@ -313,8 +313,8 @@ def count_sms_parts(outcomes: Iterable[Outcome]) -> None:
     require_write_transaction()
     parts: Counter[int] = Counter()
     for outcome in outcomes:
-        if outcome.claim.provider != "capture":
-            parts[outcome.claim.account_id] += (outcome.prepared.parts if outcome.prepared else None) or 1
+        if outcome.row.provider != "capture":
+            parts[outcome.row.account_id] += (outcome.prepared.parts if outcome.prepared else None) or 1
     now = clock.now_ms()
     connection().executemany(
         _ADD_PARTS, [(number, _get_day_number(_get_time_zone(number), now), count) for number, count in parts.items()]
@@ -426,7 +426,7 @@ def _parse_quiet_hours(hours: Any) -> tuple[time, time] | None:
 
 # When an account changes its quiet hours or its time zone, SMS held for quiet hours become due at once, and are held
 # again if the quiet hours are not over. Single messages keep their due time, because an API request may have set it.
-_MAX_BATCH_ROWS = 1_000
+_MAX_ROWS_PER_WRITE = 1_000
 _LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
 _OPEN = "status IN ('queued', 'held')"  # the same condition as in the partial indexes of due messages
 
@@ -437,9 +437,10 @@ _HELD_SMS = (
 
 
 def recheck_held_sms() -> None:
-    """Make all SMS of campaigns and flows that are held for quiet hours due at once, in batches.
+    """Make all SMS of campaigns and flows that are held for quiet hours due at once.
 
-    Each batch is a transaction. A row that is held again after the start of this call is left as it is.
+    A transaction changes up to `_MAX_ROWS_PER_WRITE` rows. A row that is held again after the start of this call is
+    left as it is.
     """
     now = clock.now_ms()
     sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
@@ -447,11 +448,13 @@ def recheck_held_sms() -> None:
     for whose, values in sources:
         waiting = _HELD_SMS.format(whose=whose)
         count = int(scalar(f"SELECT count(*) {waiting}", (now, *values)))
-        # The number of batches is fixed, so that a clock that steps back cannot cause an endless loop.
-        for _ in range(-(-count // _MAX_BATCH_ROWS)):
-            transactions.write(_release_batch, waiting, (now, *values))
+        # The number of transactions is fixed, so that a clock that steps back cannot cause an endless loop.
+        for _ in range(-(-count // _MAX_ROWS_PER_WRITE)):
+            transactions.write(_release_held, waiting, (now, *values))
 
 
-def _release_batch(waiting: str, values: tuple[int, ...]) -> None:
+def _release_held(waiting: str, values: tuple[int, ...]) -> None:
     require_write_transaction()
-    run(f"UPDATE message SET due_at = {RETRY_NOW} WHERE id IN (SELECT id {waiting} LIMIT {_MAX_BATCH_ROWS})", values)
+    run(
+        f"UPDATE message SET due_at = {RETRY_NOW} WHERE id IN (SELECT id {waiting} LIMIT {_MAX_ROWS_PER_WRITE})", values
+    )

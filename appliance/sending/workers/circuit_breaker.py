@@ -19,7 +19,7 @@ from appliance.core.send_status import PausedTransport
 from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.delivery.smtp_connect import MxTarget
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.settings import config
 from appliance.storage import disk_guard
 
@@ -116,7 +116,7 @@ class CircuitBreaker:
         self._pauses[provider] = _TransportPause(clock.monotonic() + self._probe_after, since, error.text)
         self._reason = error.text
 
-    def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
+    def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> None:
         """Count the reply to a message for its provider and campaign; `error` is None for an accepted message.
 
         Rejections of the sender and failed authentications count against the campaign. A reply for which neither the
@@ -126,26 +126,26 @@ class CircuitBreaker:
         """
         with self._lock:
             if isinstance(error, MailUnauthenticated):
-                self._count_unauthenticated(claim, error)
+                self._count_unauthenticated(row, error)
             elif isinstance(error, SenderRejected):
                 self._reason = error.text
-                if claim.campaign_id is not None:
-                    self._count_refusal(claim.campaign_id)
+                if row.campaign_id is not None:
+                    self._count_refusal(row.campaign_id)
             elif isinstance(error, Uncertain):
-                if claim.provider != mx_routes.DIRECT:  # there, only one of many servers is at fault
-                    self._count_refusal(claim.provider)
-                    if claim.provider in self._providers_to_pause:
-                        self._pause(claim.provider, error)
+                if row.provider != mx_routes.DIRECT:  # there, only one of many servers is at fault
+                    self._count_refusal(row.provider)
+                    if row.provider in self._providers_to_pause:
+                        self._pause(row.provider, error)
             elif not isinstance(error, ConnectionFailed | ClientRejected):
-                self._refusal_counts.pop(claim.provider, None)
-                pause = self._pauses.get(claim.provider)
+                self._refusal_counts.pop(row.provider, None)
+                pause = self._pauses.get(row.provider)
                 # The reply may be a late one on a connection that was opened before the pause, which then goes on.
                 if pause is not None and pause.until <= clock.monotonic():
-                    del self._pauses[claim.provider]
-                if claim.campaign_id is not None:
-                    self._refusal_counts.pop(claim.campaign_id, None)
+                    del self._pauses[row.provider]
+                if row.campaign_id is not None:
+                    self._refusal_counts.pop(row.campaign_id, None)
                     if self._reputation_counts or isinstance(error, RecipientRejected):
-                        self._count_reputation(claim.campaign_id, get_address_group(claim.recipient), error)
+                        self._count_reputation(row.campaign_id, get_address_group(row.recipient), error)
 
     def _count_reputation(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
         """Count rejections of a campaign by a recipient group because of our reputation.
@@ -165,15 +165,15 @@ class CircuitBreaker:
         elif error is None:
             self._reputation_counts.pop(key, None)
 
-    def _count_unauthenticated(self, claim: Claim, error: MailUnauthenticated) -> None:
-        if claim.campaign_id is None:
+    def _count_unauthenticated(self, row: LedgerRow, error: MailUnauthenticated) -> None:
+        if row.campaign_id is None:
             return
-        message_ids = self._unauthenticated.setdefault(claim.campaign_id, set())
-        message_ids.add(claim.id)
+        message_ids = self._unauthenticated.setdefault(row.campaign_id, set())
+        message_ids.add(row.id)
         _forget_oldest(self._unauthenticated)
         if len(message_ids) >= MAX_UNAUTHENTICATED:
             self._reason = f"{error.text} - {bounce_classes.authentication_help(error.enhanced, error.text)}"
-            self._campaigns_to_pause.add(claim.campaign_id)
+            self._campaigns_to_pause.add(row.campaign_id)
 
     def _count_refusal(self, key: str | int) -> None:
         self._refusal_counts[key] = self._refusal_counts.get(key, 0) + 1

@@ -18,7 +18,7 @@ from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
 from appliance.sending.messages import senders
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
 from appliance.settings import config
@@ -120,9 +120,9 @@ class EmailRateLimits(RateLimits):
         self._quotas: dict[str, WarmUpQuota] = {}  # by sending domain
         self.is_unlimited = not self._has_limits and not self._is_direct
 
-    async def load_quota(self, claim: Claim, sender: str) -> None:
+    async def load_quota(self, row: LedgerRow, sender: str) -> None:
         """Load the warm-up quota of a sending domain for today, unless it is loaded."""
-        if not self._has_warm_up or claim.provider != DIRECT:
+        if not self._has_warm_up or row.provider != DIRECT:
             return
         domain = domain_of(sender)
         quota = self._quotas.get(domain)
@@ -133,51 +133,51 @@ class EmailRateLimits(RateLimits):
         """Return the name of the limit of a sender address: `from ` and its domain."""
         return f"from {domain_of(sender)}"
 
-    def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
-        names = mx_routes.get_group_names(claim.provider, claim.recipient_key or "")
+    def _get_limits_of(self, row: LedgerRow, sender: str) -> list[SendLimit]:
+        names = mx_routes.get_group_names(row.provider, row.recipient_key or "")
         limits: list[SendLimit | None] = []
-        if claim.provider == DIRECT:
+        if row.provider == DIRECT:
             limits.append(self._get_throttle(DIRECT, names[0]))
             quota = self._quotas.get(domain_of(sender)) if self._quotas else None
             if quota is not None:
                 # A transactional message must not wait for the next day because a newsletter used up the quota.
-                is_uncapped = claim.transactional or (claim.campaign_id is None and claim.flow_id is None)
+                is_uncapped = row.transactional or (row.campaign_id is None and row.flow_id is None)
                 limits.append(UncappedQuota(quota) if is_uncapped else quota)
         elif self._throttles:
-            limits += [self._throttles.get((claim.provider, ALL)), self._throttles.get((claim.provider, names[0]))]
+            limits += [self._throttles.get((row.provider, ALL)), self._throttles.get((row.provider, names[0]))]
         # The settings limit the configured transport only, not test messages that go to the capture server.
-        if self._has_limits and claim.provider == self._provider:
+        if self._has_limits and row.provider == self._provider:
             limits += [self._senders.get(domain_of(sender)), *map(self._groups.get, names)]
             limits += [self.overall] if self.has_overall_limit else []
         return [limit for limit in limits if limit is not None]
 
-    def record_answer(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
+    def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles and quotas from the outcome of a message (`error`, None if accepted), and return its error.
 
         An error that asks for a lower rate throttles the recipient group, or the whole relay, and is returned as
         RateLimited with the seconds to wait.
         """
         if error is None:
-            for limit in self._admitted.get(claim.id, ()) if self._quotas else ():
+            for limit in self._admitted.get(row.id, ()) if self._quotas else ():
                 if isinstance(limit, WarmUpQuota | UncappedQuota):
                     limit.count_sent()
             if self._throttles:
-                self._record_accepted(claim)
+                self._record_accepted(row)
             return None
         if not bounce_classes.is_rate_limited(error):
             return error
         now = clock.monotonic()
         # In direct delivery, a server only speaks for its own recipient group.
-        applies_to_all = claim.provider != DIRECT and bounce_classes.limits_all_recipients(error)
-        group = ALL if applies_to_all else mx_routes.get_recipient_group(claim.provider, claim.recipient_key or "")
-        throttle = self._slow_down(claim.provider, group, now, error)
-        if claim.provider != DIRECT:
+        applies_to_all = row.provider != DIRECT and bounce_classes.limits_all_recipients(error)
+        group = ALL if applies_to_all else mx_routes.get_recipient_group(row.provider, row.recipient_key or "")
+        throttle = self._slow_down(row.provider, group, now, error)
+        if row.provider != DIRECT:
             self._slow_groups.append((now, group))
         if (
             len({name for at, name in self._slow_groups if at > now - _SLOW_GROUPS_SECONDS and name != ALL})
             >= _MAX_SLOW_GROUPS
         ):
-            self._slow_down(claim.provider, ALL, now, error)
+            self._slow_down(row.provider, ALL, now, error)
             self._slow_groups.clear()
         return throttle.to_rate_limited(error, now)
 
@@ -227,10 +227,10 @@ class EmailRateLimits(RateLimits):
             self._max_group_connections,
         )
 
-    def get_admitted_group(self, claim: Claim) -> str | None:
+    def get_admitted_group(self, row: LedgerRow) -> str | None:
         """Return the recipient group whose throttle admitted a message, or None if no throttle applied."""
         return next(
-            (limit.name for limit in self._admitted.get(claim.id, ()) if isinstance(limit, AdaptiveThrottle)), None
+            (limit.name for limit in self._admitted.get(row.id, ()) if isinstance(limit, AdaptiveThrottle)), None
         )
 
     def is_paused(self, group: str) -> bool:
@@ -238,15 +238,15 @@ class EmailRateLimits(RateLimits):
         throttle = self._throttles.get((DIRECT, group))
         return throttle is not None and throttle.paused_until > clock.monotonic()
 
-    def _record_accepted(self, claim: Claim) -> None:
+    def _record_accepted(self, row: LedgerRow) -> None:
         now = clock.monotonic()
-        for group in (ALL, mx_routes.get_recipient_group(claim.provider, claim.recipient_key or "")):
-            throttle = self._throttles.get((claim.provider, group))
+        for group in (ALL, mx_routes.get_recipient_group(row.provider, row.recipient_key or "")):
+            throttle = self._throttles.get((row.provider, group))
             if throttle is not None and throttle.record_accepted(now):
-                if claim.provider == DIRECT:
+                if row.provider == DIRECT:
                     throttle.reason = ""  # the throttle is kept, because direct delivery limits every group
                 else:
-                    del self._throttles[claim.provider, group]
+                    del self._throttles[row.provider, group]
         self.is_unlimited = not self._throttles and not self._has_limits and not self._is_direct
 
     def get_paused_providers(self) -> tuple[str, ...]:

@@ -42,16 +42,16 @@ class EmailWorker(SmtpWorker):
 
     async def _send_next(self) -> None:
         ready = self._next
-        if ready is None or ready.prepared is None or ready.claim.provider != DIRECT:
+        if ready is None or ready.prepared is None or ready.row.provider != DIRECT:
             await super()._send_next()
             return
-        await self._store_outcome()
+        await self._store_pending_outcome()
         self._next = None
-        self._connecting = asyncio.ensure_future(self._mx_connections.connect(ready.claim))
+        self._connecting = asyncio.ensure_future(self._mx_connections.connect(ready.row))
         try:
             connection = await self._connecting
         except BaseException:
-            self._ready_queue.finish_claim(ready.claim, is_claimed=False)
+            self._ready_queue.finish_claim(ready.row, is_claimed=False)
             if self._connecting.cancelled() and self._stop_switch.is_halted():
                 return
             self._connecting.cancel()
@@ -87,12 +87,12 @@ class EmailWorker(SmtpWorker):
                 return
             try:
                 await self._process(ready, connection.client, connection.error)
-                error = self._outcome.error if self._outcome is not None else None
-                if error is None and self._outcome is not None:
+                error = self._pending_outcome.error if self._pending_outcome is not None else None
+                if error is None and self._pending_outcome is not None:
                     self._mx_connections.hosts.record_accepted(domain_of(ready.sender))
-                await self._store_outcome()
+                await self._store_pending_outcome()
             finally:
-                self._ready_queue.release(ready.claim)
+                self._ready_queue.release(ready.row)
         finally:
             client = self._connections.pop(DIRECT, None)
             if connection.target is not None:
@@ -102,9 +102,9 @@ class EmailWorker(SmtpWorker):
         return provider != DIRECT
 
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
-        if ready.claim.provider == DIRECT:
+        if ready.row.provider == DIRECT:
             if isinstance(outcome.error, SenderRejected):
-                outcome.error = self._mx_connections.classify_refusal(outcome.error, outcome.claim, ready.sender)
+                outcome.error = self._mx_connections.classify_refusal(outcome.error, outcome.row, ready.sender)
             if client is not None:
                 if self._transaction is not None:
                     self._transaction.is_claimed = True

@@ -24,7 +24,7 @@ from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
 from appliance.sending.delivery.smtp_connect import MxTarget
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, UnreachableHosts
 from appliance.sending.workers.email_rate_limits import EmailRateLimits, TransactionLimit
 from appliance.sending.workers.mta_sts import MtaStsPolicies, apply_policy
@@ -163,26 +163,26 @@ class MxConnections:
         self._policies = MtaStsPolicies()
         self._probe_lock = asyncio.Lock()
 
-    async def connect(self, claim: Claim) -> MxConnection:
+    async def connect(self, row: LedgerRow) -> MxConnection:
         """Return a connection for a message, or the error; pass an open connection to `give_back` after use.
 
         Raises Unavailable if the database cannot be read or written.
         """
         try:
-            return await self._connect(claim)
+            return await self._connect(row)
         except Unavailable:
             raise
         except Exception as error:
             # After an internal error this message is tried again later; other messages are not affected.
-            log.exception("direct: connecting for message %s failed", claim.id)
+            log.exception("direct: connecting for message %s failed", row.id)
             return MxConnection(error=Deferred(f"{type(error).__name__}: {error}"))
 
-    async def _connect(self, claim: Claim) -> MxConnection:
-        domain = domain_of(claim.recipient_key)
+    async def _connect(self, row: LedgerRow) -> MxConnection:
+        domain = domain_of(row.recipient_key)
         route = await mx_routes.find_route_async(domain)
         if route.error is not None:
             return MxConnection(error=await self._handle_route_error(route.error))
-        if self._limits.get_admitted_group(claim) not in (None, route.group):
+        if self._limits.get_admitted_group(row) not in (None, route.group):
             return MxConnection(is_other_group=True)
         target = MxTarget(domain, route.hosts, route.group)
         if config.current().email.direct.mta_sts:
@@ -197,13 +197,13 @@ class MxConnections:
             return MxConnection(
                 error=Deferred(f"no attempt for {downtime[0] / 60:.0f} more minutes: {downtime[1]}", None, "4.4.1")
             )
-        return await self._open_connection(target, claim)
+        return await self._open_connection(target, row)
 
-    async def _open_connection(self, target: MxTarget, claim: Claim) -> MxConnection:
+    async def _open_connection(self, target: MxTarget, row: LedgerRow) -> MxConnection:
         client = self.pool.take(target)
         if client is not None:
             return MxConnection(target, client)
-        await self.pool.reserve(target, self._limits.get_max_connections(target.group, domain_of(claim.recipient_key)))
+        await self.pool.reserve(target, self._limits.get_max_connections(target.group, domain_of(row.recipient_key)))
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 client = await smtp_connect.connect_to_mx(target)
@@ -211,9 +211,9 @@ class MxConnections:
             self.pool.release(target)
             if isinstance(error, TimeoutError):
                 text = f"no mail server of {target.domain} accepted a connection within {_CONNECT_SECONDS:.0f} s"
-                return MxConnection(error=await self._handle_connect_error(target, claim, ConnectionFailed(text)))
+                return MxConnection(error=await self._handle_connect_error(target, row, ConnectionFailed(text)))
             if isinstance(error, DeliveryError):
-                return MxConnection(error=await self._handle_connect_error(target, claim, error))
+                return MxConnection(error=await self._handle_connect_error(target, row, error))
             raise
         self.hosts.record_connection(target)
         return MxConnection(target, client)
@@ -226,7 +226,7 @@ class MxConnections:
                 return self._pause_transport(reason)
         return error
 
-    async def _handle_connect_error(self, target: MxTarget, claim: Claim, error: DeliveryError) -> DeliveryError:
+    async def _handle_connect_error(self, target: MxTarget, row: LedgerRow, error: DeliveryError) -> DeliveryError:
         if isinstance(error, ConnectionFailed):
             async with self._probe_lock:
                 reason = await self.hosts.find_outage()
@@ -236,21 +236,21 @@ class MxConnections:
         elif error.smtp is not None:
             self.hosts.record_reply()
         if isinstance(error, Deferred):
-            answer = self._limits.record_answer(claim, error)
+            answer = self._limits.record_answer(row, error)
             if isinstance(answer, RateLimited):
                 self.pool.close_group(target.group)
                 return answer
             self.hosts.record_failure(target, error.text)
         return error
 
-    def classify_refusal(self, error: SenderRejected, claim: Claim, sender: str) -> DeliveryError:
+    def classify_refusal(self, error: SenderRejected, row: LedgerRow, sender: str) -> DeliveryError:
         """Return the error to record for a server that rejects our sender.
 
         It is MailUnauthenticated if the server could not authenticate the message, the given error if
         `_MAX_REFUSING_GROUPS` recipient groups reject the sender, else SenderRejectedByMx, which only fails this
         message.
         """
-        group = mx_routes.get_recipient_group(DIRECT, claim.recipient_key)
+        group = mx_routes.get_recipient_group(DIRECT, row.recipient_key)
         if bounce_classes.classify(error.smtp, error.enhanced, error.text) is bounce_classes.AUTHENTICATION:
             return MailUnauthenticated(error.text, error.smtp, error.enhanced)
         if self.hosts.record_sender_refusal(domain_of(sender), group):

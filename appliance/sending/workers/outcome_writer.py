@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from appliance.core.errors import Postponed, Unavailable
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.storage import transactions
 
 log = logging.getLogger("campanero.sender")
@@ -27,14 +27,14 @@ _MAX_LOGGED = 500
 
 class _Pending(NamedTuple):
     outcome: Outcome | None
-    claim: Claim | None
+    row_to_claim: LedgerRow | None
     future: "asyncio.Future[bool]"
     claim_error: BaseException | None = None  # why its claim failed, if the outcome is written alone because of that
 
 
-def postpone(claim: Claim) -> Outcome:
+def postpone(row: LedgerRow) -> Outcome:
     """Return the outcome of a message that was claimed and not sent."""
-    return Outcome(claim, Postponed("it was claimed and not sent", 0))
+    return Outcome(row, Postponed("it was claimed and not sent", 0))
 
 
 def _may_suppress(outcome: Outcome) -> bool:
@@ -68,7 +68,7 @@ class OutcomeWriter:
         self._logged = 0  # entries written since the log was settled; 0 means that it need not be settled
         self._settle_timer: asyncio.TimerHandle | None = None
 
-    def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
+    def write(self, outcome: Outcome | None, row_to_claim: LedgerRow | None) -> "asyncio.Future[bool]":
         """Write an outcome and claim a message; return a future whose result is whether the message is claimed.
 
         The future is done once both are on disk; a message that is not claimed must not be sent. While the storage is
@@ -78,7 +78,7 @@ class OutcomeWriter:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
-        self._waiting.append(_Pending(outcome, claim, future))
+        self._waiting.append(_Pending(outcome, row_to_claim, future))
         if not self._is_busy:
             self._is_busy = True
             self._delay = loop.call_later(_MAX_DELAY_SECONDS, self._submit)
@@ -89,7 +89,7 @@ class OutcomeWriter:
             loop.call_soon(self._submit)
         return future
 
-    async def wait_for_claim(self, claim: Claim, is_claimed: "asyncio.Future[bool]") -> bool:
+    async def wait_for_claim(self, row: LedgerRow, is_claimed: "asyncio.Future[bool]") -> bool:
         """Return whether a message was claimed; `is_claimed` is the future from `write`.
 
         If the caller is cancelled meanwhile, a message that was claimed is postponed: nothing of it was sent, but
@@ -98,10 +98,10 @@ class OutcomeWriter:
         try:
             return await asyncio.shield(is_claimed)
         except asyncio.CancelledError:
-            await self.give_up_claim(claim, is_claimed)
+            await self.give_up_claim(row, is_claimed)
             raise
 
-    async def give_up_claim(self, claim: Claim, is_claimed: "asyncio.Future[bool]") -> bool:
+    async def give_up_claim(self, row: LedgerRow, is_claimed: "asyncio.Future[bool]") -> bool:
         """Wait for a claim, postpone its message if it was claimed, and return whether it was.
 
         The outcome must not be written before, because the outcomes of a transaction are recorded before its claims.
@@ -109,10 +109,10 @@ class OutcomeWriter:
         try:
             was_claimed = await is_claimed
         except Exception as error:
-            log.debug("sender: message %s was not claimed: %s", claim.id, error)  # logged already
+            log.debug("sender: message %s was not claimed: %s", row.id, error)  # logged already
             return False
         if was_claimed:
-            await self.write(postpone(claim), None)
+            await self.write(postpone(row), None)
         return was_claimed
 
     async def flush(self) -> None:
@@ -178,14 +178,14 @@ class OutcomeWriter:
             return
         loop = asyncio.get_running_loop()
         outcomes = [entry.outcome for entry in batch if entry.outcome is not None]
-        claims = [entry.claim for entry in batch if entry.claim is not None]
+        candidates = [entry.row_to_claim for entry in batch if entry.row_to_claim is not None]
         try:
             if any(_may_suppress(outcome) for outcome in outcomes):
                 # This forbids messages to the same address that are claimed already.
-                future = transactions.submit_essential(queue.record_and_claim, outcomes, claims, self._process)
+                future = transactions.submit_essential(queue.record_and_claim, outcomes, candidates, self._process)
             else:
                 future = transactions.submit_record(
-                    queue.record_and_claim, outcomes, claims, self._process, is_essential=bool(outcomes)
+                    queue.record_and_claim, outcomes, candidates, self._process, is_essential=bool(outcomes)
                 )
         except Unavailable as error:
             self._handle_unavailable(batch, error)
@@ -207,9 +207,9 @@ class OutcomeWriter:
         elif error is not None:
             [entry] = batch
             log.error("sender: storing an outcome or a claim failed", exc_info=error)
-            if entry.outcome is not None and entry.claim is not None:
+            if entry.outcome is not None and entry.row_to_claim is not None:
                 # Without its outcome, a message that was accepted would be sent again after the next start.
-                self._retried_alone.insert(0, entry._replace(claim=None, claim_error=error))
+                self._retried_alone.insert(0, entry._replace(row_to_claim=None, claim_error=error))
             else:
                 self._raise_to_callers(batch, error)
         else:
@@ -219,7 +219,7 @@ class OutcomeWriter:
                 if entry.claim_error is not None:
                     self._raise_to_callers([entry], entry.claim_error)
                 elif not entry.future.done():
-                    entry.future.set_result(entry.claim is not None and entry.claim.id in claimed)
+                    entry.future.set_result(entry.row_to_claim is not None and entry.row_to_claim.id in claimed)
         self._submit_later()
 
     def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
@@ -227,7 +227,7 @@ class OutcomeWriter:
 
         If the writer has stopped, all entries fail. An entry fails with `error`.
         """
-        retried = [entry._replace(claim=None) for entry in batch if entry.outcome is not None]
+        retried = [entry._replace(row_to_claim=None) for entry in batch if entry.outcome is not None]
         failed = [entry for entry in batch if entry.outcome is None]
         if transactions.is_stopped():
             failed, retried = batch, []

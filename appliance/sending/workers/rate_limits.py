@@ -13,7 +13,7 @@ from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, Uncertain
 from appliance.core.send_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.senders import get_limit_name
 from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
@@ -223,8 +223,8 @@ class RateLimits(ABC):
         self._has_counted_past = False
 
     @abstractmethod
-    def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
-        """Return the limits that apply to the message of a claim, given its sender address or number."""
+    def _get_limits_of(self, row: LedgerRow, sender: str) -> list[SendLimit]:
+        """Return the limits that apply to a message, given its sender address or number."""
 
     @abstractmethod
     def _get_all_limits(self) -> Iterable[SendLimit]:
@@ -252,15 +252,15 @@ class RateLimits(ABC):
         """
         return None
 
-    async def load_quota(self, claim: Claim, sender: str) -> None:
+    async def load_quota(self, row: LedgerRow, sender: str) -> None:
         """Load the sender's quota of today from the database, if the channel has quotas and this one is missing."""
         return
 
-    def admit(self, claim: Claim, sender: str) -> SendLimit | None:
+    def admit(self, row: LedgerRow, sender: str) -> SendLimit | None:
         """Admit a message: count it towards its limits and return None, or return the limit that it has to wait for."""
         if self.is_unlimited:
             return None
-        limits = self._get_limits_of(claim, sender)
+        limits = self._get_limits_of(row, sender)
         now = clock.monotonic()
         for limit in limits:
             if limit.allowed_at(now) > now:
@@ -268,16 +268,16 @@ class RateLimits(ABC):
         for limit in limits:
             limit.take(now)
         if limits:
-            self._admitted[claim.id] = limits
+            self._admitted[row.id] = limits
         return None
 
-    def still_admits(self, claim: Claim, sender: str) -> bool:
+    def still_admits(self, row: LedgerRow, sender: str) -> bool:
         """Return whether a message is still admitted; if no limit applied to it before, admit it now if possible."""
-        return self.is_unlimited or claim.id in self._admitted or self.admit(claim, sender) is None
+        return self.is_unlimited or row.id in self._admitted or self.admit(row, sender) is None
 
-    def exempts(self, claim: Claim, sender: str) -> bool:
+    def exempts(self, row: LedgerRow, sender: str) -> bool:
         """Return whether no limit applies to a message."""
-        return self.is_unlimited or not self._get_limits_of(claim, sender)
+        return self.is_unlimited or not self._get_limits_of(row, sender)
 
     def release(self, message_id: int, used: bool = True) -> None:
         """End the admission of a message; `used` is False if it was not sent."""
@@ -398,9 +398,9 @@ class SmsRateLimits(RateLimits):
         """Return an empty tuple, because limits pause single senders of SMS but never a whole provider."""
         return ()
 
-    def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
+    def _get_limits_of(self, row: LedgerRow, sender: str) -> list[SendLimit]:
         # The settings limit the configured provider only, not test messages that go to the capture inbox.
-        if claim.provider != self._provider:
+        if row.provider != self._provider:
             return []
         name = get_limit_name(sender)
         limits: list[SendLimit | None] = [self._throttles.get(name), self._senders.get(name), self._probe]
@@ -418,12 +418,12 @@ class SmsRateLimits(RateLimits):
         limit = self._senders.get(get_limit_name(sender))
         return [self.overall, *([limit] if limit else [])] if provider == self._provider else []
 
-    def record_answer(self, claim: Claim, sender: str, error: DeliveryError | None) -> DeliveryError | None:
+    def record_answer(self, row: LedgerRow, sender: str, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles from the outcome of a message (`error`, None if accepted), and return its error.
 
         A RateLimited error throttles the sender and is returned with the seconds to wait.
         """
-        if claim.provider != self._provider:
+        if row.provider != self._provider:
             return error
         name = get_limit_name(sender)
         if not isinstance(error, Uncertain | ConnectionFailed):

@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import Future
 
 from appliance.core import clock
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, NEVER, READY_FACTOR, RateLimits
@@ -109,7 +109,7 @@ class ReadyQueue:
                 ready = self._pop_fresh(queue)
                 if ready is not None:
                     queue.appendleft(ready)
-                    return ready.claim.provider
+                    return ready.row.provider
             self._start_refill()
             if self._waits_for_limits():
                 await self._wait_for_change()
@@ -175,10 +175,10 @@ class ReadyQueue:
                 if ready.prepared is None or self._limits.is_unlimited:
                     return ready
                 sender = ready.prepared.sender
-                if behind and not self._limits.exempts(ready.claim, sender):
+                if behind and not self._limits.exempts(ready.row, sender):
                     queue.appendleft(ready)
                     return None
-                blocking_limit = self._limits.admit(ready.claim, sender)
+                blocking_limit = self._limits.admit(ready.row, sender)
                 if blocking_limit is None:
                     if queue is not self._rendered_single and queue is not self._rendered:
                         self.is_exhausted = False  # one more message that waits for this limit may be rendered
@@ -199,10 +199,10 @@ class ReadyQueue:
         oldest = time.monotonic() - _MAX_AGE_SECONDS
         while queue:
             ready = queue.popleft()
-            claim = ready.claim
-            if claim.provider not in paused and claim.campaign_id not in held and ready.rendered_at > oldest:
+            row = ready.row
+            if row.provider not in paused and row.campaign_id not in held and ready.rendered_at > oldest:
                 return ready
-            self._drop(claim)
+            self._drop(row)
             self.is_exhausted = False
         return None
 
@@ -212,42 +212,42 @@ class ReadyQueue:
         Return False if `queue` is that queue, so that its next message need not be tried, else True. If too many
         messages wait for the limit, the message is dropped and its row is read again.
         """
-        waiting = (self._single_waiting if ready.claim.is_single else self._waiting).setdefault(name, deque())
+        waiting = (self._single_waiting if ready.row.is_single else self._waiting).setdefault(name, deque())
         if queue is waiting:
             waiting.appendleft(ready)
             return False
         if len(waiting) < self._max_ready:
             waiting.append(ready)
         else:
-            self._drop(ready.claim)
+            self._drop(ready.row)
         return True
 
     def put_back(self, ready: RenderedMessage) -> None:
         """Put a message that was taken but not claimed at the front of the queue, and end its admission."""
-        self._limits.release(ready.claim.id, used=False)
-        (self._rendered_single if ready.claim.is_single else self._rendered).appendleft(ready)
+        self._limits.release(ready.row.id, used=False)
+        (self._rendered_single if ready.row.is_single else self._rendered).appendleft(ready)
         self._changed.set()
 
-    def finish_claim(self, claim: Claim, is_claimed: bool) -> None:
+    def finish_claim(self, row: LedgerRow, is_claimed: bool) -> None:
         """Record whether a message from `take` was claimed, so that the queue no longer counts it as taken.
 
         If it was not claimed, its admission ends and its row is read again.
         """
         if is_claimed:
-            self._taken_ids.discard(claim.id)
+            self._taken_ids.discard(row.id)
         else:
-            self._limits.release(claim.id, used=False)
-            self._drop(claim)
+            self._limits.release(row.id, used=False)
+            self._drop(row)
             self._changed.set()
 
-    def release(self, claim: Claim) -> None:
+    def release(self, row: LedgerRow) -> None:
         """End the admission of a message that was processed, so that workers check the limits again."""
-        self._limits.release(claim.id)
+        self._limits.release(row.id)
         self._changed.set()
 
-    def _drop(self, claim: Claim) -> None:
-        self._taken_ids.discard(claim.id)
-        self._reader.give_back(claim)
+    def _drop(self, row: LedgerRow) -> None:
+        self._taken_ids.discard(row.id)
+        self._reader.give_back(row)
 
     def refill(self) -> None:
         """Request that due rows are read again; new single messages are put before the messages rendered already."""
@@ -290,13 +290,13 @@ class ReadyQueue:
             paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
             room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting)
             limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
-            claims = {claim.id: claim for claim in self._read(limit, paused, room)}
-            count = len(claims)
+            candidates = {row.id: row for row in self._read(limit, paused, room)}
+            count = len(candidates)
             try:
-                await self._render(claims)
+                await self._render(candidates)
             finally:
-                for claim in claims.values():
-                    self._drop(claim)
+                for row in candidates.values():
+                    self._drop(row)
             self._limit_memory()
             self._blocked_groups = self._reader.get_blocked_groups()
             self.is_exhausted = not count and not self._reader.has_more and limit > 0
@@ -314,11 +314,11 @@ class ReadyQueue:
             self._max_ready = min(self._usual_max_ready, max(READY_FACTOR, _MAX_READY_BYTES * len(sizes) // sum(sizes)))
 
     def _append(self, ready: RenderedMessage) -> None:
-        if ready.claim.is_single:
+        if ready.row.is_single:
             self._rendered_single.append(ready)
             return
         self._rendered.append(ready)
-        campaign_id = ready.claim.campaign_id
+        campaign_id = ready.row.campaign_id
         name = self._limits.get_sender_limit_name(ready.prepared.sender) if ready.prepared is not None else None
         if name is not None and campaign_id is not None:
             self._sender_limits[campaign_id] = name
@@ -335,10 +335,10 @@ class ReadyQueue:
             *(campaign_id for campaign_id, name in self._sender_limits.items() if name in full),
         )
 
-    def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[Claim]:
+    def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[LedgerRow]:
         """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
         waiting = len(self._rendered_single) + sum(map(len, self._single_waiting.values()))
-        claims = self._reader.fetch_candidates(
+        candidates = self._reader.fetch_candidates(
             limit,
             self._taken_ids,
             paused,
@@ -347,34 +347,34 @@ class ReadyQueue:
             max(0, self._max_ready - waiting),
             self._renderer.shares.get_used,
         )
-        self._taken_ids.update(claim.id for claim in claims)
+        self._taken_ids.update(row.id for row in candidates)
         # A message keeps the Date of its first attempt, so that each attempt has the same bytes.
         now = clock.now_ms()
-        return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in claims]
+        return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in candidates]
 
-    async def _render(self, claims: dict[int, Claim]) -> None:
-        """Render messages and append them as soon as they are signed; remove those that were appended from `claims`."""
+    async def _render(self, candidates: dict[int, LedgerRow]) -> None:
+        """Render messages and append them as soon as they are signed; remove those that were appended from the dict."""
         turns: deque[Future[list[RenderedMessage]]] = deque()
         loop = asyncio.get_running_loop()
         started_at = loop.time()
-        for turn in self._renderer.render_turns([*claims.values()], _MAX_RENDER_SECONDS):
+        for turn in self._renderer.render_turns([*candidates.values()], _MAX_RENDER_SECONDS):
             seconds = loop.time() - started_at
             turns.append(turn)
             while turns and turns[0].done():
-                await self._append_turn(turns.popleft(), claims)
+                await self._append_turn(turns.popleft(), candidates)
             # After a slow template, the workers get the event loop for as long as the template had it.
             await asyncio.sleep(seconds if seconds > _LONG_TURN_SECONDS else 0)
             started_at = loop.time()
         for turn in turns:
-            await self._append_turn(turn, claims)
+            await self._append_turn(turn, candidates)
 
-    async def _append_turn(self, turn: "Future[list[RenderedMessage]]", claims: dict[int, Claim]) -> None:
+    async def _append_turn(self, turn: "Future[list[RenderedMessage]]", candidates: dict[int, LedgerRow]) -> None:
         """Append the messages of a turn once they are signed and the quotas of their senders are loaded."""
         for message in turn.result() if turn.done() else await asyncio.wrap_future(turn):
             if message.prepared is not None:
-                await self._limits.load_quota(message.claim, message.prepared.sender)
+                await self._limits.load_quota(message.row, message.prepared.sender)
             self._append(message)
-            del claims[message.claim.id]
+            del candidates[message.row.id]
 
     async def close(self) -> None:
         """End the refill in progress, if any, and wait until the signing threads have ended."""

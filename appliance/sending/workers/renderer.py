@@ -18,13 +18,13 @@ import peewee
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core.errors import Postponed, RecipientRejected, SenderRejected
 from appliance.sending.messages import retries
-from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer, UnsignedMessage
 
 log = logging.getLogger("campanero.sender")
 _SIGNER_THREADS = 3
 # Messages that are rendered in one turn, and then signed together in one thread.
-_SIGN_BATCH = 8
+_MAX_TURN_MESSAGES = 8
 # A turn of one account ends after this time, even if few messages were rendered.
 _TURN_SECONDS = 0.02
 # Delay before a message that could not be read from the database is tried again.
@@ -67,7 +67,7 @@ class RenderedMessage(NamedTuple):
     `time.monotonic`.
     """
 
-    claim: Claim
+    row: LedgerRow
     prepared: OutgoingMessage | None
     failure: Outcome | None
     rendered_at: float
@@ -78,7 +78,7 @@ class RenderedMessage(NamedTuple):
         return self.prepared.sender if self.prepared is not None else ""
 
 
-_Rendered = tuple[Claim, UnsignedMessage | Outcome]
+_Rendered = tuple[LedgerRow, UnsignedMessage | Outcome]
 
 
 class Renderer:
@@ -93,8 +93,10 @@ class Renderer:
         """Drop all cached content, so that the next messages are rendered from the current state of the database."""
         self._preparer = MessagePreparer()
 
-    def render_turns(self, claims: Sequence[Claim], seconds: float) -> Iterator["Future[list[RenderedMessage]]"]:
-        """Render messages in turns of at most `_SIGN_BATCH` and yield a future of the signed messages of each turn.
+    def render_turns(
+        self, candidates: Sequence[LedgerRow], seconds: float
+    ) -> Iterator["Future[list[RenderedMessage]]"]:
+        """Render messages in turns of up to `_MAX_TURN_MESSAGES`; yield a future of the signed messages of each turn.
 
         A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
         may be missing. Accounts take turns by the processor time that they used, so that a slow template of one
@@ -102,31 +104,31 @@ class Renderer:
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
-        waiting: dict[int, deque[Claim]] = {}
-        sources: dict[tuple[int | None, ...], list[Claim]] = {}
-        for claim in claims:
-            waiting.setdefault(claim.account_id, deque()).append(claim)
-            sources.setdefault(_get_source_key(claim), []).append(claim)
+        waiting: dict[int, deque[LedgerRow]] = {}
+        sources: dict[tuple[int | None, ...], list[LedgerRow]] = {}
+        for row in candidates:
+            waiting.setdefault(row.account_id, deque()).append(row)
+            sources.setdefault(_get_source_key(row), []).append(row)
         preparer.clear_cache()
         is_first = True
         while waiting and (is_first or time.monotonic() < until):
             is_first = False
             account_id = shares.next(waiting)
             queue, started_at = waiting[account_id], time.thread_time()
-            batch: list[_Rendered] = []
+            drafts: list[_Rendered] = []
             turn_end = time.monotonic() + _TURN_SECONDS
-            while queue and len(batch) < _SIGN_BATCH and (not batch or time.monotonic() < turn_end):
-                claim = queue.popleft()
-                preparer.prefetch(sources.pop(_get_source_key(claim), ()))
-                batch.append((claim, _build(preparer, claim)))
+            while queue and len(drafts) < _MAX_TURN_MESSAGES and (not drafts or time.monotonic() < turn_end):
+                row = queue.popleft()
+                preparer.prefetch(sources.pop(_get_source_key(row), ()))
+                drafts.append((row, _build(preparer, row)))
             shares.charge(account_id, time.thread_time() - started_at)
             if not queue:
                 del waiting[account_id]
-            if sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in batch) > 1:
-                turn = self._signers.submit(_sign_batch, batch)
+            if sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in drafts) > 1:
+                turn = self._signers.submit(_sign_turn, drafts)
             else:  # a thread would cost more than the signature
                 turn = Future()
-                turn.set_result(_sign_batch(batch))
+                turn.set_result(_sign_turn(drafts))
             yield turn
 
     def close(self) -> None:
@@ -134,53 +136,53 @@ class Renderer:
         self._signers.shutdown()
 
 
-def _get_source_key(claim: Claim) -> tuple[int | None, ...]:
+def _get_source_key(row: LedgerRow) -> tuple[int | None, ...]:
     """Return the key of the messages that share content: account, campaign, flow and step.
 
     Shared content is compiled when the first message with its key is rendered.
     """
-    return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
+    return row.account_id, row.campaign_id, row.flow_id, row.step_id
 
 
-def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome:
+def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outcome:
     try:
-        stored = retries.load_payload(claim.id) if claim.uncertain_count else None
-        return UnsignedMessage(stored) if stored is not None else preparer.build(claim)
+        stored = retries.load_payload(row.id) if row.uncertain_count else None
+        return UnsignedMessage(stored) if stored is not None else preparer.build(row)
     except SenderRejected as error:
         # The recipient is not at fault: the message is tried again, and after repeated errors its campaign is paused.
-        return Outcome(claim, SenderRejected(error.text))
+        return Outcome(row, SenderRejected(error.text))
     except (apsw.Error, peewee.DatabaseError) as error:
         # The recipient is not at fault, and the error may be temporary.
-        log.error("renderer: reading message %s failed: %s", claim.id, error)
-        return Outcome(claim, Postponed("the database could not be read", _READ_RETRY_SECONDS))
+        log.error("renderer: reading message %s failed: %s", row.id, error)
+        return Outcome(row, Postponed("the database could not be read", _READ_RETRY_SECONDS))
     except (MergeError, ValueError) as error:
-        return _build_render_error(claim, error.describe() if isinstance(error, MergeError) else str(error))
+        return _build_render_error(row, error.describe() if isinstance(error, MergeError) else str(error))
     except Exception as error:
-        return _handle_exception(claim, error)
+        return _handle_exception(row, error)
 
 
-def _sign_batch(batch: list[_Rendered]) -> list[RenderedMessage]:
-    """Sign the messages of a batch that could be rendered; return all, in the same order."""
-    return [_sign(claim, draft) for claim, draft in batch]
+def _sign_turn(drafts: list[_Rendered]) -> list[RenderedMessage]:
+    """Sign the messages of a turn that could be rendered; return all, in the same order."""
+    return [_sign(row, draft) for row, draft in drafts]
 
 
-def _sign(claim: Claim, draft: UnsignedMessage | Outcome) -> RenderedMessage:
+def _sign(row: LedgerRow, draft: UnsignedMessage | Outcome) -> RenderedMessage:
     if not isinstance(draft, Outcome):
         try:
             prepared = draft.sign()
-            claim = claim._replace(body_hash=retries.hash_body(prepared))
-            return RenderedMessage(claim, prepared, None, time.monotonic())
+            row = row._replace(body_hash=retries.hash_body(prepared))
+            return RenderedMessage(row, prepared, None, time.monotonic())
         except Exception as error:
-            draft = _handle_exception(claim, error)
-    # Without a body hash in its claim, the message does not become uncertain if the process dies.
-    return RenderedMessage(claim._replace(body_hash=None), None, draft, time.monotonic())
+            draft = _handle_exception(row, error)
+    # Without a body hash, the message does not become uncertain if the process dies.
+    return RenderedMessage(row._replace(body_hash=None), None, draft, time.monotonic())
 
 
-def _handle_exception(claim: Claim, error: Exception) -> Outcome:
+def _handle_exception(row: LedgerRow, error: Exception) -> Outcome:
     """Log an internal error of rendering, and return it as the outcome of the message."""
-    log.error("renderer: rendering message %s failed", claim.id, exc_info=error)
-    return _build_render_error(claim, f"{type(error).__name__}: {error}")
+    log.error("renderer: rendering message %s failed", row.id, exc_info=error)
+    return _build_render_error(row, f"{type(error).__name__}: {error}")
 
 
-def _build_render_error(claim: Claim, text: str) -> Outcome:
-    return Outcome(claim, RecipientRejected(text), skip_reason="render_error")
+def _build_render_error(row: LedgerRow, text: str) -> Outcome:
+    return Outcome(row, RecipientRejected(text), skip_reason="render_error")

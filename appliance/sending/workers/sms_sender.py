@@ -27,7 +27,7 @@ from appliance.core.errors import (
 )
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue, retries
-from appliance.sending.messages.ledger import Claim, Outcome, OutgoingMessage
+from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes
@@ -84,7 +84,7 @@ class SmsWorker:
 
     def __init__(self, context: WorkerContext[SmsRateLimits], in_progress: _InProgress) -> None:
         self._context, self._in_progress = context, in_progress
-        self._outcome: Outcome | None = None  # the outcome of the last message, not stored yet
+        self._pending_outcome: Outcome | None = None  # the outcome of the last message, not stored yet
 
     async def run(self) -> None:
         """Send messages until none is due or sending is stopped, and store the last outcome."""
@@ -94,31 +94,31 @@ class SmsWorker:
                 try:
                     await self._process(ready)
                 finally:
-                    ready_queue.release(ready.claim)
+                    ready_queue.release(ready.row)
         finally:
-            await self._store_outcome()
+            await self._store_pending_outcome()
 
     async def _take_next(self) -> RenderedMessage | None:
         ready = None if self._context.stop_switch.is_halted() else self._context.ready_queue.poll()
         if ready is None:
             # The wait may be long, so the known outcome is stored before.
-            await self._store_outcome()
+            await self._store_pending_outcome()
             ready = await self._context.ready_queue.take()
         return ready
 
-    async def _store_outcome(self) -> None:
-        if self._outcome is not None:
+    async def _store_pending_outcome(self) -> None:
+        if self._pending_outcome is not None:
             await self._write(None)
 
-    async def _write(self, claim: Claim | None) -> bool:
+    async def _write(self, row: LedgerRow | None) -> bool:
         """Store the outcome of the last message, if any, and claim the given one; return whether it was claimed."""
-        outcome, self._outcome = self._outcome, None
+        outcome, self._pending_outcome = self._pending_outcome, None
         try:
-            writing = self._context.outcome_writer.write(outcome, claim)
-            return await (writing if claim is None else self._context.outcome_writer.wait_for_claim(claim, writing))
+            writing = self._context.outcome_writer.write(outcome, row)
+            return await (writing if row is None else self._context.outcome_writer.wait_for_claim(row, writing))
         finally:
             if outcome is not None and outcome.prepared is not None:
-                self._in_progress.finish(outcome.claim.recipient_key)
+                self._in_progress.finish(outcome.row.recipient_key)
 
     async def _process(self, ready: RenderedMessage) -> None:
         prepared = ready.prepared
@@ -128,16 +128,16 @@ class SmsWorker:
         is_claimed = False
         try:
             revision = transactions.get_permission_revision()
-            is_claimed = await self._write(ready.claim)
+            is_claimed = await self._write(ready.row)
         finally:
-            self._context.ready_queue.finish_claim(ready.claim, is_claimed)
+            self._context.ready_queue.finish_claim(ready.row, is_claimed)
         if not is_claimed:
             return
         # The message is claimed, so from here on it always gets an outcome.
-        self._outcome = outcome = ready.failure or Outcome(ready.claim)
+        self._pending_outcome = outcome = ready.failure or Outcome(ready.row)
         if prepared is not None:
             outcome.sender, outcome.prepared = prepared.sender, prepared
-            self._in_progress.counts[ready.claim.recipient_key] += 1
+            self._in_progress.counts[ready.row.recipient_key] += 1
             if self._context.stop_switch.is_halted():
                 outcome.error = Postponed("all sending is stopped", 0)
             else:
@@ -147,16 +147,16 @@ class SmsWorker:
                     return  # claimed again, which records why
                 self._record_answer(outcome, prepared.sender)
                 if not isinstance(outcome.error, Uncertain):
-                    self._context.breaker.record_answer(ready.claim, outcome.error)
+                    self._context.breaker.record_answer(ready.row, outcome.error)
         elif isinstance(outcome.error, SenderRejected):
             # Any other failure of rendering says nothing about sender and provider, so it must not reset their counts.
-            self._context.breaker.record_answer(ready.claim, outcome.error)
+            self._context.breaker.record_answer(ready.row, outcome.error)
 
-    def _check_again(self, claim: Claim, revision: int) -> None:
+    def _check_again(self, row: LedgerRow, revision: int) -> None:
         """Raise _Withdrawn if a message that was claimed at a permission revision may no longer be sent."""
         try:
             has_changed = transactions.get_permission_revision() != revision
-            is_allowed = not has_changed or transactions.fetch_inline(queue.is_still_allowed, claim.id)
+            is_allowed = not has_changed or transactions.fetch_inline(queue.is_still_allowed, row.id)
         except Unavailable as error:
             raise _Withdrawn(str(error), 0) from error
         if not is_allowed or self._context.stop_switch.is_blocked():
@@ -167,26 +167,26 @@ class SmsWorker:
 
         The error is _Withdrawn if the message may no longer be sent when its request would be written.
         """
-        claim = outcome.claim
-        provider = PROVIDERS.get(claim.provider)
+        row = outcome.row
+        provider = PROVIDERS.get(row.provider)
         if provider is None:
-            outcome.error = ClientRejected(f"the provider {claim.provider} no longer exists")
+            outcome.error = ClientRejected(f"the provider {row.provider} no longer exists")
             return
         try:
             _require_settings(provider)
-            text = build_sms(claim, prepared)._replace(check=lambda: self._check_again(claim, revision))
+            text = build_sms(row, prepared)._replace(check=lambda: self._check_again(row, revision))
             accepted = await provider.send(text)
             outcome.error, outcome.provider_id = None, accepted.provider_id
             outcome.first_status = accepted.status
         except DeliveryError as error:
             outcome.error = error
         except Exception as error:
-            log.exception("sms: outcome of message %s is unknown", claim.id)
+            log.exception("sms: outcome of message %s is unknown", row.id)
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")
 
     def _record_answer(self, outcome: Outcome, sender: str) -> None:
-        claim, breaker = outcome.claim, self._context.breaker
-        error = self._context.limits.record_answer(claim, sender, outcome.error)
+        row, breaker = outcome.row, self._context.breaker
+        error = self._context.limits.record_answer(row, sender, outcome.error)
         if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
             # Only this sender in this country is rejected, so the provider is not paused for all other messages.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
@@ -194,68 +194,68 @@ class SmsWorker:
         if isinstance(error, ConnectionFailed) or (
             isinstance(error, ClientRejected) and not isinstance(error, SenderRejected | MailUnauthenticated)
         ):
-            breaker.record_connection_failure(claim.provider, error)
+            breaker.record_connection_failure(row.provider, error)
         elif isinstance(error, Uncertain) and self._context.limits.record_uncertain():
             breaker.record_connection_failure(
-                claim.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
+                row.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
             )
 
     async def _queue_lookup(self, ready: RenderedMessage) -> None:
         """Queue a message for lookup at the provider, and process the queue unless enough workers do so already."""
         shared, ready_queue = self._in_progress, self._context.ready_queue
-        self._context.limits.release(ready.claim.id, used=False)  # nothing is sent
+        self._context.limits.release(ready.row.id, used=False)  # nothing is sent
         shared.lookup_queue.append(ready)
         if shared.lookup_workers >= shared.max_lookup_workers:
             return
         shared.lookup_workers += 1
         try:
-            await self._store_outcome()
+            await self._store_pending_outcome()
             while shared.lookup_queue and not self._context.stop_switch.is_halted():
                 await self._look_up(shared.lookup_queue.popleft())
         finally:
             shared.lookup_workers -= 1
             while shared.lookup_queue and not shared.lookup_workers:
-                ready_queue.finish_claim(shared.lookup_queue.popleft().claim, is_claimed=False)
+                ready_queue.finish_claim(shared.lookup_queue.popleft().row, is_claimed=False)
 
     async def _look_up(self, ready: RenderedMessage) -> None:
         """Look up a message that the provider may have accepted; settle it, or postpone the lookup if it failed."""
-        shared, claim, prepared = self._in_progress, ready.claim, ready.prepared
+        shared, row, prepared = self._in_progress, ready.row, ready.prepared
         assert prepared is not None
-        number = claim.recipient_key
+        number = row.recipient_key
         try:
             if number in shared.in_lookup or shared.counts[number]:
                 await transactions.commit(
                     retries.postpone_lookup,
-                    claim,
+                    row,
                     Postponed("another lookup of this number is in progress", _CONCURRENT_SECONDS),
                 )
                 return
             shared.in_lookup.add(number)
             try:
-                matches = await self._find_accepted(claim, prepared)
+                matches = await self._find_accepted(row, prepared)
                 if shared.counts[number]:
                     matches = Postponed("another message to this number is being sent", _CONCURRENT_SECONDS)
                 if isinstance(matches, DeliveryError):
-                    await transactions.commit(retries.postpone_lookup, claim, matches)
+                    await transactions.commit(retries.postpone_lookup, row, matches)
                 else:
-                    await transactions.commit(retries.settle_lookup, claim, prepared, matches)
+                    await transactions.commit(retries.settle_lookup, row, prepared, matches)
             finally:
                 shared.in_lookup.discard(number)
         finally:
-            self._context.ready_queue.finish_claim(claim, is_claimed=True)
+            self._context.ready_queue.finish_claim(row, is_claimed=True)
 
-    async def _find_accepted(self, claim: Claim, prepared: OutgoingMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
+    async def _find_accepted(
+        self, row: LedgerRow, prepared: OutgoingMessage
+    ) -> tuple[AcceptedSms, ...] | DeliveryError:
         try:
-            _require_settings(PROVIDERS[claim.provider])
-            return await PROVIDERS[claim.provider].find_accepted(
-                build_sms(claim, prepared), claim.first_attempt_at or 0
-            )
+            _require_settings(PROVIDERS[row.provider])
+            return await PROVIDERS[row.provider].find_accepted(build_sms(row, prepared), row.first_attempt_at or 0)
         except DeliveryError as error:
             if isinstance(error, ConnectionFailed):
-                self._context.breaker.record_connection_failure(claim.provider, error)
+                self._context.breaker.record_connection_failure(row.provider, error)
             return error
         except Exception as error:
-            log.exception("sms: lookup of message %s failed", claim.id)
+            log.exception("sms: lookup of message %s failed", row.id)
             return Deferred(f"{type(error).__name__}: {error}")
 
 
@@ -269,11 +269,11 @@ def _require_settings(provider: Provider) -> None:
         raise ClientRejected(f"{provider.name} is no longer configured: {'; '.join(faults)}")
 
 
-def build_sms(claim: Claim, prepared: OutgoingMessage) -> OutgoingSms:
+def build_sms(row: LedgerRow, prepared: OutgoingMessage) -> OutgoingSms:
     """Return a prepared message as the SMS to pass to its provider, with the URL for receipts."""
     envelope = prepared.envelope
-    url = PROVIDERS[claim.provider].build_callback_url(claim.id)
-    return OutgoingSms(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
+    url = PROVIDERS[row.provider].build_callback_url(row.id)
+    return OutgoingSms(row.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
 
 
 class SmsSender(Sender[SmsRateLimits]):
@@ -352,7 +352,7 @@ class SenderLimitNames:
     def __init__(self) -> None:
         self._own: dict[int, tuple[float, str | None]] = {}
 
-    def __call__(self, row: Claim) -> tuple[str, ...]:
+    def __call__(self, row: LedgerRow) -> tuple[str, ...]:
         """Return the name of the sender's limit for a row of the ledger, in a tuple."""
         read_at, account_sender = self._own.get(row.account_id, (float("-inf"), None))
         if clock.monotonic() > read_at + _SENDER_CACHE_SECONDS:

@@ -33,7 +33,7 @@ from appliance.core.errors import (
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.delivery.smtp_client import Envelope, MessageRejected, OpenedEnvelope, SmtpClient
 from appliance.sending.messages import ledger, queue
-from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.outcome_writer import postpone
@@ -75,9 +75,9 @@ class SmtpWorker:
         self._timer: asyncio.TimerHandle | None = None
         # Whether the server took longer to accept the last message than a message may wait here.
         self._is_server_slow = False
-        # Outcomes that are not stored yet: of the last message, and while a message is being sent of the one before.
-        self._outcome: Outcome | None = None
-        self._previous: Outcome | None = None
+        # Outcomes that are not stored yet: of the latest message and, while it is being sent, of the one before it.
+        self._pending_outcome: Outcome | None = None
+        self._previous_outcome: Outcome | None = None
 
     @property
     def connections(self) -> int:
@@ -93,7 +93,7 @@ class SmtpWorker:
             self._return_next()
             if self._timer is not None:
                 self._timer.cancel()
-            await self._store_outcome()
+            await self._store_pending_outcome()
 
     async def _send_next(self) -> None:
         """Send the next message, or put it back into the queue if a limit now applies to it."""
@@ -102,13 +102,13 @@ class SmtpWorker:
         if ready is not None and not self._is_admitted(ready):
             # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
             if self._next_envelope is not None:
-                self._abort_connection(ready.claim.provider)
+                self._abort_connection(ready.row.provider)
             self._return(ready)
         elif ready is not None:
             try:
                 await self._process(ready, client, connection_error)
             finally:
-                self._ready_queue.release(ready.claim)
+                self._ready_queue.release(ready.row)
 
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
@@ -116,7 +116,7 @@ class SmtpWorker:
             self._next = self._ready_queue.poll()
         if self._next is None:
             # The wait may be long, so the known outcome is stored before.
-            await self._store_outcome()
+            await self._store_pending_outcome()
             timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._close_idle)
             try:
                 # With a rate limit, the worker connects first, so that connecting does not delay an admitted message.
@@ -146,10 +146,10 @@ class SmtpWorker:
             task.add_done_callback(self._closing.discard)
 
     def _is_admitted(self, ready: RenderedMessage) -> bool:
-        return ready.prepared is None or self._limits.still_admits(ready.claim, ready.prepared.sender)
+        return ready.prepared is None or self._limits.still_admits(ready.row, ready.prepared.sender)
 
-    async def _store_outcome(self) -> None:
-        outcome, self._outcome = self._outcome, None
+    async def _store_pending_outcome(self) -> None:
+        outcome, self._pending_outcome = self._pending_outcome, None
         if outcome is not None:
             await self._outcome_writer.write(outcome, None)
 
@@ -185,14 +185,14 @@ class SmtpWorker:
         if pending is None:
             self._ready_queue.put_back(ready)
         else:
-            self._closing.add(task := asyncio.ensure_future(self._give_up_claim(ready.claim, pending)))
+            self._closing.add(task := asyncio.ensure_future(self._give_up_claim(ready.row, pending)))
             task.add_done_callback(self._closing.discard)
 
-    async def _give_up_claim(self, claim: Claim, pending: _PendingClaim) -> None:
-        is_claimed = await self._outcome_writer.give_up_claim(claim, pending.is_claimed)
-        self._ready_queue.finish_claim(claim, is_claimed)
+    async def _give_up_claim(self, row: LedgerRow, pending: _PendingClaim) -> None:
+        is_claimed = await self._outcome_writer.give_up_claim(row, pending.is_claimed)
+        self._ready_queue.finish_claim(row, is_claimed)
         if is_claimed:
-            self._ready_queue.release(claim)
+            self._ready_queue.release(row)
 
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
         """Return (connection, error) for the next message: one of the two, or neither if there is nothing to send.
@@ -201,11 +201,11 @@ class SmtpWorker:
         """
         if self._next is None or self._next.prepared is None:
             return None, None
-        provider = self._next.claim.provider
+        provider = self._next.row.provider
         connection = self._connections.get(provider)
         if connection is not None and connection.is_open():
             return connection, None
-        await self._store_outcome()
+        await self._store_pending_outcome()
         self._start_waiting()
         try:
             return await self._get_connection(provider), None
@@ -224,11 +224,11 @@ class SmtpWorker:
         """
         pending, self._next_claim = self._next_claim, None
         if pending is None:
-            last_outcome, self._outcome = self._outcome, None
+            last_outcome, self._pending_outcome = self._pending_outcome, None
             revision = transactions.get_permission_revision()
-            pending = _PendingClaim(self._outcome_writer.write(last_outcome, ready.claim), revision)
+            pending = _PendingClaim(self._outcome_writer.write(last_outcome, ready.row), revision)
         opened, self._next_envelope = self._next_envelope, None
-        outcome, prepared = ready.failure or Outcome(ready.claim, connection_error), ready.prepared
+        outcome, prepared = ready.failure or Outcome(ready.row, connection_error), ready.prepared
         started_at = time.monotonic()
         if client is not None and prepared is not None:
             try:
@@ -236,44 +236,44 @@ class SmtpWorker:
             except asyncio.CancelledError:
                 # The service ends before the server replied, so nothing of the message was sent. If it was claimed
                 # ahead, the outcome of the message before it is not stored yet.
-                self._previous, self._outcome = self._outcome, None
-                self._store_previous()
-                await self._give_up_claim(ready.claim, pending)
+                self._previous_outcome, self._pending_outcome = self._pending_outcome, None
+                self._store_previous_outcome()
+                await self._give_up_claim(ready.row, pending)
                 raise
             if isinstance(outcome.error, ConnectionFailed) and client.sent_count:
                 # The message is claimed and checked again for the next connection, and this is not an attempt.
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
-            is_claimed = await self._outcome_writer.wait_for_claim(ready.claim, pending.is_claimed)
+            is_claimed = await self._outcome_writer.wait_for_claim(ready.row, pending.is_claimed)
             if is_claimed and outcome.error is None:
-                is_claimed = await self._check_again(ready.claim, pending.revision)
+                is_claimed = await self._check_again(ready.row, pending.revision)
         except Exception:
             # The server already expects the message, so a QUIT would be part of its text.
-            self._abort_connection(ready.claim.provider)
+            self._abort_connection(ready.row.provider)
             if is_claimed:
-                self._outcome_writer.write(postpone(ready.claim), None)
+                self._outcome_writer.write(postpone(ready.row), None)
             raise
         finally:
-            self._ready_queue.finish_claim(ready.claim, is_claimed)
+            self._ready_queue.finish_claim(ready.row, is_claimed)
         if not is_claimed:
             # The message may no longer be sent, and SMTP cannot withdraw it after DATA.
-            self._abort_connection(ready.claim.provider)
+            self._abort_connection(ready.row.provider)
             return
         # The message is claimed, so from here on it always gets an outcome.
-        self._previous, self._outcome = self._outcome, outcome
+        self._previous_outcome, self._pending_outcome = self._pending_outcome, outcome
         try:
             await self._complete_outcome(ready, client, outcome)
         finally:
-            self._store_previous()
+            self._store_previous_outcome()
         if client is not None and prepared is not None:
-            ledger.observe_transaction(ready.claim.provider, outcome.error, time.monotonic() - started_at)
+            ledger.observe_transaction(ready.row.provider, outcome.error, time.monotonic() - started_at)
 
     def _has_fixed_server(self, provider: str) -> bool:
         """Return whether all messages of a provider go to the same server, so that they can share a connection."""
         return True
 
-    async def _check_again(self, claim: Claim, revision: int) -> bool:
+    async def _check_again(self, row: LedgerRow, revision: int) -> bool:
         """Return whether a message that was claimed at a permission revision may still be sent.
 
         If it may not, the message is postponed and claimed again, which records why. While all sending is stopped, it
@@ -281,19 +281,19 @@ class SmtpWorker:
         """
         while (current := transactions.get_permission_revision()) != revision:
             revision = current
-            is_allowed = transactions.fetch_inline(queue.is_still_allowed, claim.id)
+            is_allowed = transactions.fetch_inline(queue.is_still_allowed, row.id)
             if not is_allowed:
-                claimed_again = self._outcome_writer.write(postpone(claim), claim)
-                if not await self._outcome_writer.wait_for_claim(claim, claimed_again):
+                claimed_again = self._outcome_writer.write(postpone(row), row)
+                if not await self._outcome_writer.wait_for_claim(row, claimed_again):
                     return False
         if self._stop_switch.is_blocked():
-            self._outcome_writer.write(postpone(claim), None)
+            self._outcome_writer.write(postpone(row), None)
             return False
         return True
 
-    def _store_previous(self) -> None:
+    def _store_previous_outcome(self) -> None:
         """Pass the outcome of the message before this one to the outcome writer, if it still has to be stored."""
-        previous, self._previous = self._previous, None
+        previous, self._previous_outcome = self._previous_outcome, None
         if previous is not None:
             self._outcome_writer.write(previous, None)
 
@@ -309,10 +309,10 @@ class SmtpWorker:
         if isinstance(outcome.error, RecipientRejected) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
         if client is not None:
-            outcome.error = self._limits.record_answer(ready.claim, outcome.error)
+            outcome.error = self._limits.record_answer(ready.row, outcome.error)
         if ready.failure is None or isinstance(outcome.error, SenderRejected):
             # Any other failure of rendering says nothing about sender and server, so it must not reset their counts.
-            self._breaker.record_answer(ready.claim, outcome.error)
+            self._breaker.record_answer(ready.row, outcome.error)
 
     async def _wait_until_ready(
         self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
@@ -335,16 +335,16 @@ class SmtpWorker:
         The next message is taken meanwhile, unless it would have to be put back because the server is slow. Its
         envelope is sent behind this message if both have the same provider.
         """
-        provider, next_envelope, started_at = outcome.claim.provider, None, time.monotonic()
+        provider, next_envelope, started_at = outcome.row.provider, None, time.monotonic()
         if not (self._limits.has_overall_limit or self._is_server_slow or self._stop_switch.is_halted()):
             self._next = self._ready_queue.poll(behind=True)
-        if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
+        if self._next is not None and self._next.prepared is not None and self._next.row.provider == provider:
             next_envelope = self._next.prepared.envelope
             if self._has_fixed_server(provider):
-                previous, self._previous = self._previous, None
+                previous, self._previous_outcome = self._previous_outcome, None
                 revision = transactions.get_permission_revision()
-                self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.claim), revision)
-        self._store_previous()
+                self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.row), revision)
+        self._store_previous_outcome()
         self._start_waiting()
         try:
             _, self._next_envelope = await client.deliver(envelope, next_envelope)
@@ -354,7 +354,7 @@ class SmtpWorker:
         except DeliveryError as error:
             outcome.error = error
         except Exception as error:
-            log.exception("smtp: outcome of message %s is unknown", outcome.claim.id)
+            log.exception("smtp: outcome of message %s is unknown", outcome.row.id)
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")
             client.abort()
         finally:

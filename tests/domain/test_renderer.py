@@ -1,4 +1,4 @@
-"""Rendering of claimed messages: failures that concern all of them, and fair shares of accounts."""
+"""Rendering of due messages: failures that concern all of them, and fair shares of accounts."""
 
 import math
 from concurrent.futures import Future
@@ -9,7 +9,7 @@ from appliance.accounts import accounts
 from appliance.core import validation
 from appliance.core.errors import Postponed
 from appliance.sending.messages import transactional
-from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.sending.workers.renderer import FairShares, RenderedMessage, Renderer
@@ -18,21 +18,21 @@ from appliance.storage.database import connection
 from tests.domain.home import Home
 
 
-def render_all(renderer: Renderer, claims: list[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
+def render_all(renderer: Renderer, ledger_rows: list[LedgerRow], seconds: float = math.inf) -> list[RenderedMessage]:
     """Render and sign messages in turns, and return all when they are signed."""
-    turns = [*renderer.render_turns(claims, seconds)]
+    turns = [*renderer.render_turns(ledger_rows, seconds)]
     return [message for turn in turns for message in (turn.result() if isinstance(turn, Future) else turn)]
 
 
 def test_a_database_error_postpones_rendering(home: Home) -> None:
     """While a table cannot be read, the message is postponed; it is rendered once the table is back."""
     home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id))
-    claims, renderer = QueueReader().fetch_candidates(2), Renderer()
+    ledger_rows, renderer = QueueReader().fetch_candidates(2), Renderer()
     try:
         transactions.write(lambda: connection().execute("ALTER TABLE template_revision RENAME TO away").fetchall())
-        postponed = render_all(renderer, claims)
+        postponed = render_all(renderer, ledger_rows)
         transactions.write(lambda: connection().execute("ALTER TABLE away RENAME TO template_revision").fetchall())
-        rendered = render_all(renderer, claims)
+        rendered = render_all(renderer, ledger_rows)
     finally:
         renderer.close()
 
@@ -62,14 +62,14 @@ def test_accounts_share_rendering_time(home: Home, seconds: float) -> None:
         queue_message(other, "Hello")
     renderer = Renderer()
     try:
-        claims = QueueReader().fetch_candidates(0, singles=60)
-        rendered = render_all(renderer, claims, seconds)
+        ledger_rows = QueueReader().fetch_candidates(0, singles=60)
+        rendered = render_all(renderer, ledger_rows, seconds)
     finally:
         renderer.close()
-    assert len(claims) == 42
-    slow = [message for message in rendered if message.claim.account_id == home.account_id]
+    assert len(ledger_rows) == 42
+    slow = [message for message in rendered if message.row.account_id == home.account_id]
     if seconds:
-        last_quick = max(index for index, message in enumerate(rendered) if message.claim.account_id == other)
+        last_quick = max(index for index, message in enumerate(rendered) if message.row.account_id == other)
         assert len(rendered) == 42 and last_quick < 20
         assert {message.failure.skip_reason for message in slow if message.failure is not None} == {"render_error"}
     else:
