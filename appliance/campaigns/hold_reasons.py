@@ -5,12 +5,12 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from appliance.campaigns.findings import find_transport
-from appliance.core import clock, data_dir, i18n, send_status
+from appliance.core import clock, data_dir, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, translate_stored
-from appliance.core.send_status import ExhaustedLimit, SendStatus
 from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.messages import senders, sms_rules
+from appliance.sending.messages.delivery_status import ExhaustedLimit, SendStatus, get_send_status
 from appliance.settings import config
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, scalar
@@ -93,7 +93,7 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     if next_message is None:
         return None
     provider, due_at = next_message
-    status = send_status.current(campaign.channel)
+    status = get_send_status(campaign.channel)
     is_sms = campaign.channel == "sms"
     for transport in status.paused_transports:
         if transport.provider == provider:

@@ -1,15 +1,14 @@
-"""Read the delivery status of an account: queue depth, obstacles and sending rates of each channel, and the outbox."""
+"""The delivery status: the state of the senders, and of an account the queue depth, obstacles, rates and outbox."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from appliance.accounts.accounts import RESTORED, describe_restore_stop
-from appliance.core import clock, data_dir, i18n, send_status
+from appliance.core import clock, data_dir, i18n
 from appliance.core.cache import CostAwareCache
 from appliance.core.i18n import gettext, ngettext
-from appliance.core.send_status import SendStatus
 from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.settings import config
@@ -17,6 +16,77 @@ from appliance.settings.schema import Email, Sms
 from appliance.storage import disk_guard
 from appliance.storage.database import Page, fetch_one, rows, scalar
 from appliance.storage.models import Account
+
+# The current state of the senders in this process. Each sender sets a function that returns its state; without senders
+# the state is empty. Times are milliseconds since 1970 UTC.
+
+
+class PausedTransport(NamedTuple):
+    """A transport that was unreachable or rejected every message; nothing is sent to it before `until`.
+
+    `text` is the error, `since` the time at which it was paused.
+    """
+
+    provider: str
+    text: str
+    since: int
+    until: int
+
+
+class ThrottledGroup(NamedTuple):
+    """A recipient group whose servers asked for a lower rate.
+
+    Nothing is sent to it before `until` (None: now). `connections` is the current limit, `text` the servers' reply.
+    """
+
+    provider: str
+    group: str
+    text: str
+    since: int
+    until: int | None
+    connections: int
+
+
+class ExhaustedLimit(NamedTuple):
+    """An hourly limit that allows no message before `until`.
+
+    `name` is `*` for all mail, `from` and a sending domain, or a recipient group.
+    """
+
+    name: str
+    per_hour: int
+    until: int
+
+
+class WarmingDomain(NamedTuple):
+    """A sending domain in warm-up: its day, and whether the quota of that day is used up."""
+
+    day: WarmUpDay
+    is_full: bool
+
+
+class SendStatus(NamedTuple):
+    """The state of the senders of one channel; `connections` is the number of their open connections."""
+
+    paused_transports: tuple[PausedTransport, ...] = ()
+    throttled_groups: tuple[ThrottledGroup, ...] = ()
+    exhausted_limits: tuple[ExhaustedLimit, ...] = ()
+    connections: int = 0
+    warming_domains: tuple[WarmingDomain, ...] = ()
+
+
+_reporters: dict[str, Callable[[], SendStatus]] = {}
+
+
+def set_reporter(channel: str, function: Callable[[], SendStatus]) -> None:
+    """Set the function that returns the state of a channel (`email` or `sms`) when called on any thread."""
+    _reporters[channel] = function
+
+
+def get_send_status(channel: str = "email") -> SendStatus:
+    """Return the current state of a channel; it is empty if no sender has set a reporter."""
+    return _reporters[channel]() if channel in _reporters else SendStatus()
+
 
 # The depth of a channel's queue is counted campaign by campaign, because the indexes of open rows begin with the
 # campaign. Counting a million open messages takes a third of a second, so frequent callers cache the result.
@@ -186,7 +256,7 @@ def get_status(account_id: int) -> DeliveryStatus:
 
 
 def _get_channel_status(account: Account, channel: str, settings: Email | Sms) -> ChannelStatus:
-    status = send_status.current(channel)
+    status = get_send_status(channel)
     # The queue is counted before sent messages, so that a message sent between the two queries is not missed by both.
     waiting = count_waiting(account.id, channel)
     minute, hour = (_count_sent(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
@@ -341,7 +411,7 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
     transports = {"email": settings.email.transport, "sms": settings.sms.transport}
     blocks: list[tuple[int, str]] = []
     for channel, transport in transports.items():
-        status = send_status.current(channel)
+        status = get_send_status(channel)
         blocks += [(block.until, block.text) for block in status.paused_transports if block.provider == transport]
         blocks += [
             (

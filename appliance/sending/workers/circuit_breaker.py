@@ -15,10 +15,10 @@ from appliance.core.errors import (
     SenderRejected,
     Uncertain,
 )
-from appliance.core.send_status import PausedTransport
 from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.delivery.smtp_connect import MxTarget
+from appliance.sending.messages.delivery_status import PausedTransport
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.settings import config
 from appliance.storage import disk_guard

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 
 from appliance.core import clock
 from appliance.core.errors import DeliveryError, RateLimited
-from appliance.core.send_status import PausedTransport, SendStatus, WarmingDomain
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
 from appliance.sending.messages import senders
+from appliance.sending.messages.delivery_status import PausedTransport, SendStatus, WarmingDomain
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, Uncertain
-from appliance.core.send_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages import queue
+from appliance.sending.messages.delivery_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.senders import get_limit_name
 from appliance.settings.config import RateLimit, parse_limit

@@ -11,10 +11,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from appliance.core import send_status
 from appliance.core.errors import Unavailable
-from appliance.core.send_status import SendStatus
-from appliance.sending.messages import queue_reader
+from appliance.sending.messages import delivery_status, queue_reader
+from appliance.sending.messages.delivery_status import SendStatus
 from appliance.sending.messages.queue_reader import LimitNames
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.outcome_writer import OutcomeWriter
@@ -74,7 +73,7 @@ class Sender(ABC, Generic[Limits]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        send_status.set_reporter(channel, self.get_status)
+        delivery_status.set_reporter(channel, self.get_status)
 
     @abstractmethod
     def _open(self) -> Run[Limits]:
