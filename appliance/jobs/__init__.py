@@ -33,7 +33,7 @@ from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
-from appliance.ops import backups
+from appliance.ops.backups import create as backups
 from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
 from appliance.sending.messages import capture_inbox, sms_rules

@@ -20,8 +20,8 @@ from appliance import VERSION
 from appliance.accounts import settings
 from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
-from appliance.ops import backups
 from appliance.ops.backups import archive
+from appliance.ops.backups import create as backups
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.core import data_dir
 from appliance.imports import job, store
-from appliance.ops import backups
+from appliance.ops.backups import create as backups
 from appliance.ops.doctor import checks
 from tests.domain.home import Home
 

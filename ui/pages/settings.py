@@ -15,7 +15,7 @@ from appliance import VERSION
 from appliance.accounts import access, accounts, audit
 from appliance.core import errors, executable, recipient_texts, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.ops import backups
+from appliance.ops.backups import create as backups
 from appliance.ops.backups import restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders

@@ -19,8 +19,8 @@ from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
 from appliance.core.errors import NotFound
 from appliance.flows import lifecycle
-from appliance.ops import backups
 from appliance.ops.backups import archive
+from appliance.ops.backups import create as backups
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
 from appliance.sending.messages import queue
 from appliance.storage import database as sql

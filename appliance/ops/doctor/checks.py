@@ -14,7 +14,7 @@ import peewee
 
 from appliance.core import clock, crypto, data_dir
 from appliance.core.i18n import format_number, gettext
-from appliance.ops import backups
+from appliance.ops.backups import create as backups
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage import database, disk_guard, journal, migrations
