@@ -3,31 +3,31 @@
   "use strict";
   const stage = document.getElementById("stage"), canvas = document.getElementById("canvas");
   if (!canvas) return;
-  const here = `/templates/${stage.dataset.t}`, note = stage.querySelector("[data-stage-note]");
+  const url = `/templates/${stage.dataset.t}`, note = stage.querySelector("[data-stage-note]");
   const shown = { as: stage.dataset.as || "", id: null, have: [], ready: false };
   let busy = false, again = false;
   const tell = (message) => canvas.contentWindow.postMessage(message, "*");
   const emit = (name, detail = {}) => document.dispatchEvent(new CustomEvent(`canvas:${name}`, { detail }));
   const say = (text) => { note.hidden = !text; note.textContent = text; };
-  const reload = () => { shown.ready = false; canvas.contentWindow.location.replace(`${here}/canvas?as=${shown.as}`); };
+  const reload = () => { shown.ready = false; canvas.contentWindow.location.replace(`${url}/canvas?as=${shown.as}`); };
 
   // What it has goes along with what is saved, and the answer brings what changed.
   const mark = () => { stage.dataset.have = shown.ready && shown.have.length < 200 ? `${shown.as};${shown.have}` : ""; };
-  const use = (told) => {
-    if (told.frame && (told.rows || told.frame[0] !== shown.have[0])) {
-      tell(told);
-      if (told.rows) shown.have = [told.frame[0], ...told.rows.map(([name]) => name)], mark();
+  const use = (reply) => {
+    if (reply.frame && (reply.rows || reply.frame[0] !== shown.have[0])) {
+      tell(reply);
+      if (reply.rows) shown.have = [reply.frame[0], ...reply.rows.map(([name]) => name)], mark();
     }
-    say(told.error || "");
+    say(reply.error || "");
   };
   let brought = false;
   document.addEventListener("answer", ({ detail: { html } }) => {
     const at = html.indexOf('<data id="drawn"'), box = document.createElement("template");
     if (at < 0 || busy || !shown.ready) return;
     box.innerHTML = html.slice(at);
-    const told = JSON.parse(box.content.firstChild.value);
-    if (told.as !== shown.as || told.rows?.some(([name, row]) => row === null && !shown.have.includes(name))) return;
-    use(told);
+    const reply = JSON.parse(box.content.firstChild.value);
+    if (reply.as !== shown.as || reply.rows?.some(([name, row]) => row === null && !shown.have.includes(name))) return;
+    use(reply);
     brought = true;
   });
   const follow = () => { if (!brought) sync(); brought = false; };
@@ -39,9 +39,9 @@
     busy = true;
     again = false;
     try {
-      const answer = await fetch(`${here}/rows?as=${shown.as}&have=${shown.have}`, { headers: { accept: "application/json" } });
-      const told = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
-      use(told);
+      const answer = await fetch(`${url}/rows?as=${shown.as}&have=${shown.have}`, { headers: { accept: "application/json" } });
+      const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
+      use(reply);
     } catch {
       setTimeout(sync, 3000);
     }
@@ -50,7 +50,7 @@
   };
   for (const name of ["section", "sections", "theme"]) document.addEventListener(name, follow);
 
-  const hear = {
+  const handlers = {
     ready({ have }) { Object.assign(shown, { have, ready: true }); mark(); tell({ id: shown.id, scroll: shown.asked ? "auto" : null }); shown.asked = false; emit("ready"); if (again) sync(); },
     shown({ have }) { shown.have = have; mark(); stage.dataset.shown = have.join(); },
     reload,
@@ -68,7 +68,7 @@
     key(keys) { canvas.dispatchEvent(new KeyboardEvent("keydown", { ...keys, bubbles: true, cancelable: true })); },
   };
   addEventListener("message", ({ source, data }) => {
-    if (source === canvas.contentWindow && Object.hasOwn(hear, data?.to)) hear[data.to](data);
+    if (source === canvas.contentWindow && Object.hasOwn(handlers, data?.to)) handlers[data.to](data);
   });
   const look = () => tell({ view: stage.dataset.view, locked: "locked" in stage.dataset });
   const hello = () => { look(); tell({ to: "hello" }); };
@@ -92,8 +92,8 @@
     const name = isDesktop && narrow.matches ? "phone" : wanted;
     stage.dataset.view = name;
     const main = name === "forced" ? "dark" : name;
-    for (const one of document.querySelectorAll("[data-view]:is(button)")) one.setAttribute("aria-pressed", one.dataset.view === (one.closest("[data-darks]") ? name : main));
-    for (const one of document.querySelectorAll("[data-darks]")) one.hidden = main !== "dark";
+    for (const button of document.querySelectorAll("[data-view]:is(button)")) button.setAttribute("aria-pressed", button.dataset.view === (button.closest("[data-darks]") ? name : main));
+    for (const element of document.querySelectorAll("[data-darks]")) element.hidden = main !== "dark";
     look();
   };
   narrow.addEventListener("change", () => { if (isDesktop) view("desktop"); });
@@ -102,11 +102,11 @@
   const see = (id, words) => {
     shown.as = id;
     mark();
-    for (const one of document.querySelectorAll("[data-as-name]")) one.textContent = words;
+    for (const element of document.querySelectorAll("[data-as-name]")) element.textContent = words;
     // A test shows whom the preview shows, unless its dialog is told otherwise
-    for (const one of document.querySelectorAll("[data-test-as]")) {
-      const [mine, nobody] = one.parentElement.querySelectorAll("[name=as]");
-      one.hidden = mine.disabled = !id;
+    for (const choice of document.querySelectorAll("[data-test-as]")) {
+      const [mine, nobody] = choice.parentElement.querySelectorAll("[name=as]");
+      choice.hidden = mine.disabled = !id;
       mine.value = id;
       (id ? mine : nobody).checked = true;
     }
@@ -116,8 +116,8 @@
   const menu = document.getElementById("as-menu"), word = document.getElementById("as-search");
   let isWanted = false;
   const take = () => {
-    const people = document.getElementById("as-people"), asked = word.value.trim();
-    if (!isWanted || !asked || people.dataset.search !== asked) return;
+    const people = document.getElementById("as-people"), query = word.value.trim();
+    if (!isWanted || !query || people.dataset.search !== query) return;
     isWanted = false;
     people.querySelector("button[data-as]")?.click();
   };

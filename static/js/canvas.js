@@ -8,41 +8,41 @@
 
   // Comments say where what begins and ends: [key, label, column, may stand in one, has a picture], the number of a column, all rows.
   const scan = (within) => {
-    const open = [], found = { sections: [], columns: [] };
+    const open = [], result = { sections: [], columns: [] };
     const walk = document.createTreeWalker(within, NodeFilter.SHOW_COMMENT);
     for (let node; (node = walk.nextNode());) {
       if (node.data === "/cn:" && open.length) open.pop().end = node;
       if (!node.data.startsWith("cn:")) continue;
-      const told = JSON.parse(node.data.slice(3)), one = { start: node, inside: open.findLast((other) => other.id) };
-      if (told.map) [one.id, one.label, one.column, one.may, one.picture] = told, found.sections.push(one);
-      else if (told.at) found.root = one;
-      else one.number = told, found.columns.push(one);
-      open.push(one);
+      const data = JSON.parse(node.data.slice(3)), part = { start: node, inside: open.findLast((other) => other.id) };
+      if (data.map) [part.id, part.label, part.column, part.may, part.picture] = data, result.sections.push(part);
+      else if (data.at) result.root = part;
+      else part.number = data, result.columns.push(part);
+      open.push(part);
     }
-    return found;
+    return result;
   };
   const again = () => { Object.assign(email, scan(document.body)); email.moved?.(); };
-  const nodes = (one) => {
-    const all = [one.start];
-    while (all.at(-1) !== one.end) all.push(all.at(-1).nextSibling);
+  const nodes = (part) => {
+    const all = [part.start];
+    while (all.at(-1) !== part.end) all.push(all.at(-1).nextSibling);
     return all;
   };
   // Rows that are being swapped are nowhere for a moment: what has the focus among them loses it, and asks.
-  email.box = (one) => {
+  email.box = (part) => {
     const range = new Range();
-    if (one.start.isConnected && one.end.isConnected) range.setStartAfter(one.start), range.setEndBefore(one.end);
+    if (part.start.isConnected && part.end.isConnected) range.setStartAfter(part.start), range.setEndBefore(part.end);
     return range.getBoundingClientRect();
   };
-  email.holds = (one, node) => one.start.compareDocumentPosition(node) & 4 && one.end.compareDocumentPosition(node) & 2;
+  email.holds = (part, node) => part.start.compareDocumentPosition(node) & 4 && part.end.compareDocumentPosition(node) & 2;
 
   // Dark as it was designed: what asks for a scheme is told which. Forced: as programs do that turn colours around.
   const look = () => {
     const dark = view === "dark";
-    const tell = (one, was) => (one.was ??= was).replace(/\(prefers-color-scheme:\s*(\w+)\)/g,
-      (all, asked) => ((asked === "dark") === dark ? "(min-width:0)" : "(max-width:0)"));
+    const tell = (holder, was) => (holder.was ??= was).replace(/\(prefers-color-scheme:\s*(\w+)\)/g,
+      (all, scheme) => ((scheme === "dark") === dark ? "(min-width:0)" : "(max-width:0)"));
     for (const sheet of document.styleSheets) for (const rule of sheet.cssRules)
       if (rule.media) rule.media.mediaText = tell(rule, rule.media.mediaText);
-    for (const one of document.querySelectorAll("source[media]")) one.media = tell(one, one.media);
+    for (const source of document.querySelectorAll("source[media]")) source.media = tell(source, source.media);
     html.style.setProperty("color-scheme", dark ? "dark" : "light", "important");
     html.toggleAttribute("data-forced", view === "forced");
     email.moved?.();

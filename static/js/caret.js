@@ -5,23 +5,23 @@
   let now;
 
   // A line is written in its heading or its button; a rich text in what holds its paragraphs.
-  const place = (one, rich) => {
-    const found = [...document.querySelectorAll(rich ? "p, ul, ol" : "h1, h2, h3, h4, a")].find((node) => email.holds(one, node));
-    return rich ? found?.parentElement : found;
+  const place = (section, rich) => {
+    const element = [...document.querySelectorAll(rich ? "p, ul, ol" : "h1, h2, h3, h4, a")].find((node) => email.holds(section, node));
+    return rich ? element?.parentElement : element;
   };
   // Paragraphs look as they did: what the email says of them is put on, and taken off before it is told.
   const worn = (host) => {
-    const said = Object.fromEntries(["p", "ul", "ol", "li", "a"].map((name) => [name, host.querySelector(name)?.getAttribute("style")]));
+    const styles = Object.fromEntries(["p", "ul", "ol", "li", "a"].map((name) => [name, host.querySelector(name)?.getAttribute("style")]));
     return (within) => {
-      for (const [name, style] of Object.entries(said)) if (style) for (const one of within.querySelectorAll(`${name}:not([style])`)) {
-        one.setAttribute("style", style);
-        one.dataset.worn = "";
+      for (const [name, style] of Object.entries(styles)) if (style) for (const element of within.querySelectorAll(`${name}:not([style])`)) {
+        element.setAttribute("style", style);
+        element.dataset.worn = "";
       }
     };
   };
   // The caret goes to where the click was. A merge tag is a chip in what is written and a value in what was shown: the
   // caret is found again by the words before it in its paragraph, else by those after it.
-  const blocks = (host) => { const found = [...host.querySelectorAll("p, li")]; return found.length ? found : [host]; };
+  const blocks = (host) => { const elements = [...host.querySelectorAll("p, li")]; return elements.length ? elements : [host]; };
   const bare = (text) => text.replace(/[\s\u200b]+/g, "");
   const caretAt = (host, { x, y }) => {
     const { left, right, top, bottom } = host.getBoundingClientRect();
@@ -63,10 +63,10 @@
   const tell = () => {
     const copy = now.host.cloneNode(true);
     for (const chip of copy.querySelectorAll("[data-tag]")) chip.replaceWith(chip.dataset.tag);
-    for (const one of copy.querySelectorAll("[data-worn]")) one.removeAttribute("style"), one.removeAttribute("data-worn");
-    say("wrote", { id: now.one.id, text: now.rich ? copy.innerHTML : copy.textContent });
+    for (const element of copy.querySelectorAll("[data-worn]")) element.removeAttribute("style"), element.removeAttribute("data-worn");
+    say("wrote", { id: now.section.id, text: now.rich ? copy.innerHTML : copy.textContent });
   };
-  const begin = (one, host, { html, rich }) => {
+  const begin = (section, host, { html, rich }) => {
     const dress = worn(host), was = [...host.childNodes];
     host.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
     dress(host);
@@ -74,7 +74,7 @@
     if (rich) document.execCommand("defaultParagraphSeparator", false, "p");
     host.dataset.writing = "";
     host.role = "textbox";
-    now = { one, host, rich, dress, was, changed: false };
+    now = { section, host, rich, dress, was, changed: false };
     email.writing = host;
     host.addEventListener("blur", email.leave);
     host.focus({ preventScroll: true });
@@ -86,9 +86,9 @@
   };
   const write = ({ id, html, rich }) => {
     email.leave();
-    const one = email.sections.find((other) => other.id === id), host = one && place(one, rich);
+    const section = email.sections.find((other) => other.id === id), host = section && place(section, rich);
     if (!host || email.locked) return say("unwritable", { id });
-    begin(one, host, { html, rich });
+    begin(section, host, { html, rich });
     const typed = email.entering?.id === id && email.entering.text;
     email.entering = null;
     typeIn(typed);
@@ -96,14 +96,14 @@
   };
   // Begins to write in a text that is known here already: the caret is where the click was, or all is selected, or the
   // first letters go to its end. Returns whether it did.
-  email.enter = (one, { click, all, text } = {}) => {
-    const known = email.locked ? null : email.texts[one.id], host = known && place(one, known.rich);
+  email.enter = (section, { click, all, text } = {}) => {
+    const known = email.locked ? null : email.texts[section.id], host = known && place(section, known.rich);
     if (!host || (click && host.nodeName === "A" && !host.contains(click.target))) return false;
     host.dataset.writing = ""; // may be selected in from here on
     // Leaving the text before may move this one: where the click was is read before that
     const spot = click && caretAt(host, click), words = spot && wordsAround(host, spot);
     email.leave();
-    begin(one, host, known);
+    begin(section, host, known);
     const caret = click && (foundAgain(host, words) || caretAt(host, click));
     if (caret) getSelection().collapse(caret.node, caret.offset);
     else if (!all) typeIn(text);
@@ -112,13 +112,13 @@
   };
   email.leave = () => {
     if (!now) return;
-    const { host, one, was } = now, changed = now.changed || !!email.withheld;
+    const { host, section, was } = now, changed = now.changed || !!email.withheld;
     email.writing = now = email.withheld = null;
     host.removeEventListener("blur", email.leave);
     for (const name of ["contenteditable", "data-writing", "role"]) host.removeAttribute(name);
     host.blur();
-    changed ? email.stale(one) : host.replaceChildren(...was);
-    say("left", { id: one.id, changed });
+    changed ? email.stale(section) : host.replaceChildren(...was);
+    say("left", { id: section.id, changed });
     email.paint();
   };
 
@@ -134,7 +134,7 @@
     if (!now || event.isComposing) return;
     if (key === "Escape" || (key === "Enter" && !now.rich)) event.preventDefault(), email.leave();
     if (ctrl && (low === "z" || low === "y")) {
-      const { id } = now.one;
+      const { id } = now.section;
       event.preventDefault();
       email.leave();
       say("step", { id, way: low === "y" || shiftKey ? "redo" : "undo" });

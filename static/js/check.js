@@ -9,12 +9,12 @@
   const answer = (field, box) => {
     const error = box.querySelector(".err");
     if (!error || !field.value.trim() || !field.closest("[data-answers]")) return;
-    for (const one of [box, ...box.querySelectorAll("[aria-describedby]")]) {
-      const told = (one.getAttribute("aria-describedby") || "").split(" ");
-      if (!told.includes(error.id)) continue;
-      const rest = told.filter((id) => id && id !== error.id).join(" ");
-      rest ? one.setAttribute("aria-describedby", rest) : one.removeAttribute("aria-describedby");
-      one.removeAttribute("aria-invalid");
+    for (const element of [box, ...box.querySelectorAll("[aria-describedby]")]) {
+      const ids = (element.getAttribute("aria-describedby") || "").split(" ");
+      if (!ids.includes(error.id)) continue;
+      const rest = ids.filter((id) => id && id !== error.id).join(" ");
+      rest ? element.setAttribute("aria-describedby", rest) : element.removeAttribute("aria-describedby");
+      element.removeAttribute("aria-invalid");
     }
     const line = document.querySelector(`.banner li:has(> a[href="#${CSS.escape(error.id.replace(/-err$/, ""))}"])`);
     const banner = line?.closest(".banner");
@@ -39,8 +39,8 @@
       box.append(text);
     }
     wrong ? field.setAttribute("aria-invalid", "true") : field.removeAttribute("aria-invalid");
-    const told = (field.getAttribute("aria-describedby") || "").split(" ").filter((one) => one && one !== id);
-    field.setAttribute("aria-describedby", [...told, ...(wrong ? [id] : [])].join(" "));
+    const ids = (field.getAttribute("aria-describedby") || "").split(" ").filter((other) => other && other !== id);
+    field.setAttribute("aria-describedby", [...ids, ...(wrong ? [id] : [])].join(" "));
     if (!field.getAttribute("aria-describedby")) field.removeAttribute("aria-describedby");
   };
   // A field is left by pressing a button, too: nothing moves that button away before it is let go.

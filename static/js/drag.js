@@ -10,12 +10,12 @@
     const { x, y, thing } = over;
     drop = null;
     if (x < -BESIDE_PX || x > innerWidth + BESIDE_PX || y < -BESIDE_PX || y > innerHeight + BESIDE_PX) return put("line");
-    const column = thing.may && email.columns.findLast((one) => {
-      const { left, right, top, bottom } = one.start.parentElement.closest("td").getBoundingClientRect();
-      return !(thing.end && holds(thing, one.start)) && x >= left && x <= right && y >= top && y <= bottom;
+    const column = thing.may && email.columns.findLast((candidate) => {
+      const { left, right, top, bottom } = candidate.start.parentElement.closest("td").getBoundingClientRect();
+      return !(thing.end && holds(thing, candidate.start)) && x >= left && x <= right && y >= top && y <= bottom;
     });
-    const all = family(column?.inside, column?.number).filter((one) => one.id !== thing.id);
-    const next = all.find((one) => { const { top, height } = box(one); return height && y < top + height / 2; });
+    const all = family(column?.inside, column?.number).filter((section) => section.id !== thing.id);
+    const next = all.find((section) => { const { top, height } = box(section); return height && y < top + height / 2; });
     const { left, width, top, bottom } = box(next || all.at(-1) || column || email.root);
     put("line", { left, width, height: 3, top: (next || !all.length ? top : bottom) - 1 });
     drop = { before: next?.id || null, into: home(column?.inside, column?.number) };
@@ -53,10 +53,10 @@
   };
 
   on("pointerdown", (event) => {
-    const one = email.find(event), grips = email.grips(event);
+    const section = email.find(event), grips = email.grips(event);
     // A finger scrolls, except at the handle
-    if (email.locked || email.writes(event) || event.button || !one?.id || !grips || (event.pointerType !== "mouse" && grips === true)) return;
-    held = { ...one, x: event.clientX, y: event.clientY, pointer: event.pointerId };
+    if (email.locked || email.writes(event) || event.button || !section?.id || !grips || (event.pointerType !== "mouse" && grips === true)) return;
+    held = { ...section, x: event.clientX, y: event.clientY, pointer: event.pointerId };
   });
   on("pointermove", (event) => {
     const { clientX: x, clientY: y } = event;
@@ -72,7 +72,7 @@
     }
     if (email.held) aim(x, y, held);
   });
-  const mine = (hear) => (event) => { if (held && event.pointerId === held.pointer) hear(); };
+  const mine = (handler) => (event) => { if (held && event.pointerId === held.pointer) handler(); };
   on("pointerup", mine(() => email.release(true)));
   for (const name of ["pointercancel", "lostpointercapture"]) on(name, mine(() => email.release()));
   // Of the window, not of a text in it that is left by the drag
@@ -92,23 +92,23 @@
 
   // A file from outside lands in the picture under it, else between the rows as a new one.
   const hasFile = ({ dataTransfer }) => dataTransfer?.types.includes("Files");
-  const pictureAt = ({ target }) => { const one = email.sections.findLast((other) => other.id && holds(other, target)); return one?.picture ? one : null; };
+  const pictureAt = ({ target }) => { const section = email.sections.findLast((other) => other.id && holds(other, target)); return section?.picture ? section : null; };
   on("dragover", (event) => {
     if (!hasFile(event)) return;
     event.preventDefault();
     event.dataTransfer.dropEffect = email.locked ? "none" : "copy";
     if (email.locked) return;
-    const one = pictureAt(event);
-    if (!one) return aim(event.clientX, event.clientY, { may: true });
+    const section = pictureAt(event);
+    if (!section) return aim(event.clientX, event.clientY, { may: true });
     if (over) email.release();
-    put("pick", box(one));
+    put("pick", box(section));
   });
   on("dragleave", ({ relatedTarget }) => { if (!relatedTarget) email.release(); });
   on("drop", (event) => {
     if (!hasFile(event)) return;
     event.preventDefault();
-    const one = pictureAt(event), spot = email.release(true);
-    if (!email.locked) say("picture", { file: [...event.dataTransfer.files].find(({ type }) => type.startsWith("image/")) || null, id: one?.id ?? null, ...spot });
+    const section = pictureAt(event), spot = email.release(true);
+    if (!email.locked) say("picture", { file: [...event.dataTransfer.files].find(({ type }) => type.startsWith("image/")) || null, id: section?.id ?? null, ...spot });
   });
 
   // From the rail: the page sees the hand, this frame knows the place.

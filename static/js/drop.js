@@ -23,8 +23,8 @@ captured by the root element, which nothing replaces: every drag ends with one c
   const placeInOutline = (y) => {
     const item = drag.key && itemOf(drag.key);
     const lists = [...root.querySelectorAll("#list .lines")].filter((list) => !item?.contains(list) && (drag.inColumns || !list.dataset.parent));
-    const list = lists.findLast((one) => { const { top, bottom } = one.getBoundingClientRect(); return y >= top && y <= bottom; }) || lists[0];
-    const items = [...(list?.children || [])].filter((one) => one !== item), next = items.find((one) => y < middle(one)) || null;
+    const list = lists.findLast((candidate) => { const { top, bottom } = candidate.getBoundingClientRect(); return y >= top && y <= bottom; }) || lists[0];
+    const items = [...(list?.children || [])].filter((other) => other !== item), next = items.find((other) => y < middle(other)) || null;
     return { list, items, next, stays: !!item && item.parentElement === list && (item.nextElementSibling || null) === next };
   };
   const aimAtOutline = (y) => {
@@ -46,7 +46,7 @@ captured by the root element, which nothing replaces: every drag ends with one c
   const aim = () => {
     // A message that lies over the canvas for a moment takes nothing away from it
     const { x, y } = drag, was = drag.over;
-    const at = document.elementsFromPoint(x, y).map((one) => one.closest("#outline, #stage, #tab-outline")).find((one) => one);
+    const at = document.elementsFromPoint(x, y).map((element) => element.closest("#outline, #stage, #tab-outline")).find((element) => element);
     drag.over = { outline: "outline", stage: "canvas" }[at?.id] || null;
     if (drag.kind) openOutline(at);
     line.hidden = drag.over !== "outline";
@@ -117,7 +117,7 @@ captured by the root element, which nothing replaces: every drag ends with one c
     label.style.translate = `${drag.x + 12}px ${drag.y + 10}px`;
     aim();
   });
-  const mine = (hear) => (event) => { if (drag && event.pointerId === drag.pointer) hear(); };
+  const mine = (handler) => (event) => { if (drag && event.pointerId === drag.pointer) handler(); };
   addEventListener("pointerup", mine(() => end(true)));
   for (const name of ["pointercancel", "lostpointercapture"]) addEventListener(name, mine(() => end(false)));
   for (const name of ["blur", "pagehide"]) addEventListener(name, () => end(false));

@@ -3,16 +3,16 @@
   "use strict";
   const editor = window.editor;
   if (!editor) return;
-  const { root, $, byId, emit, saved, here, locked, rev, marks, send, post, busy } = editor;
+  const { root, $, byId, emit, saved, url, locked, rev, marks, send, post, busy } = editor;
 
   // Fields: 300 ms after the last letter (of texts: the first), at once when a choice is made or the field is left.
   const timers = new Map();
-  const named = (form, name) => [form.elements[name]].flatMap((one) => one instanceof RadioNodeList ? [...one] : one);
+  const named = (form, name) => [form.elements[name]].flatMap((element) => element instanceof RadioNodeList ? [...element] : element);
   const value = (form, name) => {
-    const all = named(form, name), box = all.find((one) => one.type === "checkbox");
-    return box ? (box.checked ? "on" : "") : all[0].type === "radio" ? all.find((one) => one.checked)?.value ?? "" : all.at(-1).value;
+    const all = named(form, name), box = all.find((field) => field.type === "checkbox");
+    return box ? (box.checked ? "on" : "") : all[0].type === "radio" ? all.find((field) => field.checked)?.value ?? "" : all.at(-1).value;
   };
-  const said = (form, name) => () => {
+  const bodyOf = (form, name) => () => {
     const body = new URLSearchParams([[name, value(form, name)]]), seen = form.elements["seen:" + name];
     if (seen) body.append("seen:" + name, seen.value);
     return body;
@@ -23,9 +23,9 @@
     clearTimeout(timers.get(id)?.timer);
     timers.delete(id);
     (form.sent ??= {})[name] = value(form, name);
-    return send(form.action, said(form, name), (told) => {
-      for (const [one, seen] of Object.entries(told.seen || {})) if (form.elements["seen:" + one]) form.elements["seen:" + one].value = seen;
-      if (told.kept && form.isConnected) { byId("e-" + name.replace(/[._]/g, "-"))?.replaceChildren(); marks(); }
+    return send(form.action, bodyOf(form, name), (reply) => {
+      for (const [key, seen] of Object.entries(reply.seen || {})) if (form.elements["seen:" + key]) form.elements["seen:" + key].value = seen;
+      if (reply.kept && form.isConnected) { byId("e-" + name.replace(/[._]/g, "-"))?.replaceChildren(); marks(); }
     });
   };
   const soon = (field) => {
@@ -70,30 +70,30 @@
   const select = (next, focus) => { const before = chosen; return chosen = choose(next, focus, before); };
   const choose = async (next, focus, before) => {
     if (editor.ahead?.()) await before;
-    if ((await keep()).some((told) => told?.status > 299)) return;
+    if ((await keep()).some((reply) => reply?.status > 299)) return;
     editor.key = next || "";
     shown();
-    return send(editor.key ? `${here}/sections/${editor.key}` : `${here}/details`, null, () => { if (focus) pane("right"), [...root.querySelectorAll("#inspector form.form :is(input, textarea, select, [contenteditable])")].find((one) => one.offsetParent)?.focus(); });
+    return send(editor.key ? `${url}/sections/${editor.key}` : `${url}/details`, null, () => { if (focus) pane("right"), [...root.querySelectorAll("#inspector form.form :is(input, textarea, select, [contenteditable])")].find((field) => field.offsetParent)?.focus(); });
   };
   const pane = (name) => {
     root.dataset.pane = name;
-    for (const one of root.querySelectorAll(".tabbar [data-pane-to]")) one.dataset.paneTo === name ? one.setAttribute("aria-current", "true") : one.removeAttribute("aria-current");
+    for (const button of root.querySelectorAll(".tabbar [data-pane-to]")) button.dataset.paneTo === name ? button.setAttribute("aria-current", "true") : button.removeAttribute("aria-current");
   };
   const tab = (name, focus) => {
     if (!byId("tab-" + name)) return;
     $("#left").dataset.tab = name;
-    for (const one of root.querySelectorAll("[role=tab]")) {
-      const on = one.id === "tab-" + name;
-      one.setAttribute("aria-selected", on);
-      one.tabIndex = on ? 0 : -1;
-      if (on && focus) one.focus();
+    for (const button of root.querySelectorAll("[role=tab]")) {
+      const on = button.id === "tab-" + name;
+      button.setAttribute("aria-selected", on);
+      button.tabIndex = on ? 0 : -1;
+      if (on && focus) button.focus();
     }
     if (name === "outline") byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" });
   };
 
   // Acts: forms marked data-act, whoever sends them.
-  const act = (path, values, after) => behind(() => send(`${here}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after));
-  const there = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, one]) => one !== null && one !== undefined && one !== ""));
+  const act = (path, values, after) => behind(() => send(`${url}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after));
+  const there = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, value]) => value !== null && value !== undefined && value !== ""));
   // The rail stays where it is, so that several are added in a row; a phone shows the fields of what was added.
   const added = () => { pane("right"); byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" }); };
   const add = (kind, spot) => act("/sections", { kind, ...there(spot) }, added);
@@ -104,26 +104,26 @@
   };
   // The entry of a list that was added or moved is the one that is looked at.
   const opened = ([, what, at]) => {
-    const all = [...root.querySelectorAll("#inspector details.entry")], one = all.at(what === "add" ? -1 : Math.max(0, Math.min(all.length - 1, +at + ({ up: -1, down: 1 }[what] || 0))));
-    if (!one) return;
-    one.open = true;
-    (what === "add" ? [...one.querySelectorAll("input, textarea, [contenteditable]")].find((field) => field.offsetParent) : $(`[value*=".${what}."]:enabled`, one) || $("summary", one))?.focus();
+    const all = [...root.querySelectorAll("#inspector details.entry")], entry = all.at(what === "add" ? -1 : Math.max(0, Math.min(all.length - 1, +at + ({ up: -1, down: 1 }[what] || 0))));
+    if (!entry) return;
+    entry.open = true;
+    (what === "add" ? [...entry.querySelectorAll("input, textarea, [contenteditable]")].find((field) => field.offsetParent) : $(`[value*=".${what}."]:enabled`, entry) || $("summary", entry))?.focus();
   };
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.dataset.form) { event.preventDefault(); flush(); return; }
-    if (form.dataset.act === undefined && !(form.closest(".toast") && form.action.includes(`${here}/`))) return;
+    if (form.dataset.act === undefined && !(form.closest(".toast") && form.action.includes(`${url}/`))) return;
     event.preventDefault();
     const data = new FormData(form, event.submitter);
-    if (form.id === "adding" && editor.place) { data.delete("behind"); for (const [name, one] of Object.entries(there(editor.place))) data.append(name, one); editor.place = null; }
+    if (form.id === "adding" && editor.place) { data.delete("behind"); for (const [name, text] of Object.entries(there(editor.place))) data.append(name, text); editor.place = null; }
     if (data.has("revision")) data.set("revision", rev());
     data.append("s", editor.key);
-    behind(() => send(form.action, () => new URLSearchParams(data), (told) => {
+    behind(() => send(form.action, () => new URLSearchParams(data), (reply) => {
       form.closest(".toast")?.remove();
       if (form.id === "items") opened(event.submitter.value.split("."));
-      if (form.id === "adding" && told.changed) added();
-      if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved(t("Test email sent"));
-      if (form.dataset.act === "theme" && told.kept) emit("theme");
+      if (form.id === "adding" && reply.changed) added();
+      if (form.id === "test-form" && reply.status === 200) byId("send-test").close(), saved(t("Test email sent"));
+      if (form.dataset.act === "theme" && reply.kept) emit("theme");
     }));
   });
   root.addEventListener("click", (event) => {
@@ -144,12 +144,12 @@
   // Who else is here, and what they changed: every 20 seconds while somebody looks.
   const beat = () => new URLSearchParams({ revision: rev(), s: editor.key, crowd: $("#list .present") ? "yes" : "" });
   if (!locked) {
-    setInterval(() => { if (!document.hidden && !editor.waiting) send(`${here}/presence`, beat, null, true); }, 20000);
-    setTimeout(() => send(`${here}/presence`, beat, null, true), 400);
+    setInterval(() => { if (!document.hidden && !editor.waiting) send(`${url}/presence`, beat, null, true); }, 20000);
+    setTimeout(() => send(`${url}/presence`, beat, null, true), 400);
   }
   addEventListener("pagehide", () => {
-    for (const { form, name } of timers.values()) post(form.action, said(form, name)());
-    if (!locked) navigator.sendBeacon(`${here}/presence`, new URLSearchParams({ gone: "1" }));
+    for (const { form, name } of timers.values()) post(form.action, bodyOf(form, name)());
+    if (!locked) navigator.sendBeacon(`${url}/presence`, new URLSearchParams({ gone: "1" }));
   });
   addEventListener("beforeunload", (event) => { if (editor.waiting && byId("saved")?.dataset.failed !== undefined) event.preventDefault(); });
 
@@ -165,7 +165,7 @@
   });
   const gone = async () => {
     await select("");
-    send(`${here}/presence`, beat, () => {
+    send(`${url}/presence`, beat, () => {
       const note = Object.assign(document.createElement("div"), { className: "banner", textContent: t("Another user removed this section. You can restore it from the history.") });
       byId("messages")?.replaceChildren(note);
     }, true);

@@ -14,8 +14,8 @@
       editor.className = `input ed ${this.mode}`;
       editor.contentEditable = "plaintext-only";
       if (this.mode === "rich" || editor.contentEditable !== "plaintext-only") editor.contentEditable = "true";
-      const said = { role: "textbox", "aria-multiline": this.mode !== "line", "data-placeholder": field.placeholder, "aria-label": field.getAttribute("aria-label") };
-      for (const [name, value] of Object.entries(said)) if (value !== null) editor.setAttribute(name, value);
+      const attributes = { role: "textbox", "aria-multiline": this.mode !== "line", "data-placeholder": field.placeholder, "aria-label": field.getAttribute("aria-label") };
+      for (const [name, value] of Object.entries(attributes)) if (value !== null) editor.setAttribute(name, value);
       for (const name of ["aria-describedby", "aria-invalid"]) if (field.hasAttribute(name)) editor.setAttribute(name, field.getAttribute(name));
       this.called();
       field.tabIndex = -1;
@@ -46,7 +46,7 @@
       this.show(value);
     }
     show(value) {
-      this.editor.replaceChildren(...(this.mode === "rich" ? rich.made(value) : merge.chipped(value)));
+      this.editor.replaceChildren(...(this.mode === "rich" ? rich.nodesOf(value) : merge.chipped(value)));
       this.was = value;
       this.warn();
     }
@@ -60,7 +60,7 @@
     }
     done() {
       // Tags that were pasted become chips too
-      if ([...this.editor.childNodes].some((one) => one.nodeType === 3 && /\{\{[^{}]+\}\}/.test(one.data))) this.show(this.field.value);
+      if ([...this.editor.childNodes].some((node) => node.nodeType === 3 && /\{\{[^{}]+\}\}/.test(node.data))) this.show(this.field.value);
       if (this.was === this.field.value) return;
       this.was = this.field.value;
       this.field.dispatchEvent(new Event("change", { bubbles: true }));
@@ -96,5 +96,5 @@
   }
   customElements.define("merge-field", MergeField);
   // A label that was drawn anew calls the hidden field by name again
-  document.addEventListener("htmx:after:swap", () => document.querySelectorAll("merge-field").forEach((one) => one.editor && one.called()));
+  document.addEventListener("htmx:after:swap", () => document.querySelectorAll("merge-field").forEach((field) => field.editor && field.called()));
 })();

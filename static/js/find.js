@@ -14,7 +14,7 @@
   const mark = (at) => {
     const all = options();
     current = Math.max(0, Math.min(at, all.length - 1));
-    all.forEach((one, index) => one.setAttribute("aria-selected", String(index === current)));
+    all.forEach((option, index) => option.setAttribute("aria-selected", String(index === current)));
     field.setAttribute("aria-activedescendant", all[current]?.id || "");
     all[current]?.scrollIntoView({ block: "nearest" });
   };
@@ -22,7 +22,7 @@
   const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").replaceAll("_", " ").toLowerCase();
   // The whole name comes before its beginning, and that before any other match: "list" is List, not the suppression list.
   const best = (typed) => {
-    const names = options().map((one) => fold(one.textContent));
+    const names = options().map((option) => fold(option.textContent));
     return Math.max(0, [names.indexOf(typed), names.findIndex((name) => name.startsWith(typed))].find((at) => at >= 0) ?? 0);
   };
   const fill = () => {
@@ -36,12 +36,12 @@
       if (words.length && !words.every((word) => fold(`${option.text} ${under} ${more}`).includes(word))) continue;
       if (under !== group && under) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: under, role: "presentation" }));
       group = under;
-      const made = Object.assign(document.createElement("div"), { id: `finder-${option.index}`, role: "option", textContent: option.text });
-      made.dataset.value = option.value;
-      list.append(made);
+      const item = Object.assign(document.createElement("div"), { id: `finder-${option.index}`, role: "option", textContent: option.text });
+      item.dataset.value = option.value;
+      list.append(item);
     }
     if (!list.children.length) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: t("No matches"), role: "presentation" }));
-    mark(words.length ? best(fold(field.value).trim()) : options().findIndex((one) => one.dataset.value === select.value));
+    mark(words.length ? best(fold(field.value).trim()) : options().findIndex((option) => option.dataset.value === select.value));
   };
   const choose = (option) => {
     finder.hidePopover();
@@ -62,13 +62,13 @@
   document.addEventListener("click", ({ target }) => {
     const control = target.closest?.("label")?.control;
     if (control?.matches("select[data-find]")) document.getElementById(`${control.id}-find`)?.focus();
-    const found = target.closest?.("button[data-for]");
-    if (!found) return;
-    button = found;
-    select = document.getElementById(found.dataset.for);
+    const opener = target.closest?.("button[data-for]");
+    if (!opener) return;
+    button = opener;
+    select = document.getElementById(opener.dataset.for);
     field.value = "";
     finder.showPopover();
-    const at = found.getBoundingClientRect(), below = innerHeight - at.bottom > 350 || at.top < 350;
+    const at = opener.getBoundingClientRect(), below = innerHeight - at.bottom > 350 || at.top < 350;
     Object.assign(finder.style, { inset: "auto", margin: 0, minWidth: `${Math.min(at.width, innerWidth - 16)}px`, left: `${Math.max(8, Math.min(at.left, innerWidth - Math.max(at.width, 300)))}px`, top: below ? `${at.bottom + 4}px` : "auto", bottom: below ? "auto" : `${innerHeight - at.top + 4}px` });
     fill();
     field.focus();

@@ -79,7 +79,7 @@
         onEnd: ({ item: moved, oldIndex, newIndex, originalEvent }) => {
           // A drag that ends without a drop (Escape, let go elsewhere) moves nothing
           if (originalEvent?.type === "dragend" && originalEvent.dataTransfer.dropEffect === "none") {
-            if (oldIndex !== newIndex) list.insertBefore(moved, [...list.children].filter((one) => one !== moved)[oldIndex] || null);
+            if (oldIndex !== newIndex) list.insertBefore(moved, [...list.children].filter((sibling) => sibling !== moved)[oldIndex] || null);
             return;
           }
           const before = moved.previousElementSibling;
@@ -96,7 +96,7 @@
     draw();
     if (ctx.target?.id !== "panel" || ctx.request?.method !== "GET") return;
     show();
-    if (keyed) [...panel().querySelectorAll("form :is([contenteditable], input, select, textarea)")].find((one) => one.offsetParent)?.focus();
+    if (keyed) [...panel().querySelectorAll("form :is([contenteditable], input, select, textarea)")].find((field) => field.offsetParent)?.focus();
   });
   document.addEventListener("click", (event) => { keyed = !event.detail && !!event.target.closest?.(".node .n"); }, true);
   const start = () => { draw(); if (/step=\d/.test(location.search)) show(); document.querySelector("dialog[data-open]")?.showModal(); };

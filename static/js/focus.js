@@ -4,27 +4,27 @@
   const ABLE = "a[href], button, input, select, textarea, summary, [tabindex], [contenteditable]", KEPT = "focus";
   const byId = (id) => document.getElementById(id);
   const lost = () => !document.activeElement || document.activeElement === document.body;
-  const open = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.matches(":disabled, [tabindex='-1'], [type=hidden]");
+  const open = (element) => element.checkVisibility({ visibilityProperty: true }) && !element.matches(":disabled, [tabindex='-1'], [type=hidden]");
   const reach = (root) => [...root.querySelectorAll(ABLE)].filter(open);
-  const label = (one) => one.getAttribute("aria-label") || one.textContent.trim().slice(0, 80);
+  const label = (element) => element.getAttribute("aria-label") || element.textContent.trim().slice(0, 80);
 
   // Where somebody is: what they are on, and its place in each part of the page around it that has a name.
-  const place = (one) => {
+  const place = (element) => {
     const around = [];
-    const acts = one.closest(".bulk");  // they leave with the choice they were for
-    for (let root = one.parentElement; root && around.length < 4; root = root.parentElement) if (root.id) around.push([root.id, acts ? 0 : reach(root).indexOf(one)]);
-    return { id: one.id, tag: one.tagName, name: one.name || "", value: one.name && one.tagName === "BUTTON" ? one.value : "", label: label(one), around };
+    const acts = element.closest(".bulk");  // they leave with the choice they were for
+    for (let root = element.parentElement; root && around.length < 4; root = root.parentElement) if (root.id) around.push([root.id, acts ? 0 : reach(root).indexOf(element)]);
+    return { id: element.id, tag: element.tagName, name: element.name || "", value: element.name && element.tagName === "BUTTON" ? element.value : "", label: label(element), around };
   };
   const like = (all, was) => {
-    const same = all.filter((one) => one.tagName === was.tag);
-    return same.find((one) => was.id && one.id === was.id) || same.find((one) => was.name && one.name === was.name && (one.tagName !== "BUTTON" || one.value === was.value)) || same.find((one) => was.label && label(one) === was.label);
+    const same = all.filter((element) => element.tagName === was.tag);
+    return same.find((element) => was.id && element.id === was.id) || same.find((element) => was.name && element.name === was.name && (element.tagName !== "BUTTON" || element.value === was.value)) || same.find((element) => was.label && label(element) === was.label);
   };
   const find = (was) => {
     const modal = [...document.querySelectorAll("dialog[open]")].pop();
     const roots = was.around.map(([id, at]) => [byId(id), at]).filter(([root]) => root && (!modal || modal.contains(root)));
     for (const [root, at] of roots) {
-      const all = reach(root), found = like(all, was) || all[Math.max(0, Math.min(at, all.length - 1))];
-      if (found) return found;
+      const all = reach(root), match = like(all, was) || all[Math.max(0, Math.min(at, all.length - 1))];
+      if (match) return match;
     }
     return modal ? reach(modal)[0] : null;
   };
@@ -43,8 +43,8 @@
   const again = () => {
     if (!last || !lost() || document.hidden) return;
     const toast = !last.isConnected && at.around.every(([id]) => !byId(id) || id === "main") && before;
-    const found = last.isConnected && open(last) ? last : find(toast || at);
-    (found || byId("main"))?.focus({ preventScroll: true });
+    const target = last.isConnected && open(last) ? last : find(toast || at);
+    (target || byId("main"))?.focus({ preventScroll: true });
   };
   // A dialog that a menu opened gives the focus back to the button of the menu, which is closed by then.
   let menu = null;

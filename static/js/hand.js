@@ -5,7 +5,7 @@
   // The tools belong to the section that is chosen, so that they stay while the pointer comes to them over others; as long
   // as none is, to the one under the pointer.
   let chosen, over, handled;
-  const known = (id) => email.sections.find((one) => one.id === id);
+  const known = (id) => email.sections.find((section) => section.id === id);
 
   // What lies over the email has a tree of its own, so that no style of the email reaches it.
   const host = html.appendChild(document.createElement("div")), shade = host.attachShadow({ mode: "closed" });
@@ -22,28 +22,28 @@
   // The words around a section, line by line, in the window's pixels.
   const NEAR_PX = 60, GAP_PX = 1, ADD_PX = 24;
   const lines = ({ top, bottom }) => {
-    const found = [], range = new Range(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const rectangles = [], range = new Range(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node; (node = walk.nextNode());) {
       if (!node.data.trim()) continue;
       range.selectNodeContents(node);
-      for (const line of range.getClientRects()) if (line.width > 1 && line.bottom > top - NEAR_PX && line.top < bottom + NEAR_PX) found.push(line);
+      for (const line of range.getClientRects()) if (line.width > 1 && line.bottom > top - NEAR_PX && line.top < bottom + NEAR_PX) rectangles.push(line);
     }
-    return found;
+    return rectangles;
   };
-  const covered = (one, all) => all.reduce((sum, line) => sum
-    + Math.max(0, Math.min(one.right, line.right) - Math.max(one.left, line.left) + GAP_PX) * Math.max(0, Math.min(one.bottom, line.bottom) - Math.max(one.top, line.top)), 0);
+  const covered = (area, all) => all.reduce((sum, line) => sum
+    + Math.max(0, Math.min(area.right, line.right) - Math.max(area.left, line.left) + GAP_PX) * Math.max(0, Math.min(area.bottom, line.bottom) - Math.max(area.top, line.top)), 0);
   // The name of a section and its tools stand above it, on its edge or within it: where no word is under them. The tools
   // take the best of these places; a name that would cover something is left out, the page shows it beside.
   const label = (rect, held, adds) => {
     const tools = part("tools"), tag = part("tag"), beside = adds ? ADD_PX / 2 : 0, end = html.scrollHeight - scrollY;
-    const best = (one, { top, bottom, left: start, right }, lefts, taken) => {
-      const { offsetWidth: width, offsetHeight: height } = one;
+    const best = (element, { top, bottom, left: start, right }, lefts, taken) => {
+      const { offsetWidth: width, offsetHeight: height } = element;
       const tops = [top - height, top - height / 2, top, bottom - height, bottom - height / 2, bottom].filter((y) => y + scrollY >= 0 && y + height <= end);
       const spots = (tops.length ? tops : [top]).flatMap((y) => lefts(start, right, width).map((x) => ({ left: x, right: x + width, top: y, bottom: y + height })));
       const rated = spots.map((spot) => [covered(spot, taken), spot]), least = Math.min(...rated.map(([area]) => area));
       const [area, spot] = rated.find(([sum]) => sum === least);
-      one.style.left = `${spot.left - start}px`;
-      one.style.top = `${spot.top - top}px`;
+      element.style.left = `${spot.left - start}px`;
+      element.style.top = `${spot.top - top}px`;
       return [area, spot];
     };
     tag.style.visibility = "";
@@ -53,23 +53,23 @@
     if (area) tag.style.visibility = "hidden";
   };
   const paint = () => {
-    const one = email.held ? null : over || chosen, written = (other) => email.writing && holds(other, email.writing);
+    const section = email.held ? null : over || chosen, written = (other) => email.writing && holds(other, email.writing);
     // Nothing to add with lies near a text that is being written
     const adds = !!over && !email.writing && !email.locked;
     put("pick", chosen && !written(chosen) && box(chosen));
     handled = email.held || email.locked ? null : chosen || over;
-    put("over", one && box(one));
+    put("over", section && box(section));
     put("hold", handled && box(handled));
-    const rect = one && box(one), held = handled && box(handled);
-    part("tag").textContent = one?.label;
-    part("over").className = `over${adds ? "" : " still"}${one && written(one) ? " written" : ""}`;
+    const rect = section && box(section), held = handled && box(handled);
+    part("tag").textContent = section?.label;
+    part("over").className = `over${adds ? "" : " still"}${section && written(section) ? " written" : ""}`;
     part("over").style.setProperty("--out", `${Math.max(0, Math.min(ADD_PX / 2, rect?.left ?? 0))}px`);
     label(rect, held, adds);
     host.toggleAttribute("data-turned", html.hasAttribute("data-forced"));
     html.toggleAttribute("data-held", !!email.held);
   };
   email.moved = () => {
-    [chosen, over] = [chosen, over].map((one) => one && known(one.id));
+    [chosen, over] = [chosen, over].map((section) => section && known(section.id));
     paint();
   };
   const choose = (id, scroll) => {
@@ -80,34 +80,34 @@
     paint();
   };
 
-  const family = (inside, column) => email.sections.filter((one) => one.inside === inside && (!inside || one.column === column));
+  const family = (inside, column) => email.sections.filter((section) => section.inside === inside && (!inside || section.column === column));
   const home = (inside, column) => (inside ? { id: inside.id, column } : null);
-  const act = (name, one, focus) => {
-    const all = family(one.inside, one.column), at = all.indexOf(one) + (name === "after");
+  const act = (name, section, focus) => {
+    const all = family(section.inside, section.column), at = all.indexOf(section) + (name === "after");
     if (name !== "drag") email.leave();
-    if (name === "before" || name === "after") say("add", { kind: null, before: all[at]?.id || null, into: home(one.inside, one.column), focus });
-    else if (name !== "drag") say("act", { id: one.id, act: name });
+    if (name === "before" || name === "after") say("add", { kind: null, before: all[at]?.id || null, into: home(section.inside, section.column), focus });
+    else if (name !== "drag") say("act", { id: section.id, act: name });
   };
 
   // In a text that is being written all is the browser's own.
   const writes = ({ target }) => email.writing?.contains(target);
   const on = (name, handler, target = document) => target.addEventListener(name, handler, true);
   const isTool = () => !!shade.querySelector(".tools:hover");
-  const find = ({ target }) => (target === host ? (isTool() ? handled : over || chosen) : email.sections.findLast((one) => one.id && holds(one, target)));
+  const find = ({ target }) => (target === host ? (isTool() ? handled : over || chosen) : email.sections.findLast((section) => section.id && holds(section, target)));
   on("pointermove", (event) => {
-    const found = find(event);
-    if (found !== over && event.pointerType === "mouse") over = found, paint();
+    const section = find(event);
+    if (section !== over && event.pointerType === "mouse") over = section, paint();
   });
   on("pointerleave", () => { over = null; paint(); }, html);
   // A text is entered by a click, with a finger by the second one, and once it is chosen by the first letter. Where the
   // page has not told yet what the text is, it is asked, and what is typed until it answers is put in then.
   email.texts = {};
   let entered;
-  const writable = (one) => !!one && Object.hasOwn(email.texts, one.id);
-  const enter = (one, how = {}) => {
-    const { id } = one;
+  const writable = (section) => !!section && Object.hasOwn(email.texts, section.id);
+  const enter = (section, how = {}) => {
+    const { id } = section;
     if (email.entering?.id === id) return void (email.entering.text += how.text || "");
-    if (email.enter(one, how)) return say("select", { id });
+    if (email.enter(section, how)) return say("select", { id });
     if (how.text) email.entering = { id, text: how.text };
     say("edit", { id });
   };
@@ -117,20 +117,20 @@
   on("click", (event) => {
     event.preventDefault();
     if (event.target === host || writes(event)) return;
-    const one = find(event), again = one && one === chosen && event.detail === 1;
+    const section = find(event), again = section && section === chosen && event.detail === 1;
     email.entering = null;
-    choose(one?.id);
-    if (writable(one) && event.pointerType !== "touch" && email.enter(one, { click: event })) return say("select", { id: one.id });
+    choose(section?.id);
+    if (writable(section) && event.pointerType !== "touch" && email.enter(section, { click: event })) return say("select", { id: section.id });
     email.leave();
-    if (event.detail === 1) entered = again && writable(one);
-    if (entered) return event.detail === 1 && enter(one, { click: event });
-    say("select", { id: one?.id ?? null });
-    if (one && event.target.closest("[data-empty]")) say("picture", { id: one.id });
+    if (event.detail === 1) entered = again && writable(section);
+    if (entered) return event.detail === 1 && enter(section, { click: event });
+    say("select", { id: section?.id ?? null });
+    if (section && event.target.closest("[data-empty]")) say("picture", { id: section.id });
   });
   on("click", (event) => {
-    const name = event.target.closest("[data-act]")?.dataset.act, one = event.target.closest(".tools") ? handled : over || chosen;
+    const name = event.target.closest("[data-act]")?.dataset.act, section = event.target.closest(".tools") ? handled : over || chosen;
     // Who works by keys is led to the palette; a hand points at it, and letters go where they went
-    if (name && one) act(name, one, !event.detail);
+    if (name && section) act(name, section, !event.detail);
   }, shade);
   // A press on what lies over the email leaves the caret, and what letters go to, where they are.
   on("mousedown", (event) => event.preventDefault(), shade);

@@ -40,10 +40,10 @@
   const written = new WeakMap();
   let beat = 0;
   document.addEventListener("input", ({ target }) => written.set(target, ++beat), true);
-  const said = (field) => field.closest("merge-field")?.getAttribute("value") ?? field.defaultValue;
+  const storedValue = (field) => field.closest("merge-field")?.getAttribute("value") ?? field.defaultValue;
   document.addEventListener("htmx:config:request", ({ target: { elements }, detail: { ctx } }) => {
     ctx.beat = beat;
-    if (elements?.seen) ctx.left = [...elements].filter((one) => one.name && !/checkbox|radio/.test(one.type) && "defaultValue" in one && one.value === said(one));
+    if (elements?.seen) ctx.left = [...elements].filter((field) => field.name && !/checkbox|radio/.test(field.type) && "defaultValue" in field && field.value === storedValue(field));
   });
   document.addEventListener("htmx:before:request", ({ detail: { ctx: { left = [], request: { body } } } }) => {
     for (const { name, value } of left) if (body?.getAll?.(name).length === 1) body.set(name, value);

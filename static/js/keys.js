@@ -29,9 +29,9 @@
   let entered = null;
   const wanted = (field) => field.value.trim().slice(0, 100);
   const enter = (dialog, field) => {
-    const found = $("#jump-found", dialog);
-    entered = found?.dataset.q === wanted(field) ? null : wanted(field);
-    if (entered === null) $("a", found)?.click();
+    const results = $("#jump-found", dialog);
+    entered = results?.dataset.q === wanted(field) ? null : wanted(field);
+    if (entered === null) $("a", results)?.click();
   };
   document.addEventListener("htmx:after:swap", () => {
     const dialog = box();

@@ -21,7 +21,7 @@
     if (form) waiting.add(form);
     if (element?.closest?.("[data-autosave]")) window.state(t("Not saved"), true);
   };
-  const told = () => document.getElementById("unheard");
+  const shownNote = () => document.getElementById("unheard");
 
   // One banner for the whole page says that nothing is saved, and goes when it is.
   let failing = false;
@@ -50,7 +50,7 @@
     note.textContent = t("The connection is back. Your input is still here, but not saved yet: try again.");
   };
   const unheard = (source) => {
-    if (told()) return;
+    if (shownNote()) return;
     const note = document.createElement("div");
     Object.assign(note, { id: "unheard", className: "banner bad", textContent: t("No response from the server. Nothing was changed, and your input is still here. Try again in a moment.") });
     note.setAttribute("role", "alert");
@@ -88,7 +88,7 @@
       [held, kept] = [document.activeElement, [...dialog.childNodes]];
       dialog.replaceChildren();
     }
-    told()?.remove();
+    shownNote()?.remove();
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail, status = ctx.response?.status;
@@ -99,9 +99,9 @@
     if (!dialog?.open || dialog.children.length) return;
     // Signed in again: what saves itself is sent anew, the rest waits for its button.
     if (!back()) dialog.close();
-    const asked = [...waiting];
+    const forms = [...waiting];
     waiting.clear();
-    for (const form of asked) if (form.isConnected && "autosave" in form.dataset) form.dispatchEvent(new Event("change", { bubbles: true }));
+    for (const form of forms) if (form.isConnected && "autosave" in form.dataset) form.dispatchEvent(new Event("change", { bubbles: true }));
   });
   dialog?.addEventListener("close", () => back() || (dialog.querySelector("[data-trouble]") && dialog.replaceChildren()));
   // A script that asks by itself gives us the page's question.

@@ -7,13 +7,13 @@
   const on = (name, handler) => document.addEventListener(name, handler);
   let menu, box, loading, at;
 
-  const told = (tag) => {
-    const [, name = tag.slice(2, -2).trim(), two, one] = TAG.exec(tag) || [], said = CSS.escape(name);
-    return { name, known: menu && $(`[data-name="${said}"], [data-also="${said}"]`, menu), fallback: two ?? one ?? "" };
+  const parse = (tag) => {
+    const [, name = tag.slice(2, -2).trim(), double, single] = TAG.exec(tag) || [], escaped = CSS.escape(name);
+    return { name, known: menu && $(`[data-name="${escaped}"], [data-also="${escaped}"]`, menu), fallback: double ?? single ?? "" };
   };
   const write = (name, words) => (words ? `{{ ${name} | default: "${words.replace(/["{}]/g, "")}" }}` : `{{ ${name} }}`);
   const paint = (chip) => {
-    const { tag } = chip.dataset, { name, known, fallback } = told(tag), last = name.replace(" | date", "").split(".").at(-1).replaceAll("_", " ");
+    const { tag } = chip.dataset, { name, known, fallback } = parse(tag), last = name.replace(" | date", "").split(".").at(-1).replaceAll("_", " ");
     const strange = menu && TAG.test(tag) && !menu.dataset.roots.split(" ").includes(name.split(/[.[]/)[0]);
     const weak = known?.dataset.without && !fallback;
     chip.className = `merge${strange ? " bad" : weak ? " warn" : ""}`;
@@ -52,12 +52,12 @@
     rich.beside(menu, anchor);
     input.focus();
   };
-  merge.picksFor = (field) => at?.field === field && [menu, box].some((one) => one?.matches(":popover-open"));
+  merge.picksFor = (field) => at?.field === field && [menu, box].some((popover) => popover?.matches(":popover-open"));
   merge.edit = (field, chip) => {
-    const { known, fallback } = told(chip.dataset.tag);
+    const { known, fallback } = parse(chip.dataset.tag);
     if (!box || !TAG.test(chip.dataset.tag)) return;
     at = { field, chip };
-    const [name, words, input] = ["h3", "[data-without]", "input"].map((one) => $(one, box));
+    const [name, words, input] = ["h3", "[data-without]", "input"].map((selector) => $(selector, box));
     name.textContent = chip.textContent.split(" ▸ ")[0];
     words.textContent = known?.dataset.without || "";
     input.value = fallback;
@@ -66,8 +66,8 @@
   };
 
   const find = (words) => {
-    for (const one of menu.querySelectorAll("[data-tag]")) one.hidden = !one.textContent.toLowerCase().includes(words);
-    for (const one of menu.querySelectorAll("[role=group]")) one.hidden = !$("[data-tag]:not([hidden])", one);
+    for (const item of menu.querySelectorAll("[data-tag]")) item.hidden = !item.textContent.toLowerCase().includes(words);
+    for (const group of menu.querySelectorAll("[role=group]")) group.hidden = !$("[data-tag]:not([hidden])", group);
     $("[data-none]", menu).hidden = !!$("[data-tag]:not([hidden])", menu);
   };
   const take = (tag, words) => {
@@ -79,7 +79,7 @@
     if (id === "merge-search" && value.endsWith("}}")) take(`{{ ${value.slice(0, -2).trim()} }}`);
     else if (id === "merge-search") find(value.trim().toLowerCase());
     if (id !== "merge-fallback") return;
-    at.chip.dataset.tag = write(told(at.chip.dataset.tag).name, value);
+    at.chip.dataset.tag = write(parse(at.chip.dataset.tag).name, value);
     paint(at.chip);
     at.field.changed();
   });

@@ -19,7 +19,7 @@
   });
   byId("drawer").addEventListener("submit", () => byId("drawer").close());
 
-  const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
+  const on = (name, listener) => document.addEventListener("canvas:" + name, ({ detail }) => listener(detail));
   on("select", ({ id }) => { editor.follow(id || ""); pane(matchMedia("(max-width: 860px)").matches ? "right" : root.dataset.pane); });
   on("edit", ({ id }) => editor.enter(id));
   on("move", ({ id, before, into }) => move(id, { before, into }));
@@ -30,9 +30,9 @@
     if (file === null) { saved(t("Only images can be dropped here.")); say(t("Only images can be dropped here.")); return; }
     id ? await select(id) : await add("image", { before, into });
     const of = (where) => [...root.querySelectorAll(`#inspector ${where}[data-picfield]`)];
-    const box = of(".entry ").find((one) => !$("input", one).value) || of("")[0];
+    const box = of(".entry ").find((candidate) => !$("input", candidate).value) || of("")[0];
     if (!box) return;
-    for (let one = box.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
+    for (let details = box.closest("details"); details; details = details.parentElement.closest("details")) details.open = true;
     box.dispatchEvent(new CustomEvent("picture", { bubbles: true, detail: file }));
   });
   on("add", ({ kind, before, into, focus }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", focus); pane("left"); } });
@@ -63,7 +63,7 @@
     // Outside of a text there is nothing to select: the browser would mark the whole editor
     if (ctrl && low === "a" && !field) event.preventDefault();
     if (field || target.closest?.("dialog, [popover]")) return;
-    const known = () => event.preventDefault(), at = lines().findIndex((one) => one.dataset.select === editor.key), within = target.closest?.("#list, iframe") || target === document.body;
+    const known = () => event.preventDefault(), at = lines().findIndex((line) => line.dataset.select === editor.key), within = target.closest?.("#list, iframe") || target === document.body;
     if (ctrl && low === "d" && editor.key && !locked) { known(); acts.duplicate(editor.key); return; }
     const by = { ArrowUp: -1, ArrowDown: 1 }[pressed];
     if (by && within && altKey && editor.key && !locked) { known(); acts[by < 0 ? "up" : "down"](editor.key); return; }

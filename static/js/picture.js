@@ -34,16 +34,16 @@
     htmx.trigger($("#media"), "wanted");
   };
   const send = async (file, keep) => {
-    const form = new FormData(), one = $("#media-one");
+    const form = new FormData(), preview = $("#media-one");
     form.append("full_size", keep);
     form.append("file", file, file.name || "pasted.png");
     $("[data-large]", drawer()).hidden = true;
     say(file.name ? t("Uploading %(name)s…", { name: file.name }) : t("Uploading image…"));
     try {
       const answer = await fetch("/templates/media", { method: "POST", body: form, headers: { "hx-request": "true", "hx-target": "div#media-one" } });
-      const told = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("media-one");
-      one.replaceChildren(...(told?.childNodes || []));
-      say(told ? "" : t("Upload failed. Try again."));
+      const uploaded = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("media-one");
+      preview.replaceChildren(...(uploaded?.childNodes || []));
+      say(uploaded ? "" : t("Upload failed. Try again."));
       if (answer.ok) htmx.trigger($("#media"), "wanted");
       $("#media-alt")?.focus();
     } catch {

@@ -13,22 +13,22 @@
     mark.toggleAttribute("data-failed", hasFailed);
   };
   const say = (text) => { byId("say").textContent = ""; setTimeout(() => { byId("say").textContent = text; }, 60); };
-  const editor = window.editor = { root, $, byId, emit, saved, say, here: root.dataset.editor, locked: "locked" in root.dataset, key: root.dataset.key, place: null, waiting: 0 };
+  const editor = window.editor = { root, $, byId, emit, saved, say, url: root.dataset.editor, locked: "locked" in root.dataset, key: root.dataset.key, place: null, waiting: 0 };
   const rev = editor.rev = () => root.dataset.rev;
 
   // Pieces of the page take the place of the elements of their ids; what has the focus keeps it, by its id too.
   const apply = (html) => {
-    const focused = document.activeElement, id = focused?.id, made = document.createElement("template");
-    made.innerHTML = html;
-    $(".toast", made.content) && $(".toast")?.remove();
-    for (const piece of [...made.content.children]) {
+    const focused = document.activeElement, id = focused?.id, template = document.createElement("template");
+    template.innerHTML = html;
+    $(".toast", template.content) && $(".toast")?.remove();
+    for (const piece of [...template.content.children]) {
       const old = piece.id && byId(piece.id);
       if (piece.matches(".toast")) document.body.append(piece);
       else if (old) old.replaceWith(piece);
       if (old || piece.matches(".toast")) htmx.process(piece);
     }
     if (!focused?.isConnected && id) byId(id)?.focus({ preventScroll: true });
-    if (made.content.querySelector || $(".toast")) document.dispatchEvent(new CustomEvent("htmx:after:swap", { detail: { ctx: { target: document.body } } }));
+    if (template.content.querySelector || $(".toast")) document.dispatchEvent(new CustomEvent("htmx:after:swap", { detail: { ctx: { target: document.body } } }));
     marks();
   };
   // A mistake is told to those who do not see it.
@@ -65,45 +65,45 @@
   const heard = async (answer) => {
     const where = answer.headers.get("HX-Redirect");
     if (where) { location.assign(where); return {}; }
-    const told = JSON.parse(answer.headers.get("X-Editor") || "{}"), html = await answer.text();
+    const reply = JSON.parse(answer.headers.get("X-Editor") || "{}"), html = await answer.text();
     if (!answer.headers.has("X-Editor")) {
       const texts = { 403: t("Your role does not allow this."), 404: t("Removed by another user"), 413: t("Not saved: too large") };
       saved(texts[answer.status] || t("Not saved: server error"), ![403, 404].includes(answer.status));
       if (answer.status === 404 && editor.key) editor.gone();
       return { failed: true };
     }
-    if (told.rev) root.dataset.rev = told.rev;
-    for (const field of document.querySelectorAll(told.kept || told.select ? "[name=revision]" : "[name=revision]:not([data-revision])")) field.value = rev();
+    if (reply.rev) root.dataset.rev = reply.rev;
+    for (const field of document.querySelectorAll(reply.kept || reply.select ? "[name=revision]" : "[name=revision]:not([data-revision])")) field.value = rev();
     // A message that offers to take an older step back would take back this one
-    if (told.kept || told.changed) $(".toast form[action$='/undo']")?.closest(".toast").remove();
-    if (told.select !== undefined) editor.key = told.select || "";
+    if (reply.kept || reply.changed) $(".toast form[action$='/undo']")?.closest(".toast").remove();
+    if (reply.select !== undefined) editor.key = reply.select || "";
     emit("answer", { html });
     if (html.includes('<data id="drawn"')) await painted();
     apply(html);
-    if (told.say) say(told.say);
-    if (told.base) saved(told.base);
-    return { ...told, status: answer.status };
+    if (reply.say) say(reply.say);
+    if (reply.base) saved(reply.base);
+    return { ...reply, status: answer.status };
   };
   const queue = new Set();
   const busy = () => root.toggleAttribute("data-busy", !!editor.waiting || !!editor.typing?.());
   const send = (path, body, after, quiet) => {
-    const one = { path, body };
-    queue.add(one);
+    const request = { path, body };
+    queue.add(request);
     editor.waiting += 1;
     busy();
     return chain = chain.then(async () => {
-      queue.delete(one);
+      queue.delete(request);
       if (body && !quiet) saved(t("Saving…"));
-      const told = await heard(await ask(path, body));
+      const reply = await heard(await ask(path, body));
       editor.waiting -= 1;
-      if (told.status === 422) saved(t("Not saved yet"), true);
-      if (told.status === 409) saved(t("Changed by another user"));
-      await after?.(told);
-      if (told.kept) emit("section", { id: editor.key, rev: told.rev });
-      if (told.changed) { emit("sections", { rev: told.rev }); if (told.select !== undefined) editor.shown(); }
+      if (reply.status === 422) saved(t("Not saved yet"), true);
+      if (reply.status === 409) saved(t("Changed by another user"));
+      await after?.(reply);
+      if (reply.kept) emit("section", { id: editor.key, rev: reply.rev });
+      if (reply.changed) { emit("sections", { rev: reply.rev }); if (reply.select !== undefined) editor.shown(); }
       busy();
       if (!editor.waiting) emit("settled");
-      return told;
+      return reply;
     });
   };
   addEventListener("pagehide", () => { for (const { path, body } of queue) if (body) post(path, body()); });

@@ -15,12 +15,12 @@
       if (node.nodeType !== 1 || GONE.test(node.nodeName.toUpperCase())) continue;
       const name = KEPT[node.nodeName] || (BLOCKS.test(node.nodeName) && "p"), inner = cut(node, text, pasted);
       if (!name || (name === "span" && (pasted || !(node.dataset.style || node.getAttribute("style")))) || (name === "p" && node.closest("li, p p"))) { into.append(inner); continue; }
-      const made = document.createElement(name);
-      if (name === "a" && ADDRESS.test(node.getAttribute("href") || "")) made.setAttribute("href", node.getAttribute("href"));
-      const said = Object.assign(document.createElement("i"), { style: node.dataset.style || node.getAttribute("style") || "" }).style;
-      if (!pasted) for (const style of STYLES) if (said[style]) made.style.setProperty(style, said[style]);
-      made.append(inner);
-      into.append(made);
+      const element = document.createElement(name);
+      if (name === "a" && ADDRESS.test(node.getAttribute("href") || "")) element.setAttribute("href", node.getAttribute("href"));
+      const styles = Object.assign(document.createElement("i"), { style: node.dataset.style || node.getAttribute("style") || "" }).style;
+      if (!pasted) for (const style of STYLES) if (styles[style]) element.style.setProperty(style, styles[style]);
+      element.append(inner);
+      into.append(element);
     }
     return into;
   };
@@ -28,12 +28,12 @@
   const ACTS = /<(script|style|head|title|svg|math|iframe|object|noscript|template|textarea|xmp)\b[^]*?(<\/\1\s*>|$)/gi;
   const TAG = /<!--[^]*?(?:-->|$)|<(\/?[a-z][^\s\/>]*)((?:"[^"]*"|'[^']*'|[^'">])*)>|[<>]/gi;
   const SAID = /([^\s"'<>\/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]+))/g;
-  const quiet = (html) => html.replace(ACTS, "").replace(TAG, (all, name, said) => {
+  const quiet = (html) => html.replace(ACTS, "").replace(TAG, (all, name, attributes) => {
     if (!name) return all === "<" ? "&lt;" : all === ">" ? "&gt;" : "";
     let tag = `<${name.replace(/[^\w\/:-]/g, "")}`;
-    for (const [, key, ...values] of (said || "").matchAll(SAID)) {
+    for (const [, key, ...values] of (attributes || "").matchAll(SAID)) {
       const to = { href: "href", style: "data-style", "data-style": "data-style" }[key.toLowerCase()];
-      if (to) tag += ` ${to}="${(values.find((one) => one !== undefined) || "").replaceAll('"', "&quot;")}"`;
+      if (to) tag += ` ${to}="${(values.find((value) => value !== undefined) || "").replaceAll('"', "&quot;")}"`;
     }
     return `${tag}>`;
   });
@@ -55,18 +55,18 @@
   };
 
   const rich = (window.rich = { ADDRESS, cut: (html) => whole(cut(parse(html), merge.chipped, true)) });
-  rich.made = (value) => {
-    const html = value && !/<[a-z]/i.test(value) ? value.split(/\n{2,}/).map((one) => `<p>${one.replaceAll("<", "&lt;").replaceAll("\n", "<br>")}</p>`).join("") : value;
-    const made = whole(cut(parse(html), merge.chipped));
-    if (!made.childNodes.length) made.append(Object.assign(document.createElement("p"), { innerHTML: "<br>" }));
-    return made.childNodes;
+  rich.nodesOf = (value) => {
+    const html = value && !/<[a-z]/i.test(value) ? value.split(/\n{2,}/).map((paragraph) => `<p>${paragraph.replaceAll("<", "&lt;").replaceAll("\n", "<br>")}</p>`).join("") : value;
+    const body = whole(cut(parse(html), merge.chipped));
+    if (!body.childNodes.length) body.append(Object.assign(document.createElement("p"), { innerHTML: "<br>" }));
+    return body.childNodes;
   };
   rich.read = (copy) => {
-    const made = whole(cut(copy, (text) => [text.replaceAll(merge.gap, "")]));
-    if (!made.textContent.trim()) return "";
+    const body = whole(cut(copy, (text) => [text.replaceAll(merge.gap, "")]));
+    if (!body.textContent.trim()) return "";
     const box = document.createElement("div");
-    box.append(made);
-    for (const one of box.querySelectorAll("strong:empty, em:empty, u:empty, span:empty")) one.remove();
+    box.append(body);
+    for (const element of box.querySelectorAll("strong:empty, em:empty, u:empty, span:empty")) element.remove();
     return box.innerHTML.replace(/<br><\/p>/g, "</p>").replace(/(<p>(\s|&nbsp;)*<\/p>)+$/, "");
   };
   // A popover at what it belongs to, where there is room.

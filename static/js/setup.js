@@ -16,8 +16,8 @@
   });
 
   const zone = document.querySelector("[data-guess] select");
-  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const same = [...(zone?.options || [])].find((one) => one.value === here) || [...(zone?.options || [])].find((one) => one.dataset.words?.split(" ").includes(here));
+  const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const same = [...(zone?.options || [])].find((option) => option.value === zoneName) || [...(zone?.options || [])].find((option) => option.dataset.words?.split(" ").includes(zoneName));
   if (!same) return;
   zone.value = same.value;
   zone.dispatchEvent(new Event("change", { bubbles: true }));

@@ -8,7 +8,7 @@
   };
   // A swap leaves open and closed what was, so that a field with an error would stay closed.
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
-    if (ctx.target?.id === "sign") for (const one of document.querySelectorAll("[data-field] details:has([aria-invalid])")) one.open = true;
+    if (ctx.target?.id === "sign") for (const details of document.querySelectorAll("[data-field] details:has([aria-invalid])")) details.open = true;
   });
   document.addEventListener("click", ({ target }) => target.closest?.("#add-field button") && document.getElementById("add-field").hidePopover(), true);
   document.addEventListener("keydown", (event) => {

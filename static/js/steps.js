@@ -3,16 +3,16 @@
   "use strict";
   const editor = window.editor;
   if (!editor || editor.locked) return;
-  const { root, byId, emit, send, settled, flush, busy, act, shown, here, say } = editor;
+  const { root, byId, emit, send, settled, flush, busy, act, shown, url, say } = editor;
 
   // The field that somebody writes in, by its name: it is drawn anew, and they go on at its end.
   const writing = () => {
-    const one = document.activeElement, form = one?.closest("form[data-form]"), box = one?.closest("merge-field");
-    const field = box ? box.field : one;
+    const focused = document.activeElement, form = focused?.closest("form[data-form]"), box = focused?.closest("merge-field");
+    const field = box ? box.field : focused;
     return form && field?.matches("input:not([type=radio], [type=checkbox], [type=color]), textarea") && { form: form.dataset.form, name: field.name, field };
   };
   const goOn = ({ form, name }) => {
-    const field = [...root.querySelectorAll(`form[data-form="${form}"]`)].map((one) => one.elements[name]).find((one) => one instanceof Element);
+    const field = [...root.querySelectorAll(`form[data-form="${form}"]`)].map((candidate) => candidate.elements[name]).find((candidate) => candidate instanceof Element);
     const place = field?.closest("merge-field")?.editor || field;
     place?.focus();
     if (place?.isContentEditable) getSelection().selectAllChildren(place), getSelection().collapseToEnd();
@@ -23,18 +23,18 @@
 
   const run = async (way) => {
     const was = writing();
-    const failed = (await flush()).some((told) => told?.status > 299);
+    const failed = (await flush()).some((reply) => reply?.status > 299);
     await settled();
     if (way === "undo" && (failed || isRefused(was))) {
-      await send(editor.key ? `${here}/sections/${editor.key}` : `${here}/details`);
+      await send(editor.key ? `${url}/sections/${editor.key}` : `${url}/details`);
       say(t("Undone."));
     } else if (byId(way).disabled) {
       say(way === "undo" ? t("There is nothing to undo.") : t("There is nothing to redo."));
     } else {
       // What is drawn anew stands in the canvas as it is kept
       emit("canvas:tell", { typed: null, write: null });
-      const told = await act(`/${way}`, {});
-      if (told.key !== undefined && told.key !== editor.key) editor.key = told.key, shown();
+      const reply = await act(`/${way}`, {});
+      if (reply.key !== undefined && reply.key !== editor.key) editor.key = reply.key, shown();
     }
     if (was) goOn(was);
   };
@@ -60,7 +60,7 @@
 
   // The buttons of the bar, and that of a message, which is gone as soon as it would take back something else.
   document.addEventListener("submit", (event) => {
-    const form = event.target, way = form.action.startsWith(new URL(`${here}/`, location)) && /\/(undo|redo)$/.exec(form.action)?.[1];
+    const form = event.target, way = form.action.startsWith(new URL(`${url}/`, location)) && /\/(undo|redo)$/.exec(form.action)?.[1];
     if (!way) return;
     event.preventDefault();
     event.stopPropagation();

@@ -8,10 +8,10 @@
     for (const { name, value } of from.attributes) if (to.getAttribute(name) !== value) to.setAttribute(name, value);
   };
   // What stands around the rows is dressed anew; the rows stay.
-  const dress = (told, { start }) => {
+  const dress = (page, { start }) => {
     const { root } = email, place = root.start.parentNode, around = [...start.parentNode.childNodes], rows = new Set(nodes(root));
-    document.querySelectorAll("head > style:not([data-canvas])").forEach((one) => one.remove());
-    document.head.prepend(...told.head.querySelectorAll("style"));
+    document.querySelectorAll("head > style:not([data-canvas])").forEach((style) => style.remove());
+    document.head.prepend(...page.head.querySelectorAll("style"));
     for (let to = place, from = start.parentNode; to !== html; [to, from] = [to.parentNode, from.parentNode]) wear(from, to);
     const at = around.indexOf(start);
     // The rows never leave the document: one that did would lose its caret, and the click whose button is down on it
@@ -20,17 +20,17 @@
     root.end.after(...around.slice(at + 2));
   };
   const apply = ({ frame: [digest, text], rows }) => {
-    const { have } = email, tops = email.sections.filter((one) => !one.inside), old = new Map(tops.map((one, at) => [have[at + 1], one]));
-    const told = digest !== have[0] && new DOMParser().parseFromString(text, "text/html"), root = told && scan(told.body).root;
-    if (!email.root || !rows || (told && !root)) return email.say("reload");
+    const { have } = email, tops = email.sections.filter((section) => !section.inside), old = new Map(tops.map((section, at) => [have[at + 1], section]));
+    const page = digest !== have[0] && new DOMParser().parseFromString(text, "text/html"), root = page && scan(page.body).root;
+    if (!email.root || !rows || (page && !root)) return email.say("reload");
     // The answer leaves out a row that it takes for known, but the row was written in since the question: ask again
     if (rows.some(([name, row]) => row === null && !old.has(name))) {
       email.say("shown", { have: email.have });
       return email.say("outdated");
     }
-    if (told) dress(told, root);
+    if (page) dress(page, root);
     // Nothing takes the row away in which somebody writes; what it is by now is asked for once they leave it.
-    const caret = email.writing && tops.find((one) => one.id && email.holds(one, email.writing));
+    const caret = email.writing && tops.find((section) => section.id && email.holds(section, email.writing));
     const key = (row) => JSON.parse(row.slice(row.indexOf("cn:") + 3, row.indexOf("-->")))[0];
     rows = rows.map(([name, row]) => {
       if (!row || !caret || key(row) !== caret.id) return [name, row];
@@ -49,13 +49,13 @@
     }
     let last = email.root.start;
     for (const [name, row] of rows) {
-      const made = row === null ? null : new Range().createContextualFragment(row);
+      const fragment = row === null ? null : new Range().createContextualFragment(row);
       // A picture that stays is the same element, so that it does not blink.
-      for (const image of made?.querySelectorAll("img") || []) {
+      for (const image of fragment?.querySelectorAll("img") || []) {
         const same = images.get(image.src);
         if (images.delete(image.src)) wear(image, same), image.replaceWith(same);
       }
-      for (const node of made ? [...made.childNodes] : staying.get(name)) {
+      for (const node of fragment ? [...fragment.childNodes] : staying.get(name)) {
         while (written.has(node) && last.nextSibling !== node) last.nextSibling.remove();
         if (last.nextSibling !== node) last.after(node);
         last = node;
@@ -71,23 +71,23 @@
   // What is being typed stands in its one place before it is kept: where a text of the section is what it was until now.
   let typed, spot;
   const show = () => {
-    const one = typed && email.sections.find(({ id }) => id === typed.id);
-    if (!one || (email.writing && email.holds(one, email.writing))) return;
+    const section = typed && email.sections.find(({ id }) => id === typed.id);
+    if (!section || (email.writing && email.holds(section, email.writing))) return;
     if (!spot?.isConnected || spot.data !== spot.shown) {
-      const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-      for (let node; (node = walk.nextNode());) if (email.holds(one, node) && typed.was.includes(node.data.trim())) found.push(node);
-      spot = found.length === 1 ? found[0] : null;
+      const matches = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      for (let node; (node = walk.nextNode());) if (email.holds(section, node) && typed.was.includes(node.data.trim())) matches.push(node);
+      spot = matches.length === 1 ? matches[0] : null;
     }
     if (!spot || spot.data.trim() === typed.now) return;
     spot.data = spot.shown = typed.now;
-    email.stale(one);
+    email.stale(section);
   };
   // The row that holds a section is no longer as the server made it, so it is asked for anew. Sections are looked up by
   // id, because every swap describes them anew.
   email.stale = ({ id }) => {
-    let one = email.sections.find((other) => other.id === id);
-    while (one?.inside) one = one.inside;
-    const at = email.sections.filter((other) => !other.inside).indexOf(one);
+    let section = email.sections.find((other) => other.id === id);
+    while (section?.inside) section = section.inside;
+    const at = email.sections.filter((other) => !other.inside).indexOf(section);
     if (at < 0) return;
     email.have[at + 1] = "";
     email.say("shown", { have: email.have });
@@ -100,9 +100,9 @@
   email.showArrived = () => {
     clearTimeout(timer);
     isPressed = false;
-    for (const told of arrived.splice(0)) apply(told);
+    for (const data of arrived.splice(0)) apply(data);
   };
-  const on = (name, hear, target = document) => target.addEventListener(name, hear, true);
+  const on = (name, listener, target = document) => target.addEventListener(name, listener, true);
   on("pointerdown", () => { clearTimeout(timer); isPressed = true; });
   for (const name of ["pointerup", "pointercancel"]) on(name, () => { clearTimeout(timer); timer = setTimeout(email.showArrived, CLICK_MS); });
   // A release that no event told of

@@ -10,9 +10,9 @@
 
   const number = new Intl.NumberFormat(document.documentElement.lang).format;
   const tell = () => {
-    const here = form();
-    if (!here) return;
-    const all = here.querySelector("[name=all]"), mark = here.querySelector("[data-page]"), count = here.querySelector(".count");
+    const table = form();
+    if (!table) return;
+    const all = table.querySelector("[name=all]"), mark = table.querySelector("[data-page]"), count = table.querySelector(".count");
     const every = boxes(), chosen = every.filter((box) => box.checked).length;
     if (mark) {
       mark.checked = every.length > 0 && chosen === every.length;
@@ -47,10 +47,10 @@
     if (event.target.closest?.("[data-clear]")) clear();
   });
   document.addEventListener("change", (event) => {
-    const one = event.target;
-    if (one.matches("[data-page]")) set(boxes(), one.checked);
-    if (one.matches("[name=all]")) set(boxes(), one.checked);
-    if (one.matches(BOX)) set([one], one.checked);
+    const box = event.target;
+    if (box.matches("[data-page]")) set(boxes(), box.checked);
+    if (box.matches("[name=all]")) set(boxes(), box.checked);
+    if (box.matches(BOX)) set([box], box.checked);
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], :popover-open")) return;

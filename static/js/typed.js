@@ -9,21 +9,21 @@
   const texts = (field, value) => {
     if (field.closest("merge-field").mode !== "rich") return [value.trim()];
     const box = document.createElement("div");
-    box.append(...rich.made(value));
+    box.append(...rich.nodesOf(value));
     for (const chip of box.querySelectorAll("[data-tag]")) chip.replaceWith(chip.dataset.tag);
     box.normalize();
-    const found = [], walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
-    for (let node; (node = walk.nextNode());) if (node.data.replaceAll(merge.gap, "").trim()) found.push(node.data.replaceAll(merge.gap, "").trim());
-    return found;
+    const words = [], walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) if (node.data.replaceAll(merge.gap, "").trim()) words.push(node.data.replaceAll(merge.gap, "").trim());
+    return words;
   };
   const show = (typed) => emit("canvas:tell", { typed });
   // A merge tag is somebody's words there, and a text more or less is laid out by the server: those wait for it.
   const follow = (field) => {
-    const now = texts(field, field.value), known = (field.texts ??= texts(field, field.defaultValue).map((one) => [one]));
-    const at = now.length === known.length ? now.findIndex((one, at) => one !== known[at].at(-1)) : -1;
-    if (now.length !== known.length) field.texts = now.map((one) => [one]), show(null);
+    const now = texts(field, field.value), known = (field.texts ??= texts(field, field.defaultValue).map((text) => [text]));
+    const at = now.length === known.length ? now.findIndex((text, at) => text !== known[at].at(-1)) : -1;
+    if (now.length !== known.length) field.texts = now.map((text) => [text]), show(null);
     if (at < 0) return;
-    const was = known[at].filter((one) => one).slice(-40);
+    const was = known[at].filter((text) => text).slice(-40);
     known[at].push(now[at]);
     show(/\{[{%]/.test(now[at]) ? null : { id: editor.key, name: `${field.name} ${at}`, was: [...was, now[at]], now: now[at] });
   };
@@ -48,7 +48,7 @@
     const known = built.get(key);
     if (known?.source === text) return known.text;
     const holder = document.createElement("div"), isRich = kind === "text";
-    holder.append(...(isRich ? rich.made(text) : merge.chipped(text)));
+    holder.append(...(isRich ? rich.nodesOf(text) : merge.chipped(text)));
     built.set(key, { source: text, text: { rich: isRich, html: holder.innerHTML } });
     return built.get(key).text;
   };
@@ -69,7 +69,7 @@
     if (!box || locked) return select(id, true);
     emit("canvas:tell", { write: { id, ...textOf(box) } });
   };
-  const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
+  const on = (name, listener) => document.addEventListener("canvas:" + name, ({ detail }) => listener(detail));
   on("unwritable", ({ id }) => select(id, true));
   // What is written before the fields of its section came waits for them.
   const ahead = new Map();
@@ -77,7 +77,7 @@
     const text = ahead.get(editor.key), box = text !== undefined && !locked && boxOf(editor.key);
     if (!box) return;
     ahead.delete(editor.key);
-    box.editor.replaceChildren(...(box.mode === "rich" ? rich.made(text) : merge.chipped(text)));
+    box.editor.replaceChildren(...(box.mode === "rich" ? rich.nodesOf(text) : merge.chipped(text)));
     box.changed();
   };
   editor.ahead = () => ahead.size;

@@ -34,7 +34,7 @@
   document.addEventListener("beforetoggle", (event) => {
     const menu = event.target;
     if (event.newState !== "open" || !menu.matches(".menu:not(#me-menu, #more-menu)")) return;
-    const button = [...document.querySelectorAll(`[popovertarget="${menu.id}"]`)].find((one) => one.offsetParent);
+    const button = [...document.querySelectorAll(`[popovertarget="${menu.id}"]`)].find((candidate) => candidate.offsetParent);
     if (!button) return;
     const at = button.getBoundingClientRect(), high = at.bottom < innerHeight / 2, left = at.left < innerWidth / 2;
     menu.style.inset = [
@@ -117,9 +117,9 @@
   });
 
   const firstProblem = (root) => {
-    const one = root && $("[aria-invalid=true]", root);
-    one?.closest("dialog:not([open])")?.showModal();
-    (one?.matches("[data-find]") && document.getElementById(`${one.id}-find`) || one)?.focus();
+    const field = root && $("[aria-invalid=true]", root);
+    field?.closest("dialog:not([open])")?.showModal();
+    (field?.matches("[data-find]") && document.getElementById(`${field.id}-find`) || field)?.focus();
   };
   // Of a thread the message that was opened is seen, not the oldest.
   const showBubble = () => $(".bubble + .bubble[aria-current]")?.scrollIntoView({ block: "center" });
@@ -145,7 +145,7 @@
     for (const { target, swapSpec } of event.defaultPrevented ? [] : event.detail.tasks) {
       const box = typeof target === "string" ? $(target) : target;
       if (/^(inner|outer)HTML/.test(swapSpec?.style ?? swapSpec))
-        for (const one of box?.querySelectorAll?.("[id][style]") ?? []) one.removeAttribute("style");
+        for (const element of box?.querySelectorAll?.("[id][style]") ?? []) element.removeAttribute("style");
     }
   });
   document.addEventListener("htmx:after:swap", (event) => {

@@ -7,7 +7,7 @@
   const ask = async () => {
     if (document.hidden || editor.waiting || editor.typing()) return soon();
     try {
-      const answer = await fetch(`${editor.here}/size`, { headers: { "HX-Request": "true" }, priority: "low" });
+      const answer = await fetch(`${editor.url}/size`, { headers: { "HX-Request": "true" }, priority: "low" });
       if (answer.ok && !answer.redirected) size.innerHTML = await answer.text();
     } catch { /* It stands as it was until the next edit. */ }
   };

@@ -1,6 +1,7 @@
 """Names of variables, in Python and in templates: each says what it holds."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +57,24 @@ def test_no_variable_of_a_template_has_a_vague_name() -> None:
     paths = [path for tree in ("appliance", "ui") for path in sorted((ROOT / tree).rglob("*.html"))]
     assert len(paths) > 100
     assert [place for path in paths for place in list_vague_names_of_template(path)] == []
+
+
+# Comments and plain strings, in which the names are words of a sentence
+NO_CODE = re.compile(r"/\*.*?\*/|(?<![:\\])//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
+NAME_OF_SCRIPT = re.compile(r"(?<![\w$.#-])(?:" + "|".join(sorted(VAGUE_NAMES)) + r")(?![\w$-])")
+
+
+def list_vague_names_of_script(path: Path) -> list[str]:
+    """Return the vague names that a script uses, other than as properties, each with its place."""
+    code = NO_CODE.sub(lambda part: re.sub(r"[^\n]", " ", part[0]), path.read_text())
+    return [
+        f"{path.relative_to(ROOT)}:{code.count(chr(10), 0, name.start()) + 1} {name[0]}"
+        for name in NAME_OF_SCRIPT.finditer(code)
+    ]
+
+
+def test_no_variable_of_a_script_has_a_vague_name() -> None:
+    """No variable or parameter of a script has a name that fits any value."""
+    paths = sorted((ROOT / "static" / "js").glob("*.js"))
+    assert len(paths) > 25
+    assert [place for path in paths for place in list_vague_names_of_script(path)] == []

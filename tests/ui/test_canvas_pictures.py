@@ -175,7 +175,7 @@ def test_dropping_a_file_on_a_picture(page: Page, api: Client, picture: Path) ->
 
 
 PRESENCE_POLL = """
-    editor.send(`${editor.here}/presence`, () => new URLSearchParams({ revision: editor.root.dataset.rev }), null, true)
+    editor.send(`${editor.url}/presence`, () => new URLSearchParams({ revision: editor.root.dataset.rev }), null, true)
 """
 
 

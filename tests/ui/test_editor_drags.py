@@ -16,7 +16,7 @@ Point = tuple[float, float]
 DRAG_TRACES = "[data-drag], .dragging, .drag-label, .drop-line"
 # The poll of every 20 seconds: who else is here, and what they changed
 PRESENCE_POLL = """() => editor.send(
-  `${editor.here}/presence`, () => new URLSearchParams({ revision: editor.rev() }), null, true)"""
+  `${editor.url}/presence`, () => new URLSearchParams({ revision: editor.rev() }), null, true)"""
 # The release is not seen by the page, as if another window took it
 SWALLOW_POINTER_UP = (
     "() => addEventListener('pointerup', (event) => event.stopImmediatePropagation(), { capture: true, once: true })"
