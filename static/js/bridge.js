@@ -6,16 +6,16 @@
   const url = `/templates/${stage.dataset.t}`, note = stage.querySelector("[data-stage-note]");
   const shown = { as: stage.dataset.as || "", id: null, have: [], ready: false };
   let busy = false, again = false;
-  const tell = (message) => canvas.contentWindow.postMessage(message, "*");
+  const post = (message) => canvas.contentWindow.postMessage(message, "*");
   const emit = (name, detail = {}) => document.dispatchEvent(new CustomEvent(`canvas:${name}`, { detail }));
   const say = (text) => { note.hidden = !text; note.textContent = text; };
   const reload = () => { shown.ready = false; canvas.contentWindow.location.replace(`${url}/canvas?as=${shown.as}`); };
 
   // What it has goes along with what is saved, and the answer brings what changed.
   const mark = () => { stage.dataset.have = shown.ready && shown.have.length < 200 ? `${shown.as};${shown.have}` : ""; };
-  const use = (reply) => {
+  const applyReply = (reply) => {
     if (reply.frame && (reply.rows || reply.frame[0] !== shown.have[0])) {
-      tell(reply);
+      post(reply);
       if (reply.rows) shown.have = [reply.frame[0], ...reply.rows.map(([name]) => name)], mark();
     }
     say(reply.error || "");
@@ -27,7 +27,7 @@
     box.innerHTML = html.slice(at);
     const reply = JSON.parse(box.content.firstChild.value);
     if (reply.as !== shown.as || reply.rows?.some(([name, row]) => row === null && !shown.have.includes(name))) return;
-    use(reply);
+    applyReply(reply);
     brought = true;
   });
   const follow = () => { if (!brought) sync(); brought = false; };
@@ -41,7 +41,7 @@
     try {
       const answer = await fetch(`${url}/rows?as=${shown.as}&have=${shown.have}`, { headers: { accept: "application/json" } });
       const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
-      use(reply);
+      applyReply(reply);
     } catch {
       setTimeout(sync, 3000);
     }
@@ -51,7 +51,7 @@
   for (const name of ["section", "sections", "theme"]) document.addEventListener(name, follow);
 
   const handlers = {
-    ready({ have }) { Object.assign(shown, { have, ready: true }); mark(); tell({ id: shown.id, scroll: shown.asked ? "auto" : null }); shown.asked = false; emit("ready"); if (again) sync(); },
+    ready({ have }) { Object.assign(shown, { have, ready: true }); mark(); post({ id: shown.id, scroll: shown.asked ? "auto" : null }); shown.asked = false; emit("ready"); if (again) sync(); },
     shown({ have }) { shown.have = have; mark(); stage.dataset.shown = have.join(); },
     reload,
     outdated: () => sync(),
@@ -70,18 +70,18 @@
   addEventListener("message", ({ source, data }) => {
     if (source === canvas.contentWindow && Object.hasOwn(handlers, data?.to)) handlers[data.to](data);
   });
-  const look = () => tell({ view: stage.dataset.view, locked: "locked" in stage.dataset });
-  const hello = () => { look(); tell({ to: "hello" }); };
+  const postView = () => post({ view: stage.dataset.view, locked: "locked" in stage.dataset });
+  const hello = () => { postView(); post({ to: "hello" }); };
   canvas.addEventListener("load", hello);
   hello();
 
   document.addEventListener("canvas:show", ({ detail: { id } }) => {
     shown.id = id;
     if (!shown.ready) shown.asked = true; // The frame hears nothing yet: it goes there as soon as it is ready.
-    tell({ id, scroll: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    post({ id, scroll: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   });
 
-  document.addEventListener("canvas:tell", ({ detail }) => tell(detail));
+  document.addEventListener("canvas:post", ({ detail }) => post(detail));
 
   // How it is looked at: two widths, two ways of being dark.
   // A window that is narrower than the email on a computer shows it as a phone does, and says so.
@@ -94,12 +94,12 @@
     const main = name === "forced" ? "dark" : name;
     for (const button of document.querySelectorAll("[data-view]:is(button)")) button.setAttribute("aria-pressed", button.dataset.view === (button.closest("[data-darks]") ? name : main));
     for (const element of document.querySelectorAll("[data-darks]")) element.hidden = main !== "dark";
-    look();
+    postView();
   };
   narrow.addEventListener("change", () => { if (isDesktop) view("desktop"); });
   if (narrow.matches && isDesktop) view("desktop");
   document.addEventListener("view", ({ detail }) => view(detail.view));
-  const see = (id, words) => {
+  const previewAs = (id, words) => {
     shown.as = id;
     mark();
     for (const element of document.querySelectorAll("[data-as-name]")) element.textContent = words;
@@ -136,13 +136,13 @@
   });
   word?.addEventListener("input", () => { isWanted = false; });
   if (word) document.addEventListener("htmx:after:swap", take);
-  document.addEventListener("canvas:as", ({ detail }) => see(detail.id || "", detail.name || ""));
+  document.addEventListener("canvas:as", ({ detail }) => previewAs(detail.id || "", detail.name || ""));
   document.addEventListener("click", ({ target }) => {
     const button = target.closest?.("button[data-view], button[data-as]");
     if (button?.dataset.view) view(button.dataset.view);
     else if (button) {
       button.closest("[popover]")?.hidePopover();
-      see(button.dataset.as, button.dataset.name);
+      previewAs(button.dataset.as, button.dataset.name);
     }
   });
 })();

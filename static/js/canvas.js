@@ -21,7 +21,7 @@
     }
     return result;
   };
-  const again = () => { Object.assign(email, scan(document.body)); email.moved?.(); };
+  const rescan = () => { Object.assign(email, scan(document.body)); email.moved?.(); };
   const nodes = (part) => {
     const all = [part.start];
     while (all.at(-1) !== part.end) all.push(all.at(-1).nextSibling);
@@ -36,13 +36,13 @@
   email.holds = (part, node) => part.start.compareDocumentPosition(node) & 4 && part.end.compareDocumentPosition(node) & 2;
 
   // Dark as it was designed: what asks for a scheme is told which. Forced: as programs do that turn colours around.
-  const look = () => {
+  const applyScheme = () => {
     const dark = view === "dark";
-    const tell = (holder, was) => (holder.was ??= was).replace(/\(prefers-color-scheme:\s*(\w+)\)/g,
+    const replaceScheme = (holder, was) => (holder.was ??= was).replace(/\(prefers-color-scheme:\s*(\w+)\)/g,
       (all, scheme) => ((scheme === "dark") === dark ? "(min-width:0)" : "(max-width:0)"));
     for (const sheet of document.styleSheets) for (const rule of sheet.cssRules)
-      if (rule.media) rule.media.mediaText = tell(rule, rule.media.mediaText);
-    for (const source of document.querySelectorAll("source[media]")) source.media = tell(source, source.media);
+      if (rule.media) rule.media.mediaText = replaceScheme(rule, rule.media.mediaText);
+    for (const source of document.querySelectorAll("source[media]")) source.media = replaceScheme(source, source.media);
     html.style.setProperty("color-scheme", dark ? "dark" : "light", "important");
     html.toggleAttribute("data-forced", view === "forced");
     email.moved?.();
@@ -50,9 +50,9 @@
 
   addEventListener("message", ({ source, data }) => {
     if (source !== parent) return;
-    if (data.view) view = data.view, look();
+    if (data.view) view = data.view, applyScheme();
     if (data.to === "hello") email.say("ready", { have: email.have });
   });
-  Object.assign(email, { scan, nodes, again() { again(); look(); } });
-  again();
+  Object.assign(email, { scan, nodes, rescan() { rescan(); applyScheme(); } });
+  rescan();
 })();

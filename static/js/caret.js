@@ -5,24 +5,24 @@
   let now;
 
   // A line is written in its heading or its button; a rich text in what holds its paragraphs.
-  const place = (section, rich) => {
+  const findHost = (section, rich) => {
     const element = [...document.querySelectorAll(rich ? "p, ul, ol" : "h1, h2, h3, h4, a")].find((node) => email.holds(section, node));
     return rich ? element?.parentElement : element;
   };
   // Paragraphs look as they did: what the email says of them is put on, and taken off before it is told.
-  const worn = (host) => {
+  const copyStyles = (host) => {
     const styles = Object.fromEntries(["p", "ul", "ol", "li", "a"].map((name) => [name, host.querySelector(name)?.getAttribute("style")]));
     return (within) => {
       for (const [name, style] of Object.entries(styles)) if (style) for (const element of within.querySelectorAll(`${name}:not([style])`)) {
         element.setAttribute("style", style);
-        element.dataset.worn = "";
+        element.dataset.styled = "";
       }
     };
   };
   // The caret goes to where the click was. A merge tag is a chip in what is written and a value in what was shown: the
   // caret is found again by the words before it in its paragraph, else by those after it.
   const blocks = (host) => { const elements = [...host.querySelectorAll("p, li")]; return elements.length ? elements : [host]; };
-  const bare = (text) => text.replace(/[\s\u200b]+/g, "");
+  const withoutSpaces = (text) => text.replace(/[\s\u200b]+/g, "");
   const caretAt = (host, { x, y }) => {
     const { left, right, top, bottom } = host.getBoundingClientRect();
     const [nearX, nearY] = [Math.max(left + 1, Math.min(x, right - 1)), Math.max(top + 1, Math.min(y, bottom - 1))];
@@ -38,43 +38,43 @@
     const before = range.toString();
     range.selectNodeContents(all[index]);
     range.setStart(node, offset);
-    return { index, of: all.length, before: bare(before), after: bare(range.toString()), spaced: /\s$/.test(before) };
+    return { index, of: all.length, before: withoutSpaces(before), after: withoutSpaces(range.toString()), spaced: /\s$/.test(before) };
   };
   // Behind so many letters of a paragraph, and behind the space that follows them if it was; never within a chip.
-  const behind = (block, count, spaced) => {
+  const findPosition = (block, count, spaced) => {
     const walk = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
     for (let node; (node = walk.nextNode());) {
       const chip = node.parentElement.closest("[data-tag]");
       for (let at = 0; at <= node.length; at += 1) {
-        const letter = at < node.length && bare(node.data[at]);
+        const letter = at < node.length && withoutSpaces(node.data[at]);
         if (!count && !chip && !(spaced && /\s/.test(node.data[at] || ""))) return { node, offset: at };
         if (letter) count -= 1;
       }
     }
     return null;
   };
-  const foundAgain = (host, words) => {
+  const findCaret = (host, words) => {
     const all = blocks(host), block = words && words.of === all.length && all[words.index];
     if (!block) return null;
-    const text = bare(block.textContent), { before, after, spaced } = words;
+    const text = withoutSpaces(block.textContent), { before, after, spaced } = words;
     const count = text.startsWith(before) ? before.length : text.endsWith(after) ? text.length - after.length : -1;
-    return count < 0 ? null : behind(block, count, spaced);
+    return count < 0 ? null : findPosition(block, count, spaced);
   };
-  const tell = () => {
+  const sendText = () => {
     const copy = now.host.cloneNode(true);
     for (const chip of copy.querySelectorAll("[data-tag]")) chip.replaceWith(chip.dataset.tag);
-    for (const element of copy.querySelectorAll("[data-worn]")) element.removeAttribute("style"), element.removeAttribute("data-worn");
+    for (const element of copy.querySelectorAll("[data-styled]")) element.removeAttribute("style"), element.removeAttribute("data-styled");
     say("wrote", { id: now.section.id, text: now.rich ? copy.innerHTML : copy.textContent });
   };
   const begin = (section, host, { html, rich }) => {
-    const dress = worn(host), was = [...host.childNodes];
+    const applyStyles = copyStyles(host), was = [...host.childNodes];
     host.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
-    dress(host);
+    applyStyles(host);
     host.contentEditable = rich ? "true" : "plaintext-only";
     if (rich) document.execCommand("defaultParagraphSeparator", false, "p");
     host.dataset.writing = "";
     host.role = "textbox";
-    now = { section, host, rich, dress, was, changed: false };
+    now = { section, host, rich, applyStyles, was, changed: false };
     email.writing = host;
     host.addEventListener("blur", email.leave);
     host.focus({ preventScroll: true });
@@ -86,7 +86,7 @@
   };
   const write = ({ id, html, rich }) => {
     email.leave();
-    const section = email.sections.find((other) => other.id === id), host = section && place(section, rich);
+    const section = email.sections.find((other) => other.id === id), host = section && findHost(section, rich);
     if (!host || email.locked) return say("unwritable", { id });
     begin(section, host, { html, rich });
     const typed = email.entering?.id === id && email.entering.text;
@@ -97,14 +97,14 @@
   // Begins to write in a text that is known here already: the caret is where the click was, or all is selected, or the
   // first letters go to its end. Returns whether it did.
   email.enter = (section, { click, all, text } = {}) => {
-    const known = email.locked ? null : email.texts[section.id], host = known && place(section, known.rich);
+    const known = email.locked ? null : email.texts[section.id], host = known && findHost(section, known.rich);
     if (!host || (click && host.nodeName === "A" && !host.contains(click.target))) return false;
     host.dataset.writing = ""; // may be selected in from here on
     // Leaving the text before may move this one: where the click was is read before that
     const spot = click && caretAt(host, click), words = spot && wordsAround(host, spot);
     email.leave();
     begin(section, host, known);
-    const caret = click && (foundAgain(host, words) || caretAt(host, click));
+    const caret = click && (findCaret(host, words) || caretAt(host, click));
     if (caret) getSelection().collapse(caret.node, caret.offset);
     else if (!all) typeIn(text);
     email.paint();
@@ -125,8 +125,8 @@
   email.on("input", () => {
     if (!now) return;
     now.changed = true;
-    now.dress(now.host);
-    tell();
+    now.applyStyles(now.host);
+    sendText();
     email.paint();
   });
   email.on("keydown", (event) => {

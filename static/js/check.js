@@ -6,7 +6,7 @@
     tel: [/^\+[1-9][\d\s().-]{6,}$/, t("Enter the number with its country code, like +44 20 7946 0018.")],
   };
   // In a form that asks for this, what the server found missing is no longer said once the field has a value.
-  const answer = (field, box) => {
+  const clearError = (field, box) => {
     const error = box.querySelector(".err");
     if (!error || !field.value.trim() || !field.closest("[data-answers]")) return;
     for (const element of [box, ...box.querySelectorAll("[aria-describedby]")]) {
@@ -24,7 +24,7 @@
   };
   const check = (field) => {
     const box = field.closest?.(".field"), [form, words] = forms[field.type] || [];
-    if (!form && box) return answer(field, box);
+    if (!form && box) return clearError(field, box);
     if (!form || !box || !field.id || field.closest("[data-autosave]")) return;
     const wrong = field.value.trim() && !form.test(field.value.trim()), id = `${field.id}-err`;
     box.querySelector(".err")?.remove();

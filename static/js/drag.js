@@ -72,9 +72,9 @@
     }
     if (email.held) aim(x, y, held);
   });
-  const mine = (handler) => (event) => { if (held && event.pointerId === held.pointer) handler(); };
-  on("pointerup", mine(() => email.release(true)));
-  for (const name of ["pointercancel", "lostpointercapture"]) on(name, mine(() => email.release()));
+  const ifDragging = (handler) => (event) => { if (held && event.pointerId === held.pointer) handler(); };
+  on("pointerup", ifDragging(() => email.release(true)));
+  for (const name of ["pointercancel", "lostpointercapture"]) on(name, ifDragging(() => email.release()));
   // Of the window, not of a text in it that is left by the drag
   on("blur", ({ target }) => { if (held && target === window) email.release(); }, window);
   on("pagehide", () => { if (held) email.release(); }, window);

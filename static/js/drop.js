@@ -14,7 +14,7 @@ captured by the root element, which nothing replaces: every drag ends with one c
   const label = document.createElement("div"), line = document.createElement("div");
   label.className = "drag-label";
   line.className = "drop-line";
-  const tell = (detail) => emit("canvas:tell", detail);
+  const post = (detail) => emit("canvas:post", detail);
   const inColumns = (kind) => !!root.querySelector(`[data-palette] [data-kind="${CSS.escape(kind)}"][data-inner]`);
   const itemOf = (key) => root.querySelector(`#list li[data-key="${CSS.escape(key)}"]`);
   const middle = (item) => { const { top, height } = item.firstElementChild.getBoundingClientRect(); return top + height / 2; };
@@ -53,8 +53,8 @@ captured by the root element, which nothing replaces: every drag ends with one c
     if (drag.over === "outline") aimAtOutline(y);
     if (drag.over === "canvas") {
       const { left, top } = canvas.getBoundingClientRect();
-      tell({ over: { x: x - left, y: y - top, id: drag.key, may: drag.inColumns } });
-    } else if (was === "canvas") tell({ over: null });
+      post({ over: { x: x - left, y: y - top, id: drag.key, may: drag.inColumns } });
+    } else if (was === "canvas") post({ over: null });
   };
   // A list is scrolled for as long as the pointer rests at its edge.
   const scroll = () => {
@@ -90,8 +90,8 @@ captured by the root element, which nothing replaces: every drag ends with one c
     // The click that letting go makes is none
     addEventListener("click", stop, { capture: true, once: true });
     setTimeout(() => removeEventListener("click", stop, { capture: true }), 50);
-    if (keep && was.over === "canvas") tell({ drop: { kind: was.kind, id: was.key } });
-    else tell({ over: null });
+    if (keep && was.over === "canvas") post({ drop: { kind: was.kind, id: was.key } });
+    else post({ over: null });
     if (!keep || !spot || place.stays) return;
     was.kind ? add(was.kind, spot) : move(was.key, spot);
   };
@@ -117,9 +117,9 @@ captured by the root element, which nothing replaces: every drag ends with one c
     label.style.translate = `${drag.x + 12}px ${drag.y + 10}px`;
     aim();
   });
-  const mine = (handler) => (event) => { if (drag && event.pointerId === drag.pointer) handler(); };
-  addEventListener("pointerup", mine(() => end(true)));
-  for (const name of ["pointercancel", "lostpointercapture"]) addEventListener(name, mine(() => end(false)));
+  const ifDragging = (handler) => (event) => { if (drag && event.pointerId === drag.pointer) handler(); };
+  addEventListener("pointerup", ifDragging(() => end(true)));
+  for (const name of ["pointercancel", "lostpointercapture"]) addEventListener(name, ifDragging(() => end(false)));
   for (const name of ["blur", "pagehide"]) addEventListener(name, () => end(false));
   addEventListener("keydown", (event) => { if (event.key === "Escape" && drag?.started) stop(event), end(false); }, true);
   // The browser's own dragging of links and icons would take the pointer away

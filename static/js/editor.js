@@ -28,38 +28,38 @@
       if (reply.kept && form.isConnected) { byId("e-" + name.replace(/[._]/g, "-"))?.replaceChildren(); marks(); }
     });
   };
-  const soon = (field) => {
+  const saveSoon = (field) => {
     const form = field.form, name = field.name, id = `${form.action} ${name}`;
     if (timers.has(id) && field.closest("merge-field")) return;
     clearTimeout(timers.get(id)?.timer);
-    timers.set(id, { form, name, timer: setTimeout(() => { if (editor.waiting && timers.delete(id)) soon(field); else save(form, name); }, 300) });
+    timers.set(id, { form, name, timer: setTimeout(() => { if (editor.waiting && timers.delete(id)) saveSoon(field); else save(form, name); }, 300) });
     busy();
   };
-  const keep = () => Promise.all([...timers.values()].map(({ form, name }) => save(form, name)));
+  const saveAll = () => Promise.all([...timers.values()].map(({ form, name }) => save(form, name)));
   // What was already written in the canvas for a section whose fields are still on their way is typed too.
   let chosen = Promise.resolve();
-  const flush = async () => { if (editor.ahead?.()) await chosen; return keep(); };
-  const behind = (run) => (editor.ahead?.() ? chosen.then(() => { keep(); return run(); }) : (keep(), run()));
-  const mine = (field) => !locked && field.form?.dataset.form && field.name && !field.name.startsWith("seen:");
+  const flush = async () => { if (editor.ahead?.()) await chosen; return saveAll(); };
+  const afterWriting = (run) => (editor.ahead?.() ? chosen.then(() => { saveAll(); return run(); }) : (saveAll(), run()));
+  const isSaved = (field) => !locked && field.form?.dataset.form && field.name && !field.name.startsWith("seen:");
   root.addEventListener("input", ({ target }) => {
-    if (target.dataset.own) return own(target);
+    if (target.dataset.own) return addColour(target);
     for (const count of root.querySelectorAll("[data-count]")) if (count.dataset.count === target.id && !/\{[{%]/.test(target.value)) count.textContent = [...target.value].length;
-    if (mine(target)) { clear(target); soon(target); }
+    if (isSaved(target)) { clear(target); saveSoon(target); }
   });
-  root.addEventListener("change", ({ target }) => { if (mine(target) && !target.dataset.own && target.form.sent?.[target.name] !== value(target.form, target.name)) save(target.form, target.name); });
+  root.addEventListener("change", ({ target }) => { if (isSaved(target) && !target.dataset.own && target.form.sent?.[target.name] !== value(target.form, target.name)) save(target.form, target.name); });
   root.addEventListener("focusout", ({ target }) => { if (target.form && timers.has(`${target.form.action} ${target.name}`)) save(target.form, target.name); });
   // A colour of one's own becomes one more choice.
-  const own = (well) => {
+  const addColour = (well) => {
     const select = byId(well.dataset.own);
     let option = $("[data-mine]", select);
     if (!option) { option = new Option(); option.dataset.mine = ""; select.append(option); }
     option.value = option.textContent = well.value;
     option.selected = true;
-    soon(select);
+    saveSoon(select);
   };
 
   // Selecting
-  const shown = () => {
+  const markSelected = () => {
     root.dataset.key = editor.key;
     for (const link of root.querySelectorAll("[data-select]")) link.closest("#list") && (link.dataset.select === editor.key ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current"));
     $("#adding [name=behind]") && ($("#adding [name=behind]").value = editor.key);
@@ -70,9 +70,9 @@
   const select = (next, focus) => { const before = chosen; return chosen = choose(next, focus, before); };
   const choose = async (next, focus, before) => {
     if (editor.ahead?.()) await before;
-    if ((await keep()).some((reply) => reply?.status > 299)) return;
+    if ((await saveAll()).some((reply) => reply?.status > 299)) return;
     editor.key = next || "";
-    shown();
+    markSelected();
     return send(editor.key ? `${url}/sections/${editor.key}` : `${url}/details`, null, () => { if (focus) pane("right"), [...root.querySelectorAll("#inspector form.form :is(input, textarea, select, [contenteditable])")].find((field) => field.offsetParent)?.focus(); });
   };
   const pane = (name) => {
@@ -92,12 +92,12 @@
   };
 
   // Acts: forms marked data-act, whoever sends them.
-  const act = (path, values, after) => behind(() => send(`${url}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after));
-  const there = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  const act = (path, values, after) => afterWriting(() => send(`${url}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after));
+  const placeFields = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, value]) => value !== null && value !== undefined && value !== ""));
   // The rail stays where it is, so that several are added in a row; a phone shows the fields of what was added.
   const added = () => { pane("right"); byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" }); };
-  const add = (kind, spot) => act("/sections", { kind, ...there(spot) }, added);
-  const move = (id, spot) => act(`/sections/${id}/move`, there(spot));
+  const add = (kind, spot) => act("/sections", { kind, ...placeFields(spot) }, added);
+  const move = (id, spot) => act(`/sections/${id}/move`, placeFields(spot));
   const acts = {
     up: (id) => act(`/sections/${id}/move`, { way: "up" }), down: (id) => act(`/sections/${id}/move`, { way: "down" }),
     duplicate: (id) => act(`/sections/${id}/duplicate`, {}), remove: (id) => act(`/sections/${id}/remove`, {}, () => byId("o-" + editor.key)?.focus()),
@@ -115,10 +115,10 @@
     if (form.dataset.act === undefined && !(form.closest(".toast") && form.action.includes(`${url}/`))) return;
     event.preventDefault();
     const data = new FormData(form, event.submitter);
-    if (form.id === "adding" && editor.place) { data.delete("behind"); for (const [name, text] of Object.entries(there(editor.place))) data.append(name, text); editor.place = null; }
+    if (form.id === "adding" && editor.place) { data.delete("behind"); for (const [name, text] of Object.entries(placeFields(editor.place))) data.append(name, text); editor.place = null; }
     if (data.has("revision")) data.set("revision", rev());
     data.append("s", editor.key);
-    behind(() => send(form.action, () => new URLSearchParams(data), (reply) => {
+    afterWriting(() => send(form.action, () => new URLSearchParams(data), (reply) => {
       form.closest(".toast")?.remove();
       if (form.id === "items") opened(event.submitter.value.split("."));
       if (form.id === "adding" && reply.changed) added();
@@ -163,12 +163,12 @@
     field?.focus({ preventScroll: true });
     field?.scrollIntoView({ block: "nearest" });
   });
-  const gone = async () => {
+  const handleRemoved = async () => {
     await select("");
     send(`${url}/presence`, beat, () => {
       const note = Object.assign(document.createElement("div"), { className: "banner", textContent: t("Another user removed this section. You can restore it from the history.") });
       byId("messages")?.replaceChildren(note);
     }, true);
   };
-  Object.assign(editor, { save, timers, select, shown, flush, act, add, move, acts, tab, pane, gone, typing: () => timers.size, chosen: () => chosen });
+  Object.assign(editor, { save, timers, select, markSelected, flush, act, add, move, acts, tab, pane, handleRemoved, typing: () => timers.size, chosen: () => chosen });
 })();

@@ -3,12 +3,12 @@
   "use strict";
   const tree = () => document.getElementById("tree");
   const path = () => `/flows/${tree().dataset.flow}`;
-  const may = () => tree()?.dataset.edit === "";
+  const canEdit = () => tree()?.dataset.edit === "";
   const names = () => [...tree().querySelectorAll(".node .n")];
 
-  const ask = (verb, url, values) => htmx.ajax(verb, path() + url, { target: "#panel", swap: "outerMorph", headers: { "HX-Target": "aside#panel" }, values });
+  const request = (verb, url, values) => htmx.ajax(verb, path() + url, { target: "#panel", swap: "outerMorph", headers: { "HX-Target": "aside#panel" }, values });
   const move = async (step, to) => {
-    await ask("POST", `/steps/${step}/move`, { to });
+    await request("POST", `/steps/${step}/move`, { to });
     const at = tree().querySelector(`li[data-step="${step}"]`), all = [...(at?.parentElement.children || [])];
     at?.querySelector(".n").focus();
     if (at) document.getElementById("move-status").textContent = t("%(name)s: %(position)s of %(total)s", { name: at.dataset.name, position: all.indexOf(at) + 1, total: all.length });
@@ -30,7 +30,7 @@
   });
 
   // Arrows go to the nearest step in their direction; with Alt they move the step.
-  const near = (from, key) => {
+  const findNearest = (from, key) => {
     const middle = (name) => { const at = name.closest(".node").getBoundingClientRect(); return [at.left + at.width / 2, at.top + at.height / 2]; };
     const [x, y] = middle(from), side = key === "ArrowLeft" || key === "ArrowRight", sign = key === "ArrowUp" || key === "ArrowLeft" ? -1 : 1;
     let best = null, least = Infinity;
@@ -44,7 +44,7 @@
     a: (step) => tree().querySelector(step ? `.plus[data-at="after-${step}"]` : ".plus").click(),
     Delete: async (step) => {
       if (!step) return;
-      await ask("GET", `?step=${step}`);
+      await request("GET", `?step=${step}`);
       document.getElementById("remove-step").click();
     },
   };
@@ -60,9 +60,9 @@
     const step = name.closest("li")?.dataset.step;
     if (event.key.startsWith("Arrow")) {
       event.preventDefault();
-      if (!event.altKey) return near(name, event.key)?.focus();
-      if (may() && step && by) move(step, by < 0 ? "up" : "down");
-    } else if (may() && !event.altKey && keys[event.key]) {
+      if (!event.altKey) return findNearest(name, event.key)?.focus();
+      if (canEdit() && step && by) move(step, by < 0 ? "up" : "down");
+    } else if (canEdit() && !event.altKey && keys[event.key]) {
       event.preventDefault();
       keys[event.key](step);
     }
@@ -70,7 +70,7 @@
 
   const sorts = new WeakSet();
   const draw = () => {
-    if (!may() || !window.Sortable) return;
+    if (!canEdit() || !window.Sortable) return;
     for (const list of tree().querySelectorAll(".way")) {
       if (sorts.has(list)) continue;
       sorts.add(list);
@@ -90,15 +90,15 @@
   };
   // What was chosen comes into sight; who chose it by a key goes on in its form.
   const panel = () => document.getElementById("panel");
-  let keyed = false;
+  let isKeyboard = false;
   const show = () => innerWidth <= 1080 && panel().scrollIntoView();
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     draw();
     if (ctx.target?.id !== "panel" || ctx.request?.method !== "GET") return;
     show();
-    if (keyed) [...panel().querySelectorAll("form :is([contenteditable], input, select, textarea)")].find((field) => field.offsetParent)?.focus();
+    if (isKeyboard) [...panel().querySelectorAll("form :is([contenteditable], input, select, textarea)")].find((field) => field.offsetParent)?.focus();
   });
-  document.addEventListener("click", (event) => { keyed = !event.detail && !!event.target.closest?.(".node .n"); }, true);
+  document.addEventListener("click", (event) => { isKeyboard = !event.detail && !!event.target.closest?.(".node .n"); }, true);
   const start = () => { draw(); if (/step=\d/.test(location.search)) show(); document.querySelector("dialog[data-open]")?.showModal(); };
   document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
 })();

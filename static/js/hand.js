@@ -5,7 +5,7 @@
   // The tools belong to the section that is chosen, so that they stay while the pointer comes to them over others; as long
   // as none is, to the one under the pointer.
   let chosen, over, handled;
-  const known = (id) => email.sections.find((section) => section.id === id);
+  const findSection = (id) => email.sections.find((section) => section.id === id);
 
   // What lies over the email has a tree of its own, so that no style of the email reaches it.
   const host = html.appendChild(document.createElement("div")), shade = host.attachShadow({ mode: "closed" });
@@ -30,7 +30,7 @@
     }
     return rectangles;
   };
-  const covered = (area, all) => all.reduce((sum, line) => sum
+  const measureCovered = (area, all) => all.reduce((sum, line) => sum
     + Math.max(0, Math.min(area.right, line.right) - Math.max(area.left, line.left) + GAP_PX) * Math.max(0, Math.min(area.bottom, line.bottom) - Math.max(area.top, line.top)), 0);
   // The name of a section and its tools stand above it, on its edge or within it: where no word is under them. The tools
   // take the best of these places; a name that would cover something is left out, the page shows it beside.
@@ -40,7 +40,7 @@
       const { offsetWidth: width, offsetHeight: height } = element;
       const tops = [top - height, top - height / 2, top, bottom - height, bottom - height / 2, bottom].filter((y) => y + scrollY >= 0 && y + height <= end);
       const spots = (tops.length ? tops : [top]).flatMap((y) => lefts(start, right, width).map((x) => ({ left: x, right: x + width, top: y, bottom: y + height })));
-      const rated = spots.map((spot) => [covered(spot, taken), spot]), least = Math.min(...rated.map(([area]) => area));
+      const rated = spots.map((spot) => [measureCovered(spot, taken), spot]), least = Math.min(...rated.map(([area]) => area));
       const [area, spot] = rated.find(([sum]) => sum === least);
       element.style.left = `${spot.left - start}px`;
       element.style.top = `${spot.top - top}px`;
@@ -69,11 +69,11 @@
     html.toggleAttribute("data-held", !!email.held);
   };
   email.moved = () => {
-    [chosen, over] = [chosen, over].map((section) => section && known(section.id));
+    [chosen, over] = [chosen, over].map((section) => section && findSection(section.id));
     paint();
   };
   const choose = (id, scroll) => {
-    chosen = known(id);
+    chosen = findSection(id);
     const rect = scroll && chosen && !(email.writing && holds(chosen, email.writing)) && box(chosen);
     if (rect?.height && (rect.top < 40 || rect.bottom > innerHeight - 20))
       scrollBy({ top: rect.top - Math.max(40, (innerHeight - rect.height) / 3), behavior: scroll });

@@ -21,7 +21,7 @@
     // The beacon above saves what is on its way; without an answer it would be lost.
     if (document.getElementById("connection") && [...typed.keys()].some((form) => form.isConnected)) event.preventDefault();
   });
-  const again = (element, text) => {
+  const retry = (element, text) => {
     const form = element?.closest?.("[data-autosave]");
     if (!form) return false;
     state(text, true);
@@ -30,10 +30,10 @@
     setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
     return true;
   };
-  document.addEventListener("htmx:error", (event) => again(event.target, t("Not saved: no response from the server. Retrying…")));
+  document.addEventListener("htmx:error", (event) => retry(event.target, t("Not saved: no response from the server. Retrying…")));
   document.addEventListener("htmx:before:swap", (event) => {
     const { sourceElement, response } = event.detail.ctx;
-    if ([502, 503].includes(response?.status) && again(sourceElement, t("Not saved: the server is unavailable. Retrying…"))) event.preventDefault();
+    if ([502, 503].includes(response?.status) && retry(sourceElement, t("Not saved: the server is unavailable. Retrying…"))) event.preventDefault();
   });
 
   // What waited for its turn says what its form has seen by now, and what stands by now where nobody wrote.
@@ -49,12 +49,12 @@
     for (const { name, value } of left) if (body?.getAll?.(name).length === 1) body.set(name, value);
   });
   // A field that only has the focus takes what others wrote; one that was written in since it was asked keeps its words.
-  const rests = (field, ctx) => field && field === document.activeElement && !(written.get(field) > ctx.beat);
+  const isUntouched = (field, ctx) => field && field === document.activeElement && !(written.get(field) > ctx.beat);
   document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
     const field = document.activeElement;
-    ctx.idle = field?.value === field?.defaultValue && rests(field, ctx) ? field : null;
+    ctx.idle = field?.value === field?.defaultValue && isUntouched(field, ctx) ? field : null;
   });
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
-    if (rests(ctx.idle, ctx) && ctx.idle.value !== ctx.idle.defaultValue) ctx.idle.value = ctx.idle.defaultValue;
+    if (isUntouched(ctx.idle, ctx) && ctx.idle.value !== ctx.idle.defaultValue) ctx.idle.value = ctx.idle.defaultValue;
   });
 })();

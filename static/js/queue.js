@@ -47,7 +47,7 @@
     method: body ? "POST" : "GET", body, headers: { "HX-Request": "true", "X-Canvas": byId("stage").dataset.have || "" }, keepalive: !!body && String(body).length < 50000,
   });
   // The email is what somebody looks at: it is painted before the lists and fields around it are made anew.
-  const painted = () => Promise.race([pause(50), new Promise((done) => requestAnimationFrame(() => setTimeout(done)))]);
+  const waitForPaint = () => Promise.race([pause(50), new Promise((done) => requestAnimationFrame(() => setTimeout(done)))]);
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   const ask = async (path, body) => {
     for (let wait = 1000; ; wait = Math.min(wait * 2, 15000)) {
@@ -62,14 +62,14 @@
       await pause(wait);
     }
   };
-  const heard = async (answer) => {
+  const readReply = async (answer) => {
     const where = answer.headers.get("HX-Redirect");
     if (where) { location.assign(where); return {}; }
     const reply = JSON.parse(answer.headers.get("X-Editor") || "{}"), html = await answer.text();
     if (!answer.headers.has("X-Editor")) {
       const texts = { 403: t("Your role does not allow this."), 404: t("Removed by another user"), 413: t("Not saved: too large") };
       saved(texts[answer.status] || t("Not saved: server error"), ![403, 404].includes(answer.status));
-      if (answer.status === 404 && editor.key) editor.gone();
+      if (answer.status === 404 && editor.key) editor.handleRemoved();
       return { failed: true };
     }
     if (reply.rev) root.dataset.rev = reply.rev;
@@ -78,7 +78,7 @@
     if (reply.kept || reply.changed) $(".toast form[action$='/undo']")?.closest(".toast").remove();
     if (reply.select !== undefined) editor.key = reply.select || "";
     emit("answer", { html });
-    if (html.includes('<data id="drawn"')) await painted();
+    if (html.includes('<data id="drawn"')) await waitForPaint();
     apply(html);
     if (reply.say) say(reply.say);
     if (reply.base) saved(reply.base);
@@ -94,13 +94,13 @@
     return chain = chain.then(async () => {
       queue.delete(request);
       if (body && !quiet) saved(t("Saving…"));
-      const reply = await heard(await ask(path, body));
+      const reply = await readReply(await ask(path, body));
       editor.waiting -= 1;
       if (reply.status === 422) saved(t("Not saved yet"), true);
       if (reply.status === 409) saved(t("Changed by another user"));
       await after?.(reply);
       if (reply.kept) emit("section", { id: editor.key, rev: reply.rev });
-      if (reply.changed) { emit("sections", { rev: reply.rev }); if (reply.select !== undefined) editor.shown(); }
+      if (reply.changed) { emit("sections", { rev: reply.rev }); if (reply.select !== undefined) editor.markSelected(); }
       busy();
       if (!editor.waiting) emit("settled");
       return reply;

@@ -2,8 +2,8 @@
 (() => {
   "use strict";
   const { merge } = window;
-  const KEPT = { B: "strong", STRONG: "strong", I: "em", EM: "em", U: "u", S: "s", A: "a", UL: "ul", OL: "ol", LI: "li", BR: "br", P: "p", SPAN: "span", SUB: "sub", SUP: "sup", CODE: "code" };
-  const BLOCKS = /^(DIV|H[1-6]|BLOCKQUOTE|PRE|SECTION|ARTICLE|HEADER|FOOTER|DT|DD|TR|FIGCAPTION|CENTER)$/, GONE = /^(SCRIPT|STYLE|HEAD|TITLE|META|LINK|IMG|SVG|IFRAME|OBJECT|TEMPLATE|NOSCRIPT)$/;
+  const ELEMENTS = { B: "strong", STRONG: "strong", I: "em", EM: "em", U: "u", S: "s", A: "a", UL: "ul", OL: "ol", LI: "li", BR: "br", P: "p", SPAN: "span", SUB: "sub", SUP: "sup", CODE: "code" };
+  const BLOCKS = /^(DIV|H[1-6]|BLOCKQUOTE|PRE|SECTION|ARTICLE|HEADER|FOOTER|DT|DD|TR|FIGCAPTION|CENTER)$/, DROPPED = /^(SCRIPT|STYLE|HEAD|TITLE|META|LINK|IMG|SVG|IFRAME|OBJECT|TEMPLATE|NOSCRIPT)$/;
   const STYLES = ["color", "text-align", "font-weight", "font-style"];
   const ADDRESS = /^(https?:|mailto:|tel:|sms:|\{\{)/i;
 
@@ -12,8 +12,8 @@
     const into = document.createDocumentFragment();
     for (const node of from.childNodes) {
       if (node.nodeType === 3) into.append(...text(node.data));
-      if (node.nodeType !== 1 || GONE.test(node.nodeName.toUpperCase())) continue;
-      const name = KEPT[node.nodeName] || (BLOCKS.test(node.nodeName) && "p"), inner = cut(node, text, pasted);
+      if (node.nodeType !== 1 || DROPPED.test(node.nodeName.toUpperCase())) continue;
+      const name = ELEMENTS[node.nodeName] || (BLOCKS.test(node.nodeName) && "p"), inner = cut(node, text, pasted);
       if (!name || (name === "span" && (pasted || !(node.dataset.style || node.getAttribute("style")))) || (name === "p" && node.closest("li, p p"))) { into.append(inner); continue; }
       const element = document.createElement(name);
       if (name === "a" && ADDRESS.test(node.getAttribute("href") || "")) element.setAttribute("href", node.getAttribute("href"));
@@ -25,21 +25,21 @@
     return into;
   };
   // HTML is written anew before any parser of the browser sees it: no attribute but these, and nothing that would act.
-  const ACTS = /<(script|style|head|title|svg|math|iframe|object|noscript|template|textarea|xmp)\b[^]*?(<\/\1\s*>|$)/gi;
+  const ACTIVE = /<(script|style|head|title|svg|math|iframe|object|noscript|template|textarea|xmp)\b[^]*?(<\/\1\s*>|$)/gi;
   const TAG = /<!--[^]*?(?:-->|$)|<(\/?[a-z][^\s\/>]*)((?:"[^"]*"|'[^']*'|[^'">])*)>|[<>]/gi;
-  const SAID = /([^\s"'<>\/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]+))/g;
-  const quiet = (html) => html.replace(ACTS, "").replace(TAG, (all, name, attributes) => {
+  const ATTRIBUTE = /([^\s"'<>\/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]+))/g;
+  const neutralize = (html) => html.replace(ACTIVE, "").replace(TAG, (all, name, attributes) => {
     if (!name) return all === "<" ? "&lt;" : all === ">" ? "&gt;" : "";
     let tag = `<${name.replace(/[^\w\/:-]/g, "")}`;
-    for (const [, key, ...values] of (attributes || "").matchAll(SAID)) {
+    for (const [, key, ...values] of (attributes || "").matchAll(ATTRIBUTE)) {
       const to = { href: "href", style: "data-style", "data-style": "data-style" }[key.toLowerCase()];
       if (to) tag += ` ${to}="${(values.find((value) => value !== undefined) || "").replaceAll('"', "&quot;")}"`;
     }
     return `${tag}>`;
   });
-  const parse = (html) => new DOMParser().parseFromString(quiet(html), "text/html").body;
+  const parse = (html) => new DOMParser().parseFromString(neutralize(html), "text/html").body;
   // What stands outside of paragraphs and lists gets a paragraph.
-  const whole = (root) => {
+  const wrapBlocks = (root) => {
     for (let node = root.firstChild, open = null; node; ) {
       const next = node.nextSibling, block = /^(P|UL|OL)$/.test(node.nodeName);
       if (block) {
@@ -54,15 +54,15 @@
     return root;
   };
 
-  const rich = (window.rich = { ADDRESS, cut: (html) => whole(cut(parse(html), merge.chipped, true)) });
+  const rich = (window.rich = { ADDRESS, cut: (html) => wrapBlocks(cut(parse(html), merge.chipped, true)) });
   rich.nodesOf = (value) => {
     const html = value && !/<[a-z]/i.test(value) ? value.split(/\n{2,}/).map((paragraph) => `<p>${paragraph.replaceAll("<", "&lt;").replaceAll("\n", "<br>")}</p>`).join("") : value;
-    const body = whole(cut(parse(html), merge.chipped));
+    const body = wrapBlocks(cut(parse(html), merge.chipped));
     if (!body.childNodes.length) body.append(Object.assign(document.createElement("p"), { innerHTML: "<br>" }));
     return body.childNodes;
   };
   rich.read = (copy) => {
-    const body = whole(cut(copy, (text) => [text.replaceAll(merge.gap, "")]));
+    const body = wrapBlocks(cut(copy, (text) => [text.replaceAll(merge.gap, "")]));
     if (!body.textContent.trim()) return "";
     const box = document.createElement("div");
     box.append(body);

@@ -3,15 +3,15 @@
   "use strict";
   const editor = window.editor;
   if (!editor || editor.locked) return;
-  const { root, byId, emit, send, settled, flush, busy, act, shown, url, say } = editor;
+  const { root, byId, emit, send, settled, flush, busy, act, markSelected, url, say } = editor;
 
   // The field that somebody writes in, by its name: it is drawn anew, and they go on at its end.
-  const writing = () => {
+  const findWriting = () => {
     const focused = document.activeElement, form = focused?.closest("form[data-form]"), box = focused?.closest("merge-field");
     const field = box ? box.field : focused;
     return form && field?.matches("input:not([type=radio], [type=checkbox], [type=color]), textarea") && { form: form.dataset.form, name: field.name, field };
   };
-  const goOn = ({ form, name }) => {
+  const continueIn = ({ form, name }) => {
     const field = [...root.querySelectorAll(`form[data-form="${form}"]`)].map((candidate) => candidate.elements[name]).find((candidate) => candidate instanceof Element);
     const place = field?.closest("merge-field")?.editor || field;
     place?.focus();
@@ -22,7 +22,7 @@
   const isRefused = (was) => was && (was.field.matches("[aria-invalid=true]") || was.field.closest(".field")?.querySelector(".slot")?.firstElementChild);
 
   const run = async (way) => {
-    const was = writing();
+    const was = findWriting();
     const failed = (await flush()).some((reply) => reply?.status > 299);
     await settled();
     if (way === "undo" && (failed || isRefused(was))) {
@@ -32,11 +32,11 @@
       say(way === "undo" ? t("There is nothing to undo.") : t("There is nothing to redo."));
     } else {
       // What is drawn anew stands in the canvas as it is kept
-      emit("canvas:tell", { typed: null, write: null });
+      emit("canvas:post", { typed: null, write: null });
       const reply = await act(`/${way}`, {});
-      if (reply.key !== undefined && reply.key !== editor.key) editor.key = reply.key, shown();
+      if (reply.key !== undefined && reply.key !== editor.key) editor.key = reply.key, markSelected();
     }
-    if (was) goOn(was);
+    if (was) continueIn(was);
   };
 
   // One step after the other; a text that was written in the canvas is written on after the last one.

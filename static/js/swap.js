@@ -3,16 +3,16 @@
   "use strict";
   const { email, document: { documentElement: html } } = window, { scan, nodes } = email;
 
-  const wear = (from, to) => {
+  const copyAttributes = (from, to) => {
     for (const { name } of [...to.attributes]) if (!from.hasAttribute(name)) to.removeAttribute(name);
     for (const { name, value } of from.attributes) if (to.getAttribute(name) !== value) to.setAttribute(name, value);
   };
   // What stands around the rows is dressed anew; the rows stay.
-  const dress = (page, { start }) => {
+  const replaceFrame = (page, { start }) => {
     const { root } = email, place = root.start.parentNode, around = [...start.parentNode.childNodes], rows = new Set(nodes(root));
     document.querySelectorAll("head > style:not([data-canvas])").forEach((style) => style.remove());
     document.head.prepend(...page.head.querySelectorAll("style"));
-    for (let to = place, from = start.parentNode; to !== html; [to, from] = [to.parentNode, from.parentNode]) wear(from, to);
+    for (let to = place, from = start.parentNode; to !== html; [to, from] = [to.parentNode, from.parentNode]) copyAttributes(from, to);
     const at = around.indexOf(start);
     // The rows never leave the document: one that did would lose its caret, and the click whose button is down on it
     for (const node of [...place.childNodes]) if (!rows.has(node)) node.remove();
@@ -28,7 +28,7 @@
       email.say("shown", { have: email.have });
       return email.say("outdated");
     }
-    if (page) dress(page, root);
+    if (page) replaceFrame(page, root);
     // Nothing takes the row away in which somebody writes; what it is by now is asked for once they leave it.
     const caret = email.writing && tops.find((section) => section.id && email.holds(section, email.writing));
     const key = (row) => JSON.parse(row.slice(row.indexOf("cn:") + 3, row.indexOf("-->")))[0];
@@ -53,7 +53,7 @@
       // A picture that stays is the same element, so that it does not blink.
       for (const image of fragment?.querySelectorAll("img") || []) {
         const same = images.get(image.src);
-        if (images.delete(image.src)) wear(image, same), image.replaceWith(same);
+        if (images.delete(image.src)) copyAttributes(image, same), image.replaceWith(same);
       }
       for (const node of fragment ? [...fragment.childNodes] : staying.get(name)) {
         while (written.has(node) && last.nextSibling !== node) last.nextSibling.remove();
@@ -62,7 +62,7 @@
       }
     }
     while (last.nextSibling !== email.root.end) last.nextSibling.remove();
-    email.again();
+    email.rescan();
     if (email.writing?.isConnected === false) email.leave();
     show();
     email.say("shown", { have: email.have });

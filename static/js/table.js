@@ -3,13 +3,13 @@
   "use strict";
   // A row is a line of a table, a card, or an entry of a list; each leads somewhere
   const ROW = "tr, .tile, .list > li, .timeline > li", BOX = ".choose input:not([data-page])";
-  const way = (row) => row.querySelector("a.name, .list a, .timeline :is(a, summary)");
+  const findLink = (row) => row.querySelector("a.name, .list a, .timeline :is(a, summary)");
   const form = () => document.querySelector("#rows:has(.choose)");
   const boxes = () => [...(form()?.querySelectorAll(BOX) || [])];
   let last = null;
 
   const number = new Intl.NumberFormat(document.documentElement.lang).format;
-  const tell = () => {
+  const updateCount = () => {
     const table = form();
     if (!table) return;
     const all = table.querySelector("[name=all]"), mark = table.querySelector("[data-page]"), count = table.querySelector(".count");
@@ -27,7 +27,7 @@
     for (const box of some) box.checked = value;
     const all = form()?.querySelector("[name=all]");
     if (all && !value) all.checked = false;
-    tell();
+    updateCount();
   };
   // From the box that was touched last to this one, all become what this one is
   const range = (box) => {
@@ -57,8 +57,8 @@
     if (event.key === "Escape" && boxes().some((box) => box.checked)) { event.preventDefault(); clear(); return; }
     if (document.body.dataset.keys === "off" || event.target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
     if (event.key === "j" || event.key === "k") {
-      const ways = [...document.querySelectorAll(ROW)].map(way).filter(Boolean), row = event.target.closest?.(ROW);
-      const next = ways[(row ? ways.indexOf(way(row)) : -1) + (event.key === "j" ? 1 : -1)];
+      const ways = [...document.querySelectorAll(ROW)].map(findLink).filter(Boolean), row = event.target.closest?.(ROW);
+      const next = ways[(row ? ways.indexOf(findLink(row)) : -1) + (event.key === "j" ? 1 : -1)];
       if (next) { event.preventDefault(); next.focus(); }
     }
     const box = (event.key === "x" || event.key === "X") && event.target.closest?.(ROW)?.querySelector(BOX);
@@ -68,7 +68,7 @@
     set([box], box.checked);
     last = box;
   });
-  document.addEventListener("htmx:after:swap", tell);
-  addEventListener("pageshow", tell);
-  tell();
+  document.addEventListener("htmx:after:swap", updateCount);
+  addEventListener("pageshow", updateCount);
+  updateCount();
 })();

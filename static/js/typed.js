@@ -16,7 +16,7 @@
     for (let node; (node = walk.nextNode());) if (node.data.replaceAll(merge.gap, "").trim()) words.push(node.data.replaceAll(merge.gap, "").trim());
     return words;
   };
-  const show = (typed) => emit("canvas:tell", { typed });
+  const show = (typed) => emit("canvas:post", { typed });
   // A merge tag is somebody's words there, and a text more or less is laid out by the server: those wait for it.
   const follow = (field) => {
     const now = texts(field, field.value), known = (field.texts ??= texts(field, field.defaultValue).map((text) => [text]));
@@ -31,7 +31,7 @@
     if (target.form?.dataset.form !== "section" || !target.name?.startsWith("props.")) return;
     if (!/(alt|name)$/.test(target.name) && target.closest("merge-field")) follow(target);
     const box = boxOf(editor.key);
-    if (box?.contains(target)) emit("canvas:tell", { text: { id: editor.key, ...textOf(box) } });
+    if (box?.contains(target)) emit("canvas:post", { text: { id: editor.key, ...textOf(box) } });
   });
   document.addEventListener("sections", () => show(null));
 
@@ -52,28 +52,28 @@
     built.set(key, { source: text, text: { rich: isRich, html: holder.innerHTML } });
     return built.get(key).text;
   };
-  const tellTexts = () => {
+  const postTexts = () => {
     // While something is on its way the outline is older than what was written; this is called again afterwards
     if (editor.waiting || timers.size) return;
     const lines = locked ? [] : [...root.querySelectorAll("#list li[data-text]")], box = boxOf(editor.key);
     const texts = Object.fromEntries(lines.map((line) => [line.dataset.key, textIn(line)]));
     if (box && !locked) texts[editor.key] = textOf(box);
-    emit("canvas:tell", { texts });
+    emit("canvas:post", { texts });
   };
-  for (const name of ["canvas:ready", "settled"]) document.addEventListener(name, tellTexts);
+  for (const name of ["canvas:ready", "settled"]) document.addEventListener(name, postTexts);
   editor.enter = async (id) => {
-    if (!await select(id)) return emit("canvas:tell", { write: null });
+    if (!await select(id)) return emit("canvas:post", { write: null });
     const box = boxOf(id);
     const isPicture = byId("o-" + id)?.closest("li")?.dataset.kind === "image";
     if (isPicture && !locked && !$("#inspector [data-picfield] input").value) return emit("canvas:picture", { id });
     if (!box || locked) return select(id, true);
-    emit("canvas:tell", { write: { id, ...textOf(box) } });
+    emit("canvas:post", { write: { id, ...textOf(box) } });
   };
   const on = (name, listener) => document.addEventListener("canvas:" + name, ({ detail }) => listener(detail));
   on("unwritable", ({ id }) => select(id, true));
   // What is written before the fields of its section came waits for them.
   const ahead = new Map();
-  const put = () => {
+  const fillAhead = () => {
     const text = ahead.get(editor.key), box = text !== undefined && !locked && boxOf(editor.key);
     if (!box) return;
     ahead.delete(editor.key);
@@ -84,10 +84,10 @@
   editor.follow = async (id) => {
     if (id === editor.key || await select(id)) return;
     ahead.clear();
-    emit("canvas:tell", { write: null });
+    emit("canvas:post", { write: null });
   };
-  document.addEventListener("htmx:after:swap", put);
-  on("wrote", ({ id, text }) => { ahead.set(id, text); put(); });
+  document.addEventListener("htmx:after:swap", fillAhead);
+  on("wrote", ({ id, text }) => { ahead.set(id, text); fillAhead(); });
   on("left", async ({ id, changed }) => {
     if (ahead.has(id)) await editor.chosen();
     boxOf(id)?.done();
@@ -96,7 +96,7 @@
   });
 
   // Two wrote the same: ours is kept after all, or theirs takes the place of that one field.
-  const theirs = async (form, path, slot) => {
+  const takeTheirs = async (form, path, slot) => {
     const answer = await fetch(root.dataset.page + (editor.key ? `?s=${editor.key}` : "")), page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const field = page.getElementById(slot.id)?.parentElement;
     if (!field) return select(editor.key, true);
@@ -114,7 +114,7 @@
     const button = target.closest("[data-clash]"), box = button?.closest(".clash");
     if (!box) return;
     const form = box.closest("form"), { path, seen } = box.dataset;
-    if (button.dataset.clash === "theirs") return theirs(form, path, box.closest(".slot"));
+    if (button.dataset.clash === "theirs") return takeTheirs(form, path, box.closest(".slot"));
     form.elements["seen:" + path].value = seen;
     save(form, path);
   });

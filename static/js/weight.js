@@ -4,14 +4,14 @@
   const { editor } = window, size = document.getElementById("size");
   if (!editor || !size) return;
   let timer;
-  const ask = async () => {
+  const update = async () => {
     if (document.hidden || editor.waiting || editor.typing()) return soon();
     try {
       const answer = await fetch(`${editor.url}/size`, { headers: { "HX-Request": "true" }, priority: "low" });
       if (answer.ok && !answer.redirected) size.innerHTML = await answer.text();
     } catch { /* It stands as it was until the next edit. */ }
   };
-  const soon = () => { clearTimeout(timer); timer = setTimeout(ask, 1500); };
+  const soon = () => { clearTimeout(timer); timer = setTimeout(update, 1500); };
   for (const name of ["section", "sections", "theme"]) document.addEventListener(name, soon);
   document.addEventListener("visibilitychange", () => { if (!document.hidden && !size.firstChild) soon(); });
   soon();
