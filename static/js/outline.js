@@ -52,7 +52,7 @@
   }, true);
   document.addEventListener("focusin", () => { tile = null; last = -Infinity; });
 
-  // Keys; in a field they are the browser's own, but for saving, and for undo and redo (steps.js).
+  // Keys; in a field they are the browser's own, but for saving, and for undo and redo (undo.js).
   const lines = () => [...root.querySelectorAll("#list [data-select]")];
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented) return;

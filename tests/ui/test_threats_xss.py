@@ -215,7 +215,7 @@ def test_emails_are_shown_in_a_sandbox(
             our_scripts = {urlsplit(source).path.rpartition("/")[2] for source in policy["script-src"].split()}
             assert (policy["sandbox"], our_scripts) == (
                 "allow-scripts",
-                {"canvas.js", "hand.js", "drag.js", "swap.js", "caret.js"},
+                {"canvas.js", "pointer.js", "drag.js", "swap.js", "caret.js"},
             ), path
             assert all(source.partition("//")[2].startswith(f"127.0.0.1:{seeded.port}/static/")
                        for source in policy["script-src"].split()), path  # fmt: skip

@@ -289,7 +289,7 @@ async def render_update(request: Request, visit: Visit, template_id: int) -> str
 
 
 _MAX_PEOPLE = 7
-_SCRIPTS = tuple(f"js/{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret"))
+_SCRIPTS = tuple(f"js/{name}.js" for name in ("canvas", "swap", "pointer", "drag", "caret"))
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
 _HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 
