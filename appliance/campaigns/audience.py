@@ -355,7 +355,7 @@ def build_recipient_filters(campaign_id: int, query: RecipientQuery) -> Filters 
     ):
         return None
     filters: Filters = []
-    if query.accepted is True or "nobody" in engagement.values():
+    if query.accepted is True or "never" in engagement.values():
         filters.append({"name": "campaign_sent", "predicate": "eq", "value": campaign_id})
     for name, engaged_by in engagement.items():
         if isinstance(engaged_by, str):

@@ -107,7 +107,7 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
     findings += special_preflight.find_translation_warnings(case, facts.get("languages", []))
     findings += _size_advice(case, max(facts["html_bytes"], rehearsal.result.html_bytes if rehearsal else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
-        findings.append(Finding("nobody", gettext("no contact in this audience can receive it"), _AUDIENCE))
+        findings.append(Finding("no_recipients", gettext("no contact in this audience can receive it"), _AUDIENCE))
     if rehearsal is None:
         return findings
     return [
@@ -215,7 +215,7 @@ def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
         } - {None}
         if other_lists & own_lists or (segment_id is not None and segment_id == trigger.segment_id):
             message = gettext("another campaign goes to the same list or segment within 24 hours: %(name)s", name=name)
-            yield Finding("crowded", message, _AUDIENCE)
+            yield Finding("overlapping_campaign", message, _AUDIENCE)
             return
 
 

@@ -16,8 +16,8 @@ from appliance.storage.models import Campaign, Hit, Message
 from appliance.storage.models.message import OPEN
 
 # Who opened or clicked a message. `people`: at least one hit that is not known to come from a machine; `machines`: only
-# hits from machines; `nobody`: the message was accepted and has no hit from a person.
-EngagedBy = Literal["people", "machines", "nobody"]
+# hits from machines; `never`: the message was accepted and has no hit from a person.
+EngagedBy = Literal["people", "machines", "never"]
 # Messages whose recipients opted out through them; the consent evidence names the message. Complaints are not included.
 UNSUBSCRIBED = (
     "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
@@ -61,11 +61,11 @@ class RecipientQuery(PageQuery):
 
     status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
     opened: (
-        Annotated[EngagedBy, Meta(description="only messages opened by people, only by machines, or not at all")]
+        Annotated[EngagedBy, Meta(description="only messages opened by people, only by machines, or never by people")]
         | UnsetType
     ) = UNSET
     clicked: (
-        Annotated[EngagedBy, Meta(description="only messages clicked by people, only by machines, or not at all")]
+        Annotated[EngagedBy, Meta(description="only messages clicked by people, only by machines, or never by people")]
         | UnsetType
     ) = UNSET
     link: (
@@ -225,7 +225,7 @@ def get_id_range(campaign_id: int) -> tuple[int | None, int | None]:
 def _filter_engaged(messages: Any, campaign_id: int, kind: str, engaged_by: str) -> Any:
     if engaged_by == "people":
         return messages.where(_ENGAGED_COLUMNS[kind].is_null(False))
-    if engaged_by == "nobody":
+    if engaged_by == "never":
         return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.status.in_(_ACCEPTED))
     machines = _select_hits(campaign_id, kind).where(Hit.verdict == "machine")
     return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.id.in_(machines))

@@ -178,7 +178,7 @@ def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[
             sms.resting,
             hours=hours,
         )
-        yield Finding("quiet_hours_of_people", message, "scheduled_at")
+        yield Finding("recipient_quiet_hours", message, "scheduled_at")
     yield from _check_daily_limit(case, sms)
     if sms.fixed_lines:
         message = ngettext(

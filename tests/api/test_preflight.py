@@ -79,11 +79,11 @@ def test_advice_of_preflight(api: Client) -> None:
     result = wait_for_rehearsal(api, first)
     assert result["ok"]
     assert {"link_not_https", "preheader_missing", "not_tested", "postal_address"} <= warning_codes(result)
-    assert not {"crowded", "same_subject", "dormant", "too_long"} & warning_codes(result)
+    assert not {"overlapping_campaign", "same_subject", "dormant", "too_long"} & warning_codes(result)
     api.post(f"/campaigns/{first}/send", {}).expect(200)
     second = wait_for_rehearsal(api, create_draft(api, group, preheader="p", body="<p>Other</p>"))
 
-    assert {"crowded", "same_subject"} <= warning_codes(second)
+    assert {"overlapping_campaign", "same_subject"} <= warning_codes(second)
     assert not {"link_not_https", "preheader_missing"} & warning_codes(second)
 
 

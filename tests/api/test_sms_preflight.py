@@ -162,9 +162,9 @@ def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClo
     assert sms["resting"] == 2 and sms["parts"] == 4
     warnings = {warning["code"]: warning["message"] for warning in result["warnings"]}
     assert (
-        "country_not_allowed (1)" in warnings["numbers_refused"] and "2 contacts" in warnings["quiet_hours_of_people"]
+        "country_not_allowed (1)" in warnings["numbers_refused"] and "2 contacts" in warnings["recipient_quiet_hours"]
     )
-    assert "takes 2 days" in warnings["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= warnings.keys()
+    assert "takes 2 days" in warnings["parts_per_day"] and {"fixed_line", "recipient_quiet_hours"} <= warnings.keys()
     assert "quiet_hours" not in warnings
     (french,) = api.get("/contacts", search="+33612345678").expect(200)
     why = api.get(f"/campaigns/{campaign}/explain", contact_id=french["id"]).expect(200)

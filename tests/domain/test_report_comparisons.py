@@ -97,7 +97,7 @@ def test_last_action_names_the_user_or_the_service(home: Home) -> None:
 @pytest.mark.parametrize(
     ("query", "names"),
     [({}, None), ({"opened": "people"}, ["campaign_opened"]), ({"opened": "machines"}, None),
-     ({"clicked": "nobody"}, ["campaign_sent", "campaign_clicked"]), ({"link": 2}, ["event"]),
+     ({"clicked": "never"}, ["campaign_sent", "campaign_clicked"]), ({"link": 2}, ["event"]),
      ({"accepted": True}, ["campaign_sent"]), ({"status": "bounced", "opened": "people"}, None)],
 )  # fmt: skip
 def test_recipient_queries_become_segment_filters(query: dict[str, object], names: list[str] | None) -> None:

@@ -147,7 +147,7 @@ def test_saving_a_segment_from_a_report(browser_page: Page, sent_campaign: Any, 
     """The saved segment has the same contacts as the report: who clicked a link, and who did not open."""
     api = server.client()
     link = next(row["number"] for row in get_report(api, sent_campaign)["links"] if row["words"] == "Spring")
-    for query, name in ((f"link={link}", "Spring people"), ("opened=nobody", "Sleepers")):
+    for query, name in ((f"link={link}", "Spring people"), ("opened=never", "Sleepers")):
         browser_page.goto(f"/campaigns/{sent_campaign['id']}/people?{query}")
         shown = browser_page.locator("#people tbody .name").all_inner_texts()
         browser_page.get_by_role("button", name="Save as segment").click()

@@ -35,9 +35,9 @@ _FILTERS = (
 )  # fmt: skip
 # The label of each filter with a fixed value; those of `status` are the labels of the statuses.
 _FILTER_LABELS = {
-    ("opened", "people"): gettext_noop("Opened"), ("opened", "nobody"): gettext_noop("Did not open"),
+    ("opened", "people"): gettext_noop("Opened"), ("opened", "never"): gettext_noop("Did not open"),
     ("opened", "machines"): gettext_noop("Automated opens only"),
-    ("clicked", "people"): gettext_noop("Clicked"), ("clicked", "nobody"): gettext_noop("Did not click"),
+    ("clicked", "people"): gettext_noop("Clicked"), ("clicked", "never"): gettext_noop("Did not click"),
     ("clicked", "machines"): gettext_noop("Automated clicks only"),
     ("accepted", "true"): gettext_noop("Sent"), ("accepted", "false"): gettext_noop("Not sent"),
     ("unsubscribed", "true"): gettext_noop("Unsubscribed"),
@@ -47,7 +47,7 @@ _FILTER_LABELS = {
 }  # fmt: skip
 # The filter and the value of each chip.
 _CHIPS: tuple[tuple[str, str], ...] = (
-    ("accepted", "true"), ("opened", "people"), ("opened", "nobody"), ("clicked", "people"), ("clicked", "nobody"),
+    ("accepted", "true"), ("opened", "people"), ("opened", "never"), ("clicked", "people"), ("clicked", "never"),
     ("replied", "true"), ("unsubscribed", "true"), ("pending", "true"),
     *(("status", name) for name in ("bounced", "complained", "failed", "skipped", "uncertain", "cancelled")),
 )  # fmt: skip
@@ -242,9 +242,9 @@ def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
         ("replied", "true"): len(recipients.list_replied(campaign)),
     }  # fmt: skip
     if campaign.tracking:
-        counts |= {("clicked", "people"): clicked, ("clicked", "nobody"): stats["accepted"] - clicked}
+        counts |= {("clicked", "people"): clicked, ("clicked", "never"): stats["accepted"] - clicked}
         if campaign.channel == "email":
-            counts |= {("opened", "people"): opened, ("opened", "nobody"): stats["accepted"] - opened}
+            counts |= {("opened", "people"): opened, ("opened", "never"): stats["accepted"] - opened}
     counts |= {("status", name): stats[name] for name in ledger.FINAL_STATUSES}
     return [(name, value, _fixed_label(name, value), counts.get((name, value), 0)) for name, value in _CHIPS]
 
