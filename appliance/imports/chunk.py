@@ -102,7 +102,7 @@ class _Repetitions:
         self._plan, self._existing, self._rows, self._before = plan, existing, rows, before
         self._now, self._dry = now, dry
 
-    def opt_out(self, channel: ChannelState, kind: str, hashed: bytes, by: str, note: str) -> None:
+    def record_opt_out(self, channel: ChannelState, kind: str, hashed: bytes, by: str, note: str) -> None:
         """Record that the import repeats the opt-out of an address; do nothing if the address is not opted out.
 
         A new address may have the remembered opt-out of a deleted contact. Its repetition is recorded only as evidence,
@@ -116,21 +116,21 @@ class _Repetitions:
             return
         channel.is_repeated = True
         if channel.id is not None:
-            self._rows.repeated_opt_out((self._now, channel.id))
-            self._before.opt_out_repeated(channel.id)
-        self._rows.consent(channel.contact_id, kind, hashed, "opt_out", by, note)
+            self._rows.repeat_opt_out((self._now, channel.id))
+            self._before.record_repeated_opt_out(channel.id)
+        self._rows.add_consent(channel.contact_id, kind, hashed, "opt_out", by, note)
 
-    def suppression(self, contact_id: int | None, kind: str, hashed: bytes, reason: str) -> None:
+    def record_suppression(self, contact_id: int | None, kind: str, hashed: bytes, reason: str) -> None:
         """Record that the import repeats a suppression of an earlier import; do nothing for any other suppression."""
         if self._dry or (kind, hashed, reason) not in self._existing.of_imports:
             return
         if row_writer.has_recorded(self._plan, contact_id, hashed, "suppressed", reason):
             return
         self._existing.of_imports.discard((kind, hashed, reason))
-        self._rows.repeated_suppression((self._now, self._plan.account_id, kind, hashed, reason))
+        self._rows.repeat_suppression((self._now, self._plan.account_id, kind, hashed, reason))
         note = _encode({"import_id": self._plan.import_id, "reason": reason}).decode()
         actor = _SUPPRESSION_ACTORS.get(reason, "service")
-        self._rows.consent(contact_id, kind, hashed, "suppressed", actor, note)
+        self._rows.add_consent(contact_id, kind, hashed, "suppressed", actor, note)
 
 
 class Chunk:
@@ -161,35 +161,35 @@ class Chunk:
         self.warned = 0
         named_lists = NamedLists(plan.account_id, people, dry=memory is not None)
         for person in people:
-            self._row(person, named_lists)
-        self._states()
+            self._apply_row(person, named_lists)
+        self._set_contact_states()
         if memory is None:
-            self._contacts()
+            self._collect_contacts()
             self.rows.flush()
-            self._lists(inserted)
+            self._add_to_lists(inserted)
         else:
             rows = zip(people, self.outcomes, strict=True)
             memory.keep(
                 self.existing, {outcome.contact_id for person, outcome in rows if person.shared and outcome.contact_id}
             )
 
-    def _states(self) -> None:
+    def _set_contact_states(self) -> None:
         """Set the final state of the contact in the outcome of each line that created or updated one."""
         for index, outcome in enumerate(self.outcomes):
             if outcome.result in (CREATED, UPDATED) and outcome.contact_id is not None:
-                self.outcomes[index] = outcome._replace(state=self._state(outcome.contact_id))
+                self.outcomes[index] = outcome._replace(state=self._describe_contact(outcome.contact_id))
 
-    def _state(self, contact_id: int) -> str:
+    def _describe_contact(self, contact_id: int) -> str:
         addresses = self.existing.addresses_of(contact_id)
         (kind, _), identifying = next((entry for entry in addresses if entry[0][0] == "email"), addresses[0])
-        state = self._state_of(contact_id, kind, identifying.standing)
+        state = self._describe_address(contact_id, kind, identifying.standing)
         gets_sms = kind == "email" and any(
             other_kind == "phone" and channel.standing.subscribed and channel.standing.suppression is None
             for (other_kind, _), channel in addresses
         )
         return f"{state}+sms" if gets_sms else state
 
-    def _state_of(self, contact_id: int, kind: str, standing: ConsentState) -> str:
+    def _describe_address(self, contact_id: int, kind: str, standing: ConsentState) -> str:
         if standing.suppression is not None:
             return f"suppressed:{standing.suppression}"
         if standing.subscribed:
@@ -206,8 +206,8 @@ class Chunk:
             return "unstated"
         return "sms_not_opted_in" if kind == "phone" else "not_opted_in"
 
-    def _row(self, person: Person, named_lists: NamedLists) -> None:
-        outcome = self._person(person)
+    def _apply_row(self, person: Person, named_lists: NamedLists) -> None:
+        outcome = self._apply_person(person)
         if outcome.result in (CREATED, UPDATED) and (person.warnings is not None or outcome.warnings):
             self.warned += 1
         if person.first is not None and (outcome.reason is None or outcome.reason == _EXISTS):
@@ -217,10 +217,10 @@ class Chunk:
             for list_id in dict.fromkeys((*self.plan.list_ids, *named_lists.ids(person))):
                 self._joining[list_id].append(len(self.outcomes) - 1)
 
-    def _add(self, source: str | None) -> str:
+    def _build_addition_data(self, source: str | None) -> str:
         return _encode({"source": source or "import", **self.plan.mark}).decode()
 
-    def _person(self, person: Person) -> Outcome:
+    def _apply_person(self, person: Person) -> Outcome:
         row_addresses, left_out = person.list_addresses(), []
         contact_id = None
         for address in list(row_addresses):
@@ -240,16 +240,16 @@ class Chunk:
                 continue
             contact_id = channel.contact_id
         if contact_id is None:
-            return self._new(person, row_addresses)._replace(warnings=left_out)
-        if person.kind == "phone" and self._is_somebody_else(contact_id, person):
+            return self._create_contact(person, row_addresses)._replace(warnings=left_out)
+        if person.kind == "phone" and self._is_another_person(contact_id, person):
             return Outcome(person.line, SKIPPED, contact_id, _PHONE_OF_ANOTHER)
         if self.plan.skip:
             return Outcome(person.line, SKIPPED, contact_id, _EXISTS)
-        self._merge(contact_id, person)
-        stored_addresses = self._addresses(contact_id, person, row_addresses)
+        self._update_contact(contact_id, person)
+        stored_addresses = self._apply_addresses(contact_id, person, row_addresses)
         return Outcome(person.line, UPDATED, contact_id, None, stored_addresses, left_out)
 
-    def _is_somebody_else(self, contact_id: int, person: Person) -> bool:
+    def _is_another_person(self, contact_id: int, person: Person) -> bool:
         """Return whether a row that has only a phone number is about a person other than the contact with that number.
 
         The row is about another person if the contact has an email address, and the email address of the row is invalid
@@ -262,17 +262,17 @@ class Chunk:
         differs = bool(person.last_name and last_name and person.last_name.casefold() != last_name.casefold())
         return had_email or differs
 
-    def _new(self, person: Person, row_addresses: list[RowAddress]) -> Outcome:
+    def _create_contact(self, person: Person, row_addresses: list[RowAddress]) -> Outcome:
         contact_id = self.existing.next_id()
-        self.before.created(contact_id)
+        self.before.record_created(contact_id)
         self.existing.contacts[contact_id] = ContactFields(
             person.first_name, person.last_name, person.source, person.country_code or person.phone_country,
             person.language, person.tracking or "full", person.data or "{}", True,
         )  # fmt: skip
         self._changed.add(contact_id)
-        return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, person, row_addresses))
+        return Outcome(person.line, CREATED, contact_id, None, self._apply_addresses(contact_id, person, row_addresses))
 
-    def _merge(self, contact_id: int, person: Person) -> None:
+    def _update_contact(self, contact_id: int, person: Person) -> None:
         """Replace the fields and data keys of a contact for which the row has values."""
         old_fields = self.existing.contacts[contact_id]
         values = {name: value for name in CONTACT_FIELDS if (value := getattr(person, name)) is not None}
@@ -286,14 +286,14 @@ class Chunk:
             self.existing.contacts[contact_id] = new_fields
             self._changed.add(contact_id)
 
-    def _addresses(self, contact_id: int, person: Person, row_addresses: list[RowAddress]) -> list[str]:
+    def _apply_addresses(self, contact_id: int, person: Person, row_addresses: list[RowAddress]) -> list[str]:
         file_consent = row_addresses[0].consent
         # A row that says nothing leaves what an earlier row of the contact says.
         if file_consent not in (None, "unstated") or contact_id not in self._file_consents:
             self._file_consents[contact_id] = file_consent
-        return [address.value for address in row_addresses if self._address(contact_id, person.line, address)]
+        return [address.value for address in row_addresses if self._apply_address(contact_id, person.line, address)]
 
-    def _address(self, contact_id: int, line: int, address: RowAddress) -> bool:
+    def _apply_address(self, contact_id: int, line: int, address: RowAddress) -> bool:
         """Apply the suppression and consent of a row to one address, which is added if it is new.
 
         Return whether the address keeps an opt-out or a suppression although the import opts in.
@@ -306,7 +306,7 @@ class Chunk:
             self.existing.add(key, channel)
         if address.suppression is not None:
             if address.suppression in self.existing.reasons(key[0], hashed):
-                self._repetitions.suppression(contact_id, key[0], hashed, address.suppression)
+                self._repetitions.record_suppression(contact_id, key[0], hashed, address.suppression)
             else:
                 self._suppress(contact_id, key, hashed, address.value, address.suppression)
         standing = channel.standing._replace(
@@ -318,18 +318,18 @@ class Chunk:
             channel.is_refused and address.consent != "in",
         )  # fmt: skip
         if decision.act == "opt_out":
-            self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._opt_out_note(line))
+            self.rows.add_consent(contact_id, key[0], hashed, decision.act, decision.by, self._opt_out_note(line))
         elif decision.act is not None:
-            self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._note)
+            self.rows.add_consent(contact_id, key[0], hashed, decision.act, decision.by, self._note)
         elif address.state in ("out", "complaint", "no", "off"):
             by = "operator" if address.state in ("no", "off") else "recipient"
-            self._repetitions.opt_out(channel, key[0], hashed, by, self._opt_out_note(line))
+            self._repetitions.record_opt_out(channel, key[0], hashed, by, self._opt_out_note(line))
         if decision.act is not None or address.state in ("no", "off"):
             channel.is_refused = decision.standing.opted_out_by == "operator"
         if decision.act == "opt_in" and (key[0], hashed) in self.existing.opt_outs:
             by, opted_out_at = self.existing.opt_outs.pop((key[0], hashed))
-            self.rows.forget((self.plan.account_id, key[0], hashed))
-            self.before.forgot(key[0], hashed, by, opted_out_at)
+            self.rows.delete_opt_out((self.plan.account_id, key[0], hashed))
+            self.before.record_lifted_opt_out(key[0], hashed, by, opted_out_at)
         verified_at = channel.verified_at or (self.now if address.verified else None)
         channel.change(decision.standing, verified_at)
         return decision.keeps_objection
@@ -340,12 +340,14 @@ class Chunk:
 
     def _suppress(self, contact_id: int, key: tuple[str, str], hashed: bytes, value: str, reason: str) -> None:
         self.existing.suppress(key[0], hashed, reason)
-        self.rows.suppression((self.plan.account_id, key[0], hashed, value, reason, self.plan.words, self.now))
+        self.rows.add_suppression((self.plan.account_id, key[0], hashed, value, reason, self.plan.words, self.now))
         note = _encode({"import_id": self.plan.import_id, "reason": reason}).decode()
-        self.rows.consent(contact_id, key[0], hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note)
-        self.before.suppressed(key[0], hashed, reason)
+        self.rows.add_consent(
+            contact_id, key[0], hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note
+        )
+        self.before.record_suppression(key[0], hashed, reason)
 
-    def _contacts(self) -> None:
+    def _collect_contacts(self) -> None:
         """Collect in `self.rows` the new and changed contacts, with their events, channels and search index."""
         touched = self._changed | {channel.contact_id for channel in self.existing.touched()}
         mark = self.plan.mark
@@ -353,48 +355,48 @@ class Chunk:
         for contact_id in sorted(touched):
             fields = self.existing.contacts[contact_id]
             if fields.new:
-                self.rows.contact(
+                self.rows.add_contact(
                     (contact_id, account_id, uuid7(now, contact_id), fields.first_name, fields.last_name, fields.source,
                      fields.country_code, fields.language, fields.data, fields.tracking, now, now)
                 )  # fmt: skip
-                self.rows.event(contact_id, "contact_add", self._add(fields.source))
+                self.rows.add_event(contact_id, "contact_add", self._build_addition_data(fields.source))
             else:
-                self.before.line(
+                self.before.record_change(
                     contact_id, self.existing.original[contact_id], fields, self.existing.updated_at[contact_id]
                 )
-                self.rows.contact_update((*fields[:5], fields.data, fields.tracking, now, contact_id))
+                self.rows.update_contact((*fields[:5], fields.data, fields.tracking, now, contact_id))
                 note = _encode({"source": "import", **mark}).decode()
-                self.rows.event(contact_id, "contact_update", note)
+                self.rows.add_event(contact_id, "contact_update", note)
             addresses = self.existing.addresses_of(contact_id)
-            self._channels(addresses)
+            self._collect_channels(addresses)
             if (
                 fields.new
                 or fields[:2] != self.existing.original[contact_id][:2]
                 or any(channel_state.id is None for _, channel_state in addresses)
             ):
                 address_texts = [(kind, channel.value) for (kind, _), channel in addresses]
-                self.rows.words_of(search.index_row(contact_id, fields[:2], address_texts))
+                self.rows.index_words(search.index_row(contact_id, fields[:2], address_texts))
 
-    def _channels(self, addresses: list[tuple[tuple[str, str], ChannelState]]) -> None:
+    def _collect_channels(self, addresses: list[tuple[tuple[str, str], ChannelState]]) -> None:
         now = self.now
         for (kind, key), address in addresses:
             values = address.standing
             if address.id is None:
-                self.rows.channel(
+                self.rows.add_channel(
                     (self.plan.account_id, address.contact_id, kind, address.value, key, values.subscribed,
                      address.verified_at, values.opt_in_at, values.opt_out_at, values.opted_out_by, values.suppression,
                      now, now)
                 )  # fmt: skip
                 if not self.existing.contacts[address.contact_id].new:
-                    self.before.channel_added(kind, key)
+                    self.before.record_added_channel(kind, key)
             elif address.touched:
-                self.before.channel(address.id, address.original, address.verified_before, address.updated_at)
-                self.rows.channel_update(
+                self.before.record_channel(address.id, address.original, address.verified_before, address.updated_at)
+                self.rows.update_channel(
                     (values.subscribed, values.opted_out_by, values.opt_out_at, values.opt_in_at, values.suppression,
                      address.verified_at, now, address.id)
                 )  # fmt: skip
 
-    def _lists(self, inserted: InsertedRange | None) -> None:
+    def _add_to_lists(self, inserted: InsertedRange | None) -> None:
         plan_list_ids = self.plan.list_ids if inserted is not None and inserted.number else ()
         for list_id in dict.fromkeys((*plan_list_ids, *self._joining)):
             indexes = self._joining.get(list_id, [])
@@ -405,7 +407,7 @@ class Chunk:
                 continue
             if inserted is not None and list_id in plan_list_ids:
                 row_writer.add_plain_to_list(self.plan, list_id, name, inserted)
-                self.before.joined(list_id, range(inserted.first, inserted.first + inserted.number))
+                self.before.record_joined(list_id, range(inserted.first, inserted.first + inserted.number))
             joining: dict[int, None] = {}
             for index in indexes:
                 outcome = self.outcomes[index]
@@ -415,8 +417,8 @@ class Chunk:
                 elif outcome.contact_id not in members:
                     joining[outcome.contact_id] = None
             if joining:
-                self.rows.join(list_id, name, list(joining), self.plan.mark)
-                self.before.joined(list_id, joining)
+                self.rows.add_to_list(list_id, name, list(joining), self.plan.mark)
+                self.before.record_joined(list_id, joining)
 
 
 class SuppressionChunk:
@@ -431,28 +433,28 @@ class SuppressionChunk:
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
         self._repetitions = _Repetitions(plan, self.existing, self.rows, self.before, self.now, memory is not None)
-        self.outcomes = [self._person(person) for person in people]
+        self.outcomes = [self._apply_person(person) for person in people]
         rows = zip(people, self.outcomes, strict=True)
         self.warned = sum(person.warnings is not None and outcome.result == CREATED for person, outcome in rows)
         if memory is None:
-            self._channels()
+            self._collect_channels()
             self.rows.flush()
 
-    def _person(self, person: Person) -> Outcome:
+    def _apply_person(self, person: Person) -> Outcome:
         key, reason = (person.kind, person.key), person.suppression or "manual"
         hashed = self.existing.hash_of(key)
         channel = self.existing.channels.get(key)
         contact_id = channel.contact_id if channel else None
         if reason in self.existing.reasons(person.kind, hashed):
             if channel is not None and reason == "complaint":
-                self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
-            self._repetitions.suppression(contact_id, person.kind, hashed, reason)
+                self._repetitions.record_opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
+            self._repetitions.record_suppression(contact_id, person.kind, hashed, reason)
             return Outcome(
                 person.line, SKIPPED, contact_id, gettext_noop("the address is suppressed for this reason already")
             )
         self.existing.suppress(person.kind, hashed, reason)
-        self.before.suppressed(person.kind, hashed, reason)
-        self.rows.suppression(
+        self.before.record_suppression(person.kind, hashed, reason)
+        self.rows.add_suppression(
             (
                 self.plan.account_id,
                 person.kind,
@@ -464,7 +466,7 @@ class SuppressionChunk:
             )
         )
         note = _encode({"import_id": self.plan.import_id, "reason": reason}).decode()
-        self.rows.consent(
+        self.rows.add_consent(
             contact_id, person.kind, hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note
         )
         if channel is not None:
@@ -473,23 +475,23 @@ class SuppressionChunk:
             )
             decision = contact_rows.decide_consent(self.now, standing, reason, False)
             if decision.act is not None:
-                self.rows.consent(contact_id, person.kind, hashed, decision.act, decision.by, note)
+                self.rows.add_consent(contact_id, person.kind, hashed, decision.act, decision.by, note)
             elif reason == "complaint":
-                self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
+                self._repetitions.record_opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             channel.change(decision.standing, channel.verified_at)
         elif reason == "complaint" and (person.kind, hashed) not in self.existing.opt_outs:
-            self.rows.remember((self.plan.account_id, person.kind, hashed, "recipient", self.now))
+            self.rows.add_opt_out((self.plan.account_id, person.kind, hashed, "recipient", self.now))
         return Outcome(person.line, CREATED, contact_id)
 
     def _opt_out_note(self) -> str:
         return _encode({"import_id": self.plan.import_id}).decode()
 
-    def _channels(self) -> None:
+    def _collect_channels(self) -> None:
         for address in self.existing.touched():
             state = address.standing
             assert address.id is not None
-            self.before.channel(address.id, address.original, address.verified_before, address.updated_at)
-            self.rows.channel_update(
+            self.before.record_channel(address.id, address.original, address.verified_before, address.updated_at)
+            self.rows.update_channel(
                 (state.subscribed, state.opted_out_by, state.opt_out_at, state.opt_in_at, state.suppression,
                  address.verified_at, self.now, address.id)
             )  # fmt: skip

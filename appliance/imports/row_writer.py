@@ -249,20 +249,22 @@ class RowWriter:
     def __init__(self, account_id: int, actor: str, words: str | None, now: int) -> None:
         self.account_id, self.actor, self.words, self.now = account_id, actor, words, now
         self._rows: dict[str, list[tuple[Any, ...]]] = {sql: [] for sql in _STATEMENTS}
-        self.contact = self._rows[_CONTACT].append
-        self.contact_update = self._rows[_CONTACT_UPDATE].append
-        self.channel = self._rows[_CHANNEL].append
-        self.channel_update = self._rows[_CHANNEL_UPDATE].append
-        self.suppression = self._rows[_SUPPRESSION].append
-        self.repeated_suppression = self._rows[_REPEATED_SUPPRESSION].append
-        self.repeated_opt_out = self._rows[_REPEATED_OPT_OUT].append
-        self.forget = self._rows[_DELETE_OPT_OUT].append
-        self.remember = self._rows[_INSERT_OPT_OUT].append
-        self.words_of = self._rows[search.WRITE_SQL].append
+        self.add_contact = self._rows[_CONTACT].append
+        self.update_contact = self._rows[_CONTACT_UPDATE].append
+        self.add_channel = self._rows[_CHANNEL].append
+        self.update_channel = self._rows[_CHANNEL_UPDATE].append
+        self.add_suppression = self._rows[_SUPPRESSION].append
+        self.repeat_suppression = self._rows[_REPEATED_SUPPRESSION].append
+        self.repeat_opt_out = self._rows[_REPEATED_OPT_OUT].append
+        self.delete_opt_out = self._rows[_DELETE_OPT_OUT].append
+        self.add_opt_out = self._rows[_INSERT_OPT_OUT].append
+        self.index_words = self._rows[search.WRITE_SQL].append
         self._events: list[tuple[Any, ...]] = []
         self._refusals: list[tuple[str, bytes, str, str, str]] = []
 
-    def consent(self, contact_id: int | None, kind: str, hashed: bytes, act: str, by: str, data: str = "{}") -> None:
+    def add_consent(
+        self, contact_id: int | None, kind: str, hashed: bytes, act: str, by: str, data: str = "{}"
+    ) -> None:
         """Add a consent row with the evidence of the import; `flush` also journals an opt-out or a suppression."""
         self._rows[_CONSENT].append(
             (self.account_id, contact_id, kind, hashed, act, by, self.actor, self.words, data, self.now)
@@ -270,7 +272,9 @@ class RowWriter:
         if act in consent.JOURNALED_ACTS:
             self._refusals.append((kind, hashed, act, by, data))
 
-    def event(self, contact_id: int, name: str, data: str, uid: str | None = None, title: str | None = None) -> None:
+    def add_event(
+        self, contact_id: int, name: str, data: str, uid: str | None = None, title: str | None = None
+    ) -> None:
         """Add an event of a contact; `uid` and `title` are the id and the name of its resource."""
         self._events.append((self.account_id, contact_id, name, data, uid, title, self.now, self.now))
 
@@ -285,7 +289,7 @@ class RowWriter:
         for kind, hashed, act, by, data in self._refusals:
             consent.journal_refusal(self.account_id, kind, hashed, act, by, msgspec.json.decode(data))
 
-    def join(self, list_id: int, name: str, contact_ids: list[int], data: dict[str, Any]) -> None:
+    def add_to_list(self, list_id: int, name: str, contact_ids: list[int], data: dict[str, Any]) -> None:
         """Add contacts to a list and write a `list_add` event for each, whose data includes `data`.
 
         None of the contacts may be a member already. Call it after `flush`, because they must exist.
@@ -371,9 +375,9 @@ class SnapshotBuilder:
         self.notes = ChunkSnapshot(now)
         self._created = list(range(inserted.first, inserted.first + inserted.number)) if inserted is not None else []
         self._joined: dict[int, list[int]] = defaultdict(list)
-        self.created = self._created.append
+        self.record_created = self._created.append
 
-    def line(self, contact_id: int, old_fields: Any, new_fields: Any, updated_at: int) -> None:
+    def record_change(self, contact_id: int, old_fields: Any, new_fields: Any, updated_at: int) -> None:
         """Record the changed fields and data keys of an existing contact, and its `updated_at` before."""
         fields = {
             name: (a, b)
@@ -389,27 +393,27 @@ class SnapshotBuilder:
                     data[key] = change
         self.notes.changes.append(ContactChange(contact_id, updated_at, fields, data))
 
-    def channel(self, number: int, standing: ConsentState, verified_at: int | None, updated_at: int) -> None:
+    def record_channel(self, number: int, standing: ConsentState, verified_at: int | None, updated_at: int) -> None:
         """Record the state of an existing address (its channel id is `number`) before the chunk."""
         self.notes.channels.append((number, list(standing), verified_at, updated_at))
 
-    def channel_added(self, kind: str, key: str) -> None:
+    def record_added_channel(self, kind: str, key: str) -> None:
         """Record an address that was added to an existing contact."""
         self.notes.added.append((kind, key))
 
-    def forgot(self, kind: str, hashed: bytes, by: str, opted_out_at: int) -> None:
+    def record_lifted_opt_out(self, kind: str, hashed: bytes, by: str, opted_out_at: int) -> None:
         """Record a remembered opt-out that was lifted."""
         self.notes.opt_outs.append((kind, hashed, by, opted_out_at))
 
-    def opt_out_repeated(self, number: int) -> None:
+    def record_repeated_opt_out(self, number: int) -> None:
         """Record that the import repeated an opt-out that was already in force (`number` is the id of its channel)."""
         self.notes.repeated.append(number)
 
-    def suppressed(self, kind: str, hashed: bytes, reason: str) -> None:
+    def record_suppression(self, kind: str, hashed: bytes, reason: str) -> None:
         """Record a new suppression."""
         self.notes.suppressions.append((kind, hashed, reason))
 
-    def joined(self, list_id: int, contact_ids: Iterable[int]) -> None:
+    def record_joined(self, list_id: int, contact_ids: Iterable[int]) -> None:
         """Record contacts that joined a list, in addition to those recorded before."""
         self._joined[list_id] += contact_ids
 
