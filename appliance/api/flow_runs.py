@@ -84,10 +84,10 @@ class FlowRunDetail(FlowRun):
 
 def serialize_run(row: Run) -> FlowRun:
     """Return the API representation of a run without its steps."""
-    return FlowRun(**_run_values(row))
+    return FlowRun(**_get_run_values(row))
 
 
-def _run_values(row: Run) -> dict[str, Any]:
+def _get_run_values(row: Run) -> dict[str, Any]:
     moments = {name: clock.iso(getattr(row, name)) for name in ("due_at", "ended_at", "created_at", "updated_at")}
     plain = ("id", "account_id", "flow_id", "flow_name", "version", "contact_id", "status", "exit_reason", "event_id",
              "chain_depth", "test")  # fmt: skip
@@ -106,7 +106,7 @@ def _serialize_step(passed: VisitedStep) -> RunStep:
 def serialize_run_detail(row: Run) -> FlowRunDetail:
     """Return the API representation of a run with the data of its event and the steps that it has entered."""
     return FlowRunDetail(
-        **_run_values(row),
+        **_get_run_values(row),
         event_data=row.event_data,
         history=[_serialize_step(passed) for passed in runs.list_visited_steps(row)],
     )

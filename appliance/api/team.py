@@ -256,7 +256,7 @@ async def list_audit_entries(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_audit_entry(row, names) for row in page.rows], headers=page_headers(page))
 
 
-class OwnPatch(Struct):
+class CurrentUserPatch(Struct):
     """Changes to the signed-in user. A new `password` requires `current_password`."""
 
     name: Annotated[Name, Meta(description="name shown to other users")] | UnsetType = UNSET
@@ -299,10 +299,12 @@ async def _validate_own_update(request: ApiRequest) -> dict[str, list[str]]:
     return {}
 
 
-@ROUTES.add("PATCH", "/user", scope=SELF_SCOPE, body_type=OwnPatch, response_type=User, validate=_validate_own_update)
+@ROUTES.add(
+    "PATCH", "/user", scope=SELF_SCOPE, body_type=CurrentUserPatch, response_type=User, validate=_validate_own_update
+)
 async def update_own_user(request: ApiRequest) -> ApiResponse:
     """Update the signed-in user. A new password ends all sessions, including the current one."""
-    changes: OwnPatch = request.body
+    changes: CurrentUserPatch = request.body
     user = await fetch(users.get, request.account_id, _get_own_id(request))
     password_hash = await _hash_new_password(user, changes)
 
@@ -322,7 +324,7 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
         raise Invalid({"current_password": ["is incorrect"]}) from None
 
 
-async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None:
+async def _hash_new_password(user: models.User, changes: CurrentUserPatch) -> str | None:
     """Return the hash of the new password, or None without a new password. Raises the errors of `_check_password`."""
     await _check_password(user, changes)
     return (
@@ -332,7 +334,7 @@ async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None
     )
 
 
-async def _check_password(user: models.User, changes: OwnPatch) -> None:
+async def _check_password(user: models.User, changes: CurrentUserPatch) -> None:
     """Raise Invalid for a new password of an invalid length, or for a missing or wrong current password.
 
     Raises RateLimitExceeded after too many wrong current passwords. Does nothing if the request has no new password.

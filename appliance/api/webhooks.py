@@ -65,7 +65,7 @@ class WebhookDelivery(Struct):
     updated_at: Moment
 
 
-class WebhookTested(Struct):
+class WebhookTestResult(Struct):
     """The response of a webhook to a sample event."""
 
     ok: Annotated[bool, Meta(description="true if the delivery was accepted")]
@@ -111,9 +111,9 @@ def serialize_delivery(row: models.WebhookDelivery) -> WebhookDelivery:
     )  # fmt: skip
 
 
-def serialize_test(test_result: Outcome, event: Event) -> WebhookTested:
+def serialize_test(test_result: Outcome, event: Event) -> WebhookTestResult:
     """Return the API representation of a test's result; `event` is the sample event that was sent."""
-    return WebhookTested(
+    return WebhookTestResult(
         test_result.is_delivered,
         test_result.status,
         test_result.text,
@@ -191,7 +191,7 @@ async def rotate_webhook_secret(request: ApiRequest) -> ApiResponse:
     scope="account:write",
     body_type=WebhookTest,
     body_required=False,
-    response_type=WebhookTested,
+    response_type=WebhookTestResult,
     validate=validator(worker.validate_test),
 )
 async def test_webhook(request: ApiRequest) -> ApiResponse:

@@ -498,7 +498,7 @@ def cancel_messages(campaign: Campaign) -> None:
 
     A message whose earlier attempt may have been accepted becomes uncertain instead.
     """
-    _begin_ending(campaign, "cancel")
+    _start_ending_messages(campaign, "cancel")
 
 
 def delete_messages(campaign: Campaign) -> None:
@@ -506,10 +506,10 @@ def delete_messages(campaign: Campaign) -> None:
 
     Call it only if no message of the campaign was ever attempted.
     """
-    _begin_ending(campaign, "undo")
+    _start_ending_messages(campaign, "undo")
 
 
-def _begin_ending(campaign: Campaign, mode: str) -> None:
+def _start_ending_messages(campaign: Campaign, mode: str) -> None:
     require_write_transaction()
     # Members of the audience that have no row yet get none.
     campaign.pending_snapshot = None

@@ -62,7 +62,7 @@ _lock = threading.Lock()
 
 
 def delete_expired(stopping: threading.Event) -> None:
-    """Delete the expired rows of all sweeps, until `stopping` is set.
+    """Delete expired rows of each kind in `SWEEPS`, until `stopping` is set.
 
     Returns at once if another thread is deleting expired rows already.
     """

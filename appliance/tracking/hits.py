@@ -239,14 +239,14 @@ def _hit_row(hit: Hit) -> tuple[Any, ...]:
             message.account_id, message.campaign_id, message.message_id, kind, request.number, request.method, *client,
             None, None, message.test, request.at,
         )  # fmt: skip
-    verdict = _anonymous_verdict(request, kind, message)
+    verdict = _judge_anonymous_hit(request, kind, message)
     return (
         message.account_id, message.campaign_id, None, kind, request.number, request.method, None, None, None,
         *verdict, message.test, request.at,
     )  # fmt: skip
 
 
-def _anonymous_verdict(request: HitRequest, kind: str, message: TrackedMessage) -> Verdict:
+def _judge_anonymous_hit(request: HitRequest, kind: str, message: TrackedMessage) -> Verdict:
     """Return the verdict of an anonymous hit.
 
     The hit is judged without regard to other hits when it is stored, because its client is not stored.

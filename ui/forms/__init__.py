@@ -283,10 +283,10 @@ class FormParts:
         """Return the value of a part for comparison: for each field the sorted values."""
         return [sorted(filter(None, self._values(form, name))) for name in self._parts[key].names]
 
-    def take_stored(self, form: Form, key: str, now: Form) -> None:
-        """Replace the value of a part in the form with the value in `now`, the form of the stored values."""
+    def take_stored(self, form: Form, key: str, stored: Form) -> None:
+        """Replace the value of a part in the form with the value in `stored`, the form of the stored values."""
         for name in self._parts[key].names:
-            values = self._values(now, name)
+            values = self._values(stored, name)
             form.values[name], form.lists[name] = next(iter(values), ""), values
 
     def describe(self, form: Form, key: str, known: Mapping[str, str]) -> str:

@@ -289,17 +289,17 @@ class CustomDataParts(forms.FormParts):
         rows = [row for row in _read_all_rows(form) if row.key == self.label(key)]
         return (rows[0].value or gettext("empty")) if rows else gettext("nothing")
 
-    def take_stored(self, form: Form, key: str, now: Form) -> None:
+    def take_stored(self, form: Form, key: str, stored: Form) -> None:
         """Replace the value of a part in the form with the stored value.
 
         A stored custom field takes the place of its row; a field that is no longer stored loses its row.
         """
         if not key.startswith(self._PREFIX):
-            return super().take_stored(form, key, now)
+            return super().take_stored(form, key, stored)
         name, rows = self.label(key), _read_all_rows(form)
-        stored = [row for row in _read_all_rows(now) if row.key == name]
+        stored_rows = [row for row in _read_all_rows(stored) if row.key == name]
         at = next((at for at, row in enumerate(rows) if row.key == name), len(rows))
-        rows = [*rows[:at], *stored, *(row for row in rows[at:] if row.key != name)]
+        rows = [*rows[:at], *stored_rows, *(row for row in rows[at:] if row.key != name)]
         for field, column in zip(FIELD_NAMES, zip(*rows, strict=True) if rows else ((), (), ()), strict=True):
             form.lists[field] = list(column)
         return None

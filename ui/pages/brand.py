@@ -106,7 +106,7 @@ def add_errors(form: Form, error: errors.Invalid) -> Form:
     return form.add_errors(errors.Invalid(other_errors)) if other_errors else form
 
 
-def sample_query(form: Form) -> str:
+def build_sample_query(form: Form) -> str:
     """Return the query string with which the sample email shows the values of a form."""
     return urlencode({name: form[name] for name in _SAMPLE_FIELDS if name in form.values})
 
@@ -159,7 +159,7 @@ async def build_context(account_id: int, form: Form) -> dict[str, Any]:
     The context has the query of the sample email, contrasts, fonts, and the colours found in the logo.
     """
     return {
-        "sample_query": sample_query(form), "contrasts": check_contrasts(form), "fonts": font_options(form),
+        "sample_query": build_sample_query(form), "contrasts": check_contrasts(form), "fonts": font_options(form),
         "built_in": DEFAULT_COLOURS,
         "suggested_colours": await suggest_colours(account_id), "max_megabytes": media.MAX_UPLOAD_BYTES // 1_048_576,
     }  # fmt: skip

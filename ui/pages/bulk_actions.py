@@ -57,7 +57,7 @@ def progress_message(act: Any, name: str) -> str:
     return gettext(message, **values)
 
 
-def quarter_label(act: Any) -> str:
+def progress_label(act: Any) -> str:
     """Return the progress in steps of 25%, so that screen readers do not announce every change."""
     quarters = 4 * act.processed // act.contact_count if act.contact_count else 4
     return gettext("%(percentage)s done", percentage=format_percent(quarters / 4, 0))
@@ -102,7 +102,7 @@ def _skipped_message(skipped: dict[str, int]) -> str:
     return ngettext("%(num)s skipped: %(reasons)s.", "%(num)s skipped: %(reasons)s.", total, reasons=reasons)
 
 
-def confirmation(act: str, number: int) -> dict[str, str]:
+def get_confirmation_texts(act: str, number: int) -> dict[str, str]:
     """Return the texts of the page that asks to confirm an action, because it cannot be undone.
 
     The keys are `title`, `text` and `verb` (the button).
@@ -193,7 +193,7 @@ async def show_progress(request: Request, visit: Visit, act_id: int) -> HTTPResp
     if job.state != "working":
         view.clear_flash(request)
     notice = _build_notice(job, name)
-    return view.render(request, "contacts/progress.html", act=job, toast=notice, quarter=quarter_label(job))
+    return view.render(request, "contacts/progress.html", act=job, toast=notice, quarter=progress_label(job))
 
 
 @pages.post("/<act_id:int>/undo", name="undo")
@@ -270,7 +270,7 @@ def _render_confirmation(
         form.values["typed"] = ""
     return view.render(
         request, "contacts/sure.html", status, form=form, fields=[("act", form["act"]), *selection.fields],
-        count=count, ask=confirmation(bulk_request.act, count),
+        count=count, ask=get_confirmation_texts(bulk_request.act, count),
         first=[formats.contact_name(contact) for contact in first],
         must_type=count > _CONFIRM_BY_TYPING_OVER, back=_table_url(selection),
     )  # fmt: skip

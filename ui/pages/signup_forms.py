@@ -496,16 +496,16 @@ class SignupFormParts(forms.FormParts):
         """Return the value of a part: the fields as the API takes them, else the sorted values."""
         return read_fields(form) if key == self.FIELDS else super().value(form, key)
 
-    def take_stored(self, form: Form, key: str, now: Form) -> None:
+    def take_stored(self, form: Form, key: str, stored: Form) -> None:
         """Replace the value of a part in the form with the stored value."""
         if key != self.FIELDS:
-            return super().take_stored(form, key, now)
+            return super().take_stored(form, key, stored)
         for number in form.ids("row"):
             for name in [name for name in form.values if name.endswith(f"-{number}")]:
                 del form.values[name]
-        form.lists["row"] = now.getlist("row")
+        form.lists["row"] = stored.getlist("row")
         for number in form.ids("row"):
-            form.values |= {name: value for name, value in now.values.items() if name.endswith(f"-{number}")}
+            form.values |= {name: value for name, value in stored.values.items() if name.endswith(f"-{number}")}
         return None
 
     def describe(self, form: Form, key: str, known: Mapping[str, str]) -> str:

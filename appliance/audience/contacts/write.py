@@ -305,7 +305,7 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
     plan.merge(
         lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], existing_id)
     )
-    data = _merged_data(contact, request, plan.faults)
+    data = _merge_data(contact, request, plan.faults)
     plan.check()
     now = clock.now_ms()
     created = contact is None
@@ -342,9 +342,9 @@ def check(account_id: int, request: ContactWrite, contact_id: int | None = None)
         lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], existing_id)
     )
     if contact is not None and isinstance(request, ContactPatch):
-        _patched_data(contact, request, plan.faults)
+        _patch_data(contact, request, plan.faults)
     else:
-        _merged_data(contact, request, plan.faults)
+        _merge_data(contact, request, plan.faults)
     plan.check()
 
 
@@ -352,7 +352,7 @@ def check_simulated(account_id: int, request: ContactWrite) -> None:
     """Raise Invalid with all errors of a simulated contact, which may have the address of an existing one."""
     plan = _plan_channels(account_id, None, request, is_simulated=True)
     plan.merge(lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
-    _merged_data(None, request, plan.faults)
+    _merge_data(None, request, plan.faults)
     plan.check()
 
 
@@ -364,7 +364,7 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
     plan.merge(
         lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], contact.id)
     )
-    data = _patched_data(contact, request, plan.faults)
+    data = _patch_data(contact, request, plan.faults)
     plan.check()
     old_tags = tags_of(contact.data)
     changed_fields = _fill_contact(contact, request, data)
@@ -427,14 +427,14 @@ def _plan_channels(
     return plan
 
 
-def _merged_data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
+def _merge_data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
     """Return the contact's custom data with the keys of the request replaced, or None if the request has no data."""
     if request.data is UNSET or request.data is None:
         return None
     return check_data({**(contact.data if contact else {}), **request.data}, "data", faults)
 
 
-def _patched_data(contact: Contact, request: ContactPatch, faults: Faults) -> dict[str, Any] | None:
+def _patch_data(contact: Contact, request: ContactPatch, faults: Faults) -> dict[str, Any] | None:
     data = None if request.data is UNSET else dict(request.data or {})
     if request.data_merge is not UNSET:
         data = merge_patch(contact.data if data is None else data, request.data_merge)

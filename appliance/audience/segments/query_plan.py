@@ -264,7 +264,7 @@ def _maintain_indexes(wanted_indexes: dict[str, str], present: set[str]) -> None
     for name, path in wanted_indexes.items():
         if name not in present:
             transactions.write(_create_index, name, path)
-        if _is_unfinished(name):
+        if _is_index_unfinished(name):
             _fill_index(name, path)
 
 
@@ -282,7 +282,7 @@ def find_index(dotted: str) -> str | None:
     path = fields.json_path(dotted)
     name = _index_name(path) if path else ""
     is_present = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
-    return name if is_present and not _is_unfinished(name) else None
+    return name if is_present and not _is_index_unfinished(name) else None
 
 
 def _index_name(path: str) -> str:
@@ -295,7 +295,7 @@ def _existing_indexes() -> set[str]:
     return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
 
 
-def _is_unfinished(name: str) -> bool:
+def _is_index_unfinished(name: str) -> bool:
     return bool(scalar(f"SELECT 1 FROM {name} WHERE value = {_UNFINISHED}"))
 
 

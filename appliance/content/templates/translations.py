@@ -321,9 +321,9 @@ CheckedTexts = Mapping[str, CheckedText]
 
 
 def check_texts(document: Document, texts: Mapping[str, str | None], channel: str = "email") -> CheckedTexts:
-    """Return the result of checking each translation whose id is that of a text of the template, by text id.
+    """Check the translations of a template's texts, and return the results by text id.
 
-    Blank translations are left out. Checking parses HTML, so call it outside of the write transaction.
+    Blank translations and unknown ids are left out. Checking parses HTML, so call it outside of the write transaction.
     """
     return {
         text.id: _check(text, typed, channel)

@@ -292,7 +292,7 @@ class MessageStep(StepKind):
         if transactional and not _is_allowed(context.account_id):
             context.add_fault("transactional", gettext(SERVICE_MESSAGES_OFF))
         template_id = raw.get("template_id")
-        if template_id is not None and not _exists(context.account_id, template_id):
+        if template_id is not None and not _template_exists(context.account_id, template_id):
             context.add_fault("template_id", "must exist")
         return {"template_id": template_id, "transactional": transactional is True, "content": sent_fields(content)}
 
@@ -349,7 +349,7 @@ def _is_allowed(account_id: int) -> bool:
     return bool(Account.get_by_id(account_id).transactional_allowed)
 
 
-def _exists(account_id: int, template_id: Any) -> bool:
+def _template_exists(account_id: int, template_id: Any) -> bool:
     if type(template_id) is not int or not 0 < template_id < 2**63:
         return False
     return bool(Template.select().where(Template.account == account_id, Template.id == template_id).exists())

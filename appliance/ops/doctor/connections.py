@@ -359,7 +359,7 @@ def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Ite
         unnamed_records = [record for record in waiting if record.problem == problem]
         named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)
         is_grave = any(record.required for record in unnamed_records) and config.current().email.transport != "capture"
-        fix = 'base_url = "https://mail.example.com"' if problem == records.build_no_public_name_message() else ""
+        fix = 'base_url = "https://mail.example.com"' if problem == records.describe_missing_public_name() else ""
         yield Finding(
             "fail" if is_grave else "warn", f"domain {domain.name}", f"{named}: {translate_stored(problem or '')}", fix
         )

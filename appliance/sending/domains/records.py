@@ -117,14 +117,14 @@ def _build_records(domain: SendingDomain) -> list[Record]:
         Record("TXT", f"_campanero.{name}", f"campanero-verification={domain.ownership_token}", "", "ownership", True),
         *active_key_records,
         _with_problem(
-            Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), build_no_public_name_message()
+            Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), describe_missing_public_name()
         ),
         _with_problem(
             Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
-            _PRIVATE_RELAY % {"host": email.relay.host} if is_private_relay else build_no_public_name_message(),
+            _PRIVATE_RELAY % {"host": email.relay.host} if is_private_relay else describe_missing_public_name(),
         ),
         Record("TXT", f"_dmarc.{name}", f"v=DMARC1; p=none; rua=mailto:postmaster@{name}", "", "dmarc", False),
-        _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), build_no_public_name_message()),
+        _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), describe_missing_public_name()),
         *(key_record for key_record in key_records if key_record not in active_key_records),
     ]
 
@@ -140,7 +140,7 @@ def _with_problem(record: Record, problem: str) -> Record:
     return record if record.value else msgspec.structs.replace(record, problem=problem)
 
 
-def build_no_public_name_message() -> str:
+def describe_missing_public_name() -> str:
     """Return the problem of a record that needs a public host name while `base_url` has none."""
     return _NO_PUBLIC_NAME % {"url": config.base_url(config.current())}
 
