@@ -261,7 +261,7 @@ class _Paths(NamedTuple):
         """Return a number with its path; `chosen` are filters of `RunQuery`."""
         return Number(count, self._build_path(chosen))
 
-    def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
+    def number_by_reason(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
         """Return the sum of `counts` and each count by its reason, the largest first, all with their paths."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return NumberByReason(
@@ -283,7 +283,7 @@ def _count_runs(flow: Flow, since: int, paths: _Paths) -> RunFigures:
     entered = active + sum(counts["completed"].values()) + sum(counts["exited"].values())
     return RunFigures(
         paths.number(entered), paths.number(active, status="live"),
-        *(paths.reasoned(counts[name], status=name) for name in ("completed", "exited", "ignored")),
+        *(paths.number_by_reason(counts[name], status=name) for name in ("completed", "exited", "ignored")),
     )  # fmt: skip
 
 
@@ -353,8 +353,8 @@ def _build_step_figures(
         waiting=paths.number(sums.get(None, 0), step=step_id, outcome="waiting"),
         waiting_now=paths._replace(since=0).number(waiting_now, step=step_id, outcome="waiting"),
         went_on=paths.number(went_on, step=step_id, outcome="went_on"), yes=yes, no=no,
-        skipped=paths.reasoned(counts["skipped"], step=step_id, outcome="skipped"),
-        left=paths.reasoned(counts["exited"], step=step_id, outcome="exited"),
+        skipped=paths.number_by_reason(counts["skipped"], step=step_id, outcome="skipped"),
+        left=paths.number_by_reason(counts["exited"], step=step_id, outcome="exited"),
         messages=(
             _build_message_figures(step_id, messages, paths) if messages or step["type"] in ("email", "sms") else None
         ),
@@ -375,5 +375,5 @@ def _build_message_figures(step_id: int, messages: list[_MessageCount], paths: _
         accepted=paths.number(sum(terms[name] for name in _ACCEPTED_STATUSES), step=step_id, message="accepted"),
         opened=paths.number(sum(message.opened for message in messages), step=step_id, message="opened"),
         clicked=paths.number(sum(message.clicked for message in messages), step=step_id, message="clicked"),
-        skipped=paths.reasoned(skipped, step=step_id, message="skipped"), terms=terms,
+        skipped=paths.number_by_reason(skipped, step=step_id, message="skipped"), terms=terms,
     )  # fmt: skip

@@ -169,7 +169,7 @@ class Chunk:
             self._add_to_lists(inserted)
         else:
             rows = zip(people, self.outcomes, strict=True)
-            memory.keep(
+            memory.remember(
                 self.existing, {outcome.contact_id for person, outcome in rows if person.shared and outcome.contact_id}
             )
 
@@ -302,15 +302,15 @@ class Chunk:
         channel = self.existing.channels.get(key)
         hashed = self.existing.hash_of(key)
         if channel is None:
-            channel = self.existing.fresh(contact_id, key, address.value)
+            channel = self.existing.build_channel(contact_id, key, address.value)
             self.existing.add(key, channel)
         if address.suppression is not None:
-            if address.suppression in self.existing.reasons(key[0], hashed):
+            if address.suppression in self.existing.get_suppression_reasons(key[0], hashed):
                 self._repetitions.record_suppression(contact_id, key[0], hashed, address.suppression)
             else:
                 self._suppress(contact_id, key, hashed, address.value, address.suppression)
         standing = channel.standing._replace(
-            suppression=contact_rows.gravest_reason(self.existing.reasons(key[0], hashed))
+            suppression=contact_rows.gravest_reason(self.existing.get_suppression_reasons(key[0], hashed))
         )
         opt_in = self.plan.opt_in if address.kind == "email" else self.plan.opt_in_phone
         decision = contact_rows.decide_consent(
@@ -349,7 +349,7 @@ class Chunk:
 
     def _collect_contacts(self) -> None:
         """Collect in `self.rows` the new and changed contacts, with their events, channels and search index."""
-        touched = self._changed | {channel.contact_id for channel in self.existing.touched()}
+        touched = self._changed | {channel.contact_id for channel in self.existing.list_changed()}
         mark = self.plan.mark
         account_id, now = self.plan.account_id, self.now
         for contact_id in sorted(touched):
@@ -445,7 +445,7 @@ class SuppressionChunk:
         hashed = self.existing.hash_of(key)
         channel = self.existing.channels.get(key)
         contact_id = channel.contact_id if channel else None
-        if reason in self.existing.reasons(person.kind, hashed):
+        if reason in self.existing.get_suppression_reasons(person.kind, hashed):
             if channel is not None and reason == "complaint":
                 self._repetitions.record_opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             self._repetitions.record_suppression(contact_id, person.kind, hashed, reason)
@@ -471,7 +471,7 @@ class SuppressionChunk:
         )
         if channel is not None:
             standing = channel.standing._replace(
-                suppression=contact_rows.gravest_reason(self.existing.reasons(person.kind, hashed))
+                suppression=contact_rows.gravest_reason(self.existing.get_suppression_reasons(person.kind, hashed))
             )
             decision = contact_rows.decide_consent(self.now, standing, reason, False)
             if decision.act is not None:
@@ -487,7 +487,7 @@ class SuppressionChunk:
         return _encode({"import_id": self.plan.import_id}).decode()
 
     def _collect_channels(self) -> None:
-        for address in self.existing.touched():
+        for address in self.existing.list_changed():
             state = address.standing
             assert address.id is not None
             self.before.record_channel(address.id, address.original, address.verified_before, address.updated_at)

@@ -88,7 +88,7 @@ class Product(NamedTuple):
     """An export format of a product.
 
     `needs` has the names of the columns that identify it, and `map` the targets of columns by name. The names are as
-    `_squash` returns them. The target "" skips a column.
+    `_join_words` returns them. The target "" skips a column.
     """
 
     name: str
@@ -133,11 +133,11 @@ def normalize_name(name: str) -> str:
 
 def recognize_product(names: list[str]) -> str | None:
     """Return the name of the first of PRODUCTS whose identifying columns are all in `names`, or None."""
-    squashed_names = {_squash(name) for name in names}
-    return next((product.name for product in PRODUCTS if product.needs <= squashed_names), None)
+    joined_names = {_join_words(name) for name in names}
+    return next((product.name for product in PRODUCTS if product.needs <= joined_names), None)
 
 
-def _squash(name: str) -> str:
+def _join_words(name: str) -> str:
     """Return a name like `normalize_name`, but do not split it at capitals: `FirstName` becomes `firstname`."""
     return re.sub(r"[^\w]+", "_", name.strip()).strip("_").lower()
 
@@ -148,8 +148,8 @@ def guess_targets(names: list[str], resource: str = "contacts") -> list[str]:
     If several columns have a target that only one may have, the others become custom data. `resource` is `contacts` or
     `suppressions`.
     """
-    squashed_names = {_squash(name) for name in names}
-    product = next((candidate for candidate in PRODUCTS if candidate.needs <= squashed_names), None)
+    joined_names = {_join_words(name) for name in names}
+    product = next((candidate for candidate in PRODUCTS if candidate.needs <= joined_names), None)
     targets: list[str] = []
     guesses = [_guess_target(name, product) for name in names]
     for name, target in zip(names, guesses, strict=True):
@@ -163,7 +163,7 @@ def guess_targets(names: list[str], resource: str = "contacts") -> list[str]:
 
 
 def _guess_target(name: str, product: Product | None) -> str:
-    flat, split = (_YES_NO_REMARK.sub("", text) for text in (_squash(name), normalize_name(name)))
+    flat, split = (_YES_NO_REMARK.sub("", text) for text in (_join_words(name), normalize_name(name)))
     if product is not None and flat in product.map:
         return product.map[flat]
     if name.strip().startswith("data.") and len(name.strip()) > 5:
@@ -189,7 +189,7 @@ def _guess_loosely(name: str) -> str | None:
 
 
 def _suppression_target(name: str, target: str) -> str:
-    flat = _squash(name)
+    flat = _join_words(name)
     if flat in ("address", "value", "recipient"):
         return "email"
     return flat if flat in ("reason", "note") else target if target in ("email", "phone") else ""
@@ -369,7 +369,7 @@ class DateColumn:
                 self._either |= not parsed.has_dots
         return self._filled < _SAMPLED_VALUES or self._dates * 2 >= self._filled
 
-    def verdict(self, order: DateOrder | None) -> DateFormat | None:
+    def get_format(self, order: DateOrder | None) -> DateFormat | None:
         """Return the date format of the column, or None if it has no dates.
 
         `order` is used if the values do not show the order of day and month, or contradict each other.

@@ -191,7 +191,7 @@ class DryRunState:
         self.owners: dict[tuple[str, str], int] = {}
         self.reasons: dict[tuple[str, bytes], set[str]] = {}
 
-    def keep(self, contacts: "ExistingContacts", contact_ids: Iterable[int]) -> None:
+    def remember(self, contacts: "ExistingContacts", contact_ids: Iterable[int]) -> None:
         """Store the state of some contacts after a chunk, and the last id that was given to a new contact."""
         self.next_id = contacts.last_id()
         for contact_id in contact_ids:
@@ -230,9 +230,9 @@ class ExistingContacts:
         self._load_states(keys)
         self._refused = self._find_refused()
         if memory is not None:
-            self._recall(memory, keys)
+            self._apply_memory(memory, keys)
 
-    def _recall(self, memory: DryRunState, keys: set[tuple[str, str]]) -> None:
+    def _apply_memory(self, memory: DryRunState, keys: set[tuple[str, str]]) -> None:
         """Replace the stored state of contacts and suppressions with the state in the dry run."""
         self._next = memory.next_id
         for contact_id in {memory.owners[key] for key in keys & memory.owners.keys()} | (
@@ -325,14 +325,14 @@ class ExistingContacts:
         self.channels[key] = channel
         self._of_contact[channel.contact_id].append((key, channel))
 
-    def fresh(self, contact_id: int, key: tuple[str, str], value: str) -> ChannelState:
+    def build_channel(self, contact_id: int, key: tuple[str, str], value: str) -> ChannelState:
         """Return a new channel that is not subscribed, with the remembered opt-out of its address, if any."""
         address = (key[0], self.hash_of(key))
         by, opted_out_at = self.opt_outs.get(address, (None, None))
         standing = ConsentState(False, by, opted_out_at)
         return ChannelState(None, contact_id, value, standing, is_refused=address in self._refused)
 
-    def reasons(self, kind: str, hashed: bytes) -> "set[str] | frozenset[str]":
+    def get_suppression_reasons(self, kind: str, hashed: bytes) -> "set[str] | frozenset[str]":
         """Return the reasons for which an address is suppressed; do not change the set."""
         return self._reasons.get((kind, hashed), frozenset())
 
@@ -350,7 +350,7 @@ class ExistingContacts:
         """Return the addresses of a contact as (key, channel), oldest first."""
         return self._of_contact[contact_id]
 
-    def touched(self) -> list[ChannelState]:
+    def list_changed(self) -> list[ChannelState]:
         """Return the new and changed addresses."""
         return [channel for channel in self.channels.values() if channel.touched]
 

@@ -54,13 +54,13 @@ _RANK_WORDS = "freiherr freifrau freiin graf gräfin baron baronin baroness ritt
 _RANKS = frozenset(_RANK_WORDS.split())
 
 
-def _either(words: str) -> str:
+def _match_any(words: str) -> str:
     return "|".join(sorted(map(re.escape, words.split()), key=len, reverse=True))
 
 
-_TITLE = re.compile(rf"(?i:(?:{_either(_TITLES)})(?:\.|(?=[\s/(-]|\Z))|(?:{_either(_DOTTED_TITLES)})\.)[\s/-]*")
+_TITLE = re.compile(rf"(?i:(?:{_match_any(_TITLES)})(?:\.|(?=[\s/(-]|\Z))|(?:{_match_any(_DOTTED_TITLES)})\.)[\s/-]*")
 _AFTER_TITLE = re.compile(
-    rf"(?:(?i:{_either(_SPECIALITIES)})\.|(?:{_either(_SPECIALITIES)})(?=[\s/(-]|\Z)|(?i:e\.?\s?h|h\.?\s?c)\.|"
+    rf"(?:(?i:{_match_any(_SPECIALITIES)})\.|(?:{_match_any(_SPECIALITIES)})(?=[\s/(-]|\Z)|(?i:e\.?\s?h|h\.?\s?c)\.|"
     rf"\((?i:fh|th|tu|univ|ba|uni)\.?\)|(?:und|and|et|y|e|&|\+)\s+(?={_TITLE.pattern}))[\s/-]*"
 )
 _INITIAL = re.compile(r"[^\W\d_]\.|[^\W\d_](?:\.[^\W\d_])+\.?")
@@ -324,7 +324,7 @@ class NumberColumn:
         return True
 
     @property
-    def exceptions(self) -> int:
+    def exception_count(self) -> int:
         """Return the number of values that are not numbers in a column that has amounts such as `1.234,50 €`, else 0.
 
         Because of these values, the column stays text.
@@ -343,7 +343,7 @@ class NumberColumn:
             return None
         return "," if self._comma else "."
 
-    def verdict(self, mark: DecimalMark | None) -> NumberFormat | None:
+    def get_format(self, mark: DecimalMark | None) -> NumberFormat | None:
         """Return the format of the column, or None if it needs no conversion.
 
         `mark` is used if the values do not show the decimal mark, or contradict each other.

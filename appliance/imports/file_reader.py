@@ -268,19 +268,19 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     )  # fmt: skip
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
     is_truncated = False
-    for row in _read_rows(path, preview, report_progress, writer.utf8_line):
+    for row in _read_rows(path, preview, report_progress, writer.add_utf8_line):
         report_progress()
         if writer.good + writer.bad >= MAX_ROWS:
-            writer.fault(row.line, _TOO_MANY_ROWS % {"limit": MAX_ROWS}, "")
+            writer.add_fault(row.line, _TOO_MANY_ROWS % {"limit": MAX_ROWS}, "")
             is_truncated = True
             break
         if row.fault is not None:
-            writer.fault(row.line, row.fault, str(row.cells))
+            writer.add_fault(row.line, row.fault, str(row.cells))
         else:
             try:
-                writer.person(read_person(row.line, row.cells))
+                writer.add_person(read_person(row.line, row.cells))
             except imports_cells.InvalidRecord as fault:
-                writer.fault(row.line, str(fault), _row_start(row.cells, preview.delimiter))
+                writer.add_fault(row.line, str(fault), _row_start(row.cells, preview.delimiter))
         if not writer.good and writer.bad >= MAX_UNREADABLE_ROWS:
             raise UnreadableFile(_NO_READABLE_ROW)
     writer.close()
@@ -393,19 +393,19 @@ def _read_formats(
             if not cell or cell in imports_cells.BLANKS or column.add(cell):
                 remaining.append((index, column))
         undecided = remaining
-    dates = {index: column.verdict(task.date_order) for index, column in date_columns.items()}
+    dates = {index: column.get_format(task.date_order) for index, column in date_columns.items()}
     # Another column of the file shows the decimal mark better than the country does.
     file_marks = {mark for column in number_columns.values() if (mark := column.mark) is not None}
     mark = task.decimal_mark or (
         file_marks.pop() if len(file_marks) == 1 else find_country_mark(task.country, preview.delimiter)
     )
-    numbers = {index: column.verdict(mark) for index, column in number_columns.items()}
+    numbers = {index: column.get_format(mark) for index, column in number_columns.items()}
     return ColumnFormats(
         {index: verdict for index, verdict in dates.items() if verdict is not None},
         {index: verdict for index, verdict in numbers.items() if verdict is not None and not dates.get(index)},
         {index: number_columns[index].example for index, verdict in numbers.items() if verdict is not None},
-        {index: column.exceptions for index, column in number_columns.items() if not dates.get(index)},
-        {index: column.exception_examples for index, column in number_columns.items() if column.exceptions},
+        {index: column.exception_count for index, column in number_columns.items() if not dates.get(index)},
+        {index: column.exception_examples for index, column in number_columns.items() if column.exception_count},
         {index for index, column in number_columns.items() if column.has_leading_zeros and types[index] is None},
     )
 

@@ -411,7 +411,7 @@ class Importer:
         while position < count:
             last = min(position + size, count)
             if job.dry_run:
-                chunk_check = check_chunk(plan, job.resource, staged.people(position, last), memory)
+                chunk_check = check_chunk(plan, job.resource, staged.fetch_people(position, last), memory)
                 time.sleep(0.0005)  # A check never waits, so without a pause requests would be slow.
                 transactions.write(
                     record_check, plan.import_id, ChunkRange(position, last, next_id, 0), chunk_check, arriving

@@ -378,19 +378,19 @@ class _ChunkUndo:
 
     def undo_batch(self) -> bool:
         """Undo all changes of addresses and the next batch of changes of contacts; return whether no change remains."""
-        self._addresses()
+        self._restore_addresses()
         changes = self.notes.changes[-_UNDO_BATCH:]
         del self.notes.changes[-_UNDO_BATCH:]
-        self._leave([change.contact_id for change in changes])
+        self._remove_from_lists([change.contact_id for change in changes])
         for change in changes:
             if not self._is_created(change.contact_id):
                 self._restore(change)
         if not self.notes.changes:
-            self._leave([member for members in self._joined.values() for member in members])
+            self._remove_from_lists([member for members in self._joined.values() for member in members])
         self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
         return not self.notes.changes
 
-    def _addresses(self) -> None:
+    def _restore_addresses(self) -> None:
         """Restore all suppressions, opt-outs and channels of the chunk that are unchanged since the import."""
         account, at = self.account_id, self.notes.at
         lifted_addresses = []
@@ -494,7 +494,7 @@ class _ChunkUndo:
             if reason != suppression:
                 run("UPDATE channel SET suppression = ? WHERE id = ?", (reason, number))
 
-    def _leave(self, contact_ids: list[int]) -> None:
+    def _remove_from_lists(self, contact_ids: list[int]) -> None:
         selected = set(contact_ids)
         for list_id, members in self._joined.items():
             leaving = [contact_id for contact_id in members if contact_id in selected]

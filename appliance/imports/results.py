@@ -51,7 +51,7 @@ class _OutcomesByLine:
         self._last_states = bytearray()
         self._import_id, self._path, self._last = import_id, path, 0
 
-    def more(self) -> bool:
+    def load_next(self) -> bool:
         """Load the next `_CHUNK_BATCH` chunks and return whether more may remain."""
         chunks = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
@@ -74,7 +74,7 @@ class _OutcomesByLine:
             if reason or kept_opt_outs or warnings:
                 self.words[line] = (reason, " ".join(kept_opt_outs), warnings)
         # Lines without an outcome are plain people, whose contacts have consecutive ids in this order.
-        for line in staged.lines_of(after, last) if inserted_count else ():
+        for line in staged.fetch_line_numbers(after, last) if inserted_count else ():
             if line not in lines:
                 self._set(line, "created", next_id, self._plain_state)
                 next_id += 1
@@ -180,14 +180,14 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
         raise NotFound(_explain_missing_lines(job))
     plain_state = "subscribed" if store.get_options(job).opt_in else "unsubscribed:not_opted_in"
     outcomes, is_selected = _OutcomesByLine(import_id, path, plain_state), LINE_FILTERS.get(only or "")
-    while outcomes.more():
+    while outcomes.load_next():
         yield b""
     yield _encode_csv([_HEADER])
     after = 0
     while True:
         staged = StagingFile(path)
         try:
-            batch = staged.lines(after, _LINE_BATCH)
+            batch = staged.fetch_lines(after, _LINE_BATCH)
         finally:
             staged.close()
         if not batch:
@@ -293,10 +293,10 @@ def review_file(path: Path) -> FileReview | None:
     staged = StagingFile(path)
     try:
         return FileReview(
-            CountedLines(*staged.faults(MAX_EXAMPLES)),
-            CountedLines(*staged.doubles(MAX_EXAMPLES)),
-            CountedLines(*staged.named(ROLE_NAMES, MAX_EXAMPLES)),
-            CountedLines(*staged.utf8_lines(MAX_EXAMPLES)),
+            CountedLines(*staged.fetch_faults(MAX_EXAMPLES)),
+            CountedLines(*staged.fetch_repeated(MAX_EXAMPLES)),
+            CountedLines(*staged.fetch_by_local_part(ROLE_NAMES, MAX_EXAMPLES)),
+            CountedLines(*staged.fetch_utf8_lines(MAX_EXAMPLES)),
         )
     finally:
         staged.close()
@@ -356,7 +356,7 @@ class OutcomeReviewer:
         }  # fmt: skip
         self._left_out_values: dict[int, list[Warned]] = {}
 
-    def more(self) -> bool:
+    def load_next(self) -> bool:
         """Load the next `_CHUNK_BATCH` chunks and return whether more may remain."""
         chunks = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
@@ -398,7 +398,7 @@ class OutcomeReviewer:
         """Return the lines of each of `warning_groups`, up to position `last`. It may be called only once."""
         numbers = dict.fromkeys(("lost_emails", "left_out", "kept_as_text"), 0)
         examples: dict[str, dict[int, tuple[str, Remark]]] = {name: {} for name in numbers}
-        for line, kind, address, encoded in staged.warned(last):
+        for line, kind, address, encoded in staged.iterate_warnings(last):
             if line in self._skipped:
                 continue
             values = [*decode_warnings(encoded), *self._left_out_values.get(line, ())]

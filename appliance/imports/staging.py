@@ -80,7 +80,7 @@ class StagingWriter:
         self._utf8_lines: list[tuple[int]] = []
         self.good = self.bad = 0
 
-    def person(self, person: Person) -> None:
+    def add_person(self, person: Person) -> None:
         """Add a valid row."""
         self._people.append(person)
         if person.more is not None:
@@ -91,7 +91,7 @@ class StagingWriter:
         if len(self._people) >= _BATCH:
             self.flush()
 
-    def fault(self, line: int, reason: str, text: str) -> None:
+    def add_fault(self, line: int, reason: str, text: str) -> None:
         """Add an invalid row."""
         # SQLite stores UTF-8, so characters that it cannot encode are replaced.
         stored_text, stored_reason = (string.encode("utf-8", "replace").decode() for string in (text, reason))
@@ -100,7 +100,7 @@ class StagingWriter:
         if len(self._faults) >= _BATCH:
             self.flush()
 
-    def utf8_line(self, line: int) -> None:
+    def add_utf8_line(self, line: int) -> None:
         """Add the number of a line that is UTF-8 in a file with another encoding."""
         self._utf8_lines.append((line,))
 
@@ -130,12 +130,12 @@ class StagingFile:
     def __init__(self, path: Path) -> None:
         self._db = _open(path, apsw.SQLITE_OPEN_READONLY)
 
-    def people(self, after: int, last: int) -> list[Person]:
+    def fetch_people(self, after: int, last: int) -> list[Person]:
         """Return the people at the positions (after, last], in order."""
         sql = f"SELECT {_FIELDS} FROM person WHERE pos > ? AND pos <= ? ORDER BY pos"
         return [Person._make(row) for row in self._db.execute(sql, (after, last))]
 
-    def lines_of(self, after: int, last: int) -> list[int]:
+    def fetch_line_numbers(self, after: int, last: int) -> list[int]:
         """Return the line numbers of the people at the positions (after, last], in order."""
         cursor = self._db.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
         return [row[0] for row in cursor]
@@ -145,7 +145,7 @@ class StagingFile:
         positions: list[tuple[Any, ...]] = self._db.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
         return int(positions[0][0])
 
-    def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
+    def fetch_lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
         """Return (line, reason, text, warnings, kind, first) of the next `limit` rows after line `after`.
 
         A valid row has its address as text, None as reason, and `kind` and `first` of its `Person`. An invalid one has
@@ -158,13 +158,13 @@ class StagingFile:
             (after, limit),
         ).fetchall()
 
-    def faults(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+    def fetch_faults(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Return the number of invalid rows, and (line, beginning of the row, reason) of the first `limit`."""
         return self._count_and_fetch(
             "SELECT count(*) FROM fault", "SELECT line, coalesce(text, ''), reason FROM fault", limit, {}
         )
 
-    def doubles(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+    def fetch_repeated(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Return the number of rows that repeat the address of an earlier row, and the first `limit` of them.
 
         Each is (line, address, line of the first row with the address).
@@ -174,7 +174,7 @@ class StagingFile:
             f"SELECT count(*) {condition}", f"SELECT line, value, CAST(first AS TEXT) {condition}", limit, {}
         )
 
-    def utf8_lines(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+    def fetch_utf8_lines(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Return the number of lines that are UTF-8 in a file with another encoding, and the first `limit` of them.
 
         Each is (line, name and address, ""). A line that continues a quoted cell or is invalid has no name and address.
@@ -195,13 +195,13 @@ class StagingFile:
         table: list[tuple[Any, ...]] = cursor.fetchall()
         return {line: (value, warnings) for line, value, warnings in table}
 
-    def warned(self, last: int) -> Iterator[tuple[int, str, str, str]]:
+    def iterate_warnings(self, last: int) -> Iterator[tuple[int, str, str, str]]:
         """Yield (line, kind, address, warnings as JSON) of the rows with warnings up to position `last`, by line."""
         yield from self._db.execute(
             "SELECT line, kind, value, warnings FROM person WHERE warnings NOT NULL AND pos <= ? ORDER BY line", (last,)
         )
 
-    def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+    def fetch_by_local_part(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Return the number of distinct email addresses whose local part is in `names`, and up to `limit` of them.
 
         Each is (line, address, "").

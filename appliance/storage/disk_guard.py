@@ -87,7 +87,7 @@ class _Guard:
         self._logged_trouble: str | None = None
 
     @property
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Return the problem that stops sending, or None."""
         return (
             self.moved
@@ -103,7 +103,7 @@ class _Guard:
 
     def log_change(self) -> None:
         """Log `trouble` if it has begun, changed or ended since the last call."""
-        now = self.trouble
+        now = self.problem
         if now != self._logged_trouble:
             self._logged_trouble = now
             if now is None:
@@ -264,7 +264,7 @@ def require_files_in_place() -> None:
 
 def send_blocker() -> str | None:
     """Return the storage problem that stops sending, as a text for people, or None."""
-    return _guard.trouble
+    return _guard.problem
 
 
 def write_blocker() -> str | None:
@@ -272,7 +272,7 @@ def write_blocker() -> str | None:
 
     Low disk space and damage do not prevent writes. If there is another problem too, the text may still name damage.
     """
-    return _guard.trouble if _guard.is_full or _guard.failed or _guard.moved else None
+    return _guard.problem if _guard.is_full or _guard.failed or _guard.moved else None
 
 
 def require_writable() -> None:

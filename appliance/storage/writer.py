@@ -52,9 +52,9 @@ class Checkpointer:
 
         This replaces SQLite's automatic checkpoints on the connection.
         """
-        writing_connection.set_wal_hook(self._written)
+        writing_connection.set_wal_hook(self._request_checkpoint)
 
-    def _written(self, connection: Any, name: str, pages: int) -> int:
+    def _request_checkpoint(self, connection: Any, name: str, pages: int) -> int:
         if pages >= _MAX_WAL_PAGES:
             self._due.set()
         return 0

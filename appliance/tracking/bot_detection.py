@@ -52,7 +52,7 @@ def judge_hits(hits: Sequence[ObservedHit], sent_at: int | None, links: int) -> 
     was accepted, or None if it is unknown, and `links` the number of links in the message.
     """
     verdicts = [judge_hit(hit, sent_at) for hit in hits]
-    for reason, group in (*_bursts(hits), *_tours(hits, links)):
+    for reason, group in (*_find_bursts(hits), *_find_tours(hits, links)):
         for index in group:
             if verdicts[index].verdict != MACHINE:
                 verdicts[index] = Verdict(MACHINE, reason)
@@ -93,7 +93,7 @@ def _click_indexes(hits: Sequence[ObservedHit]) -> list[int]:
     return [index for index, hit in enumerate(hits) if hit.kind == "click"]
 
 
-def _windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Iterator[list[int]]:
+def _iterate_windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Iterator[list[int]]:
     """Yield, for each click, its index and the indexes of the clicks up to `span` milliseconds after it.
 
     `clicks` are the indexes of the clicks among the hits.
@@ -105,22 +105,22 @@ def _windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Itera
         yield clicks[start:end]
 
 
-def _bursts(hits: Sequence[ObservedHit]) -> Iterator[tuple[str, list[int]]]:
+def _find_bursts(hits: Sequence[ObservedHit]) -> Iterator[tuple[str, list[int]]]:
     clicks = _click_indexes(hits)
     if len(clicks) <= MAX_BURST_LINKS or len({hits[index].number for index in clicks}) <= MAX_BURST_LINKS:
         return
-    for group in _windows(hits, clicks, BURST_MS):
+    for group in _iterate_windows(hits, clicks, BURST_MS):
         if len({hits[index].number for index in group}) > MAX_BURST_LINKS:
             yield "many_links", group
 
 
-def _tours(hits: Sequence[ObservedHit], links: int) -> Iterator[tuple[str, list[int]]]:
+def _find_tours(hits: Sequence[ObservedHit], links: int) -> Iterator[tuple[str, list[int]]]:
     if links < MIN_TOUR_LINKS or len(hits) < links:
         return
     clicks = _click_indexes(hits)
     if len({hits[index].number for index in clicks}) < links:
         return
-    for group in _windows(hits, clicks, TOUR_MS):
+    for group in _iterate_windows(hits, clicks, TOUR_MS):
         if len({hits[index].number for index in group}) >= links:
             yield "every_link", group
 

@@ -300,7 +300,7 @@ def test_the_review_of_a_checked_import(home: Home) -> None:
     assert review.doubles == (2, [(4, "ANN@example.org", "2"), (7, "info@example.org", "3")])
     assert review.roles == (1, [(3, "Info@example.org", "")])
     reviewer = results.OutcomeReviewer(job.id)
-    assert not reviewer.more()
+    assert not reviewer.load_next()
     outcome_review = reviewer.build_review(job, store.import_directory(job.id) / "staging.db")
     assert (outcome_review.kept_opt_out_count, outcome_review.unsubscribed) == (
         1,

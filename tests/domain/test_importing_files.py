@@ -28,8 +28,8 @@ def read_file(
     path.write_bytes(content)
     file_reader.stage_file(StagingTask(str(path), str(side), resource, {}), lambda count: None)
     staged = StagingFile(side)
-    staged_people = sorted(staged.people(0, staged.count()), key=lambda person: person.line)
-    errors = {row[0]: row[1] for row in staged.lines(0, 10_000) if row[1] is not None}
+    staged_people = sorted(staged.fetch_people(0, staged.count()), key=lambda person: person.line)
+    errors = {row[0]: row[1] for row in staged.fetch_lines(0, 10_000) if row[1] is not None}
     staged.close()
     return [(person.value, person.first_name or "") for person in staged_people], errors
 
@@ -223,7 +223,7 @@ def stage(tmp_path: Path, content: bytes) -> tuple[dict[str, Any], list[Person],
     path.write_bytes(content)
     totals = file_reader.stage_file(StagingTask(str(path), str(side), "contacts", {}), lambda count: None)
     staged = StagingFile(side)
-    people = sorted(staged.people(0, staged.count()), key=lambda person: person.line)
+    people = sorted(staged.fetch_people(0, staged.count()), key=lambda person: person.line)
     staged.close()
     review = review_file(side)
     assert review is not None

@@ -450,7 +450,7 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
     """Restore a cancelled schedule, if the draft still has the same time and this time is in the future."""
     form = Form.from_request(request)
 
-    def arm() -> bool:
+    def restore_schedule() -> bool:
         campaign = store.get(visit.account_id, campaign_id)
         is_unchanged = str(campaign.scheduled_at) == form["at"] and campaign.scheduled_at > clock.now_ms()
         if campaign.phase != "draft" or not is_unchanged:
@@ -460,7 +460,7 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
 
     try:
         prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
-        is_armed = await commit(arm)
+        is_armed = await commit(restore_schedule)
         message = gettext_noop("Scheduled again.") if is_armed else _CHANGED_STATUS
     except errors.Invalid:
         message = gettext_noop("The campaign could not be scheduled again. See the checklist.")

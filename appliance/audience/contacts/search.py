@@ -199,7 +199,7 @@ def page_of_filtered(
         count = members.cached_count(f"SELECT count(*) FROM {table} WHERE {condition}", parameters)
     source = "contact c" if by_time or count < _SMALL_RESULT else order.source
 
-    def ask(way: str, skip: int, page_size: int) -> list[int]:
+    def fetch_ids(way: str, skip: int, page_size: int) -> list[int]:
         matching = rows(
             f"SELECT c.id FROM {source} WHERE {condition} ORDER BY {order.order_by(way)} LIMIT :limit OFFSET :skip",
             {**parameters, "limit": page_size, "skip": skip},
@@ -207,8 +207,8 @@ def page_of_filtered(
         return [row[0] for row in matching]
 
     if is_exact:
-        return _page_from_nearer_end(count, offset, limit, ask, order.is_descending), count
-    return ask("DESC" if order.is_descending else "ASC", offset, limit), count
+        return _page_from_nearer_end(count, offset, limit, fetch_ids, order.is_descending), count
+    return fetch_ids("DESC" if order.is_descending else "ASC", offset, limit), count
 
 
 def _select_ids(sql: str, *parameters: int) -> list[int]:

@@ -66,12 +66,12 @@ def get_number_refusal(number: str) -> tuple[str, str] | None:
 
 
 def _is_country_allowed(country: str | None) -> bool:
-    allowed = _upper(tuple(config.current().sms.countries))
+    allowed = _to_upper(tuple(config.current().sms.countries))
     return not allowed or country in allowed
 
 
 @lru_cache(8)
-def _upper(codes: tuple[str, ...]) -> frozenset[str]:
+def _to_upper(codes: tuple[str, ...]) -> frozenset[str]:
     return frozenset(code.upper() for code in codes)
 
 

@@ -167,7 +167,7 @@ class EmailSender(Sender[EmailRateLimits]):
 
         return Run(context, worker_count, run_worker)
 
-    async def _rest(self) -> bool:
+    async def _wait_for_wake_up(self) -> bool:
         return False
 
     def _cancel_waiting(self) -> None:

@@ -88,7 +88,7 @@ class Sender(ABC, Generic[Limits]):
         return WorkerContext(self.breaker, self.limits, self.stop_switch, ready_queue, outcome_writer)
 
     @abstractmethod
-    async def _rest(self) -> bool:
+    async def _wait_for_wake_up(self) -> bool:
         """Return whether to look for messages again, after waiting for a wake-up; called when no message is due."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class Sender(ABC, Generic[Limits]):
                 for _ in range(run.worker_count - len(self._tasks)):
                     self._start_worker(run, wake_event)
                 await wake_event.wait()
-                if not self._tasks and not self._woken.is_set() and not await self._rest():
+                if not self._tasks and not self._woken.is_set() and not await self._wait_for_wake_up():
                     return
         finally:
             ready_queue.refill()  # wakes the workers that wait for a limit, so that they end

@@ -325,7 +325,7 @@ class SmsSender(Sender[SmsRateLimits]):
     def _count_connections(self) -> int:
         return len(self._tasks)
 
-    async def _rest(self) -> bool:
+    async def _wait_for_wake_up(self) -> bool:
         """Sleep until `wake` is called; after `_IDLE_SECONDS`, close the connections to the provider."""
         signals.wake("campaigns")  # a campaign may be complete
         with contextlib.suppress(TimeoutError):
