@@ -1,4 +1,4 @@
-/* Forms that save themselves, and others at the same form: nothing typed is lost, nothing old is kept for new. */
+/* Forms that save themselves, also while others edit them: no input is lost, and no old value replaces a newer one. */
 (() => {
   "use strict";
   const { state } = window;

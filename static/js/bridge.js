@@ -1,4 +1,4 @@
-/* Between an editor and the frame of its email: what changed goes in, what a hand did comes back. */
+/* Messages between an editor and the frame of its email: changes go in, what the user does in the frame comes out. */
 (() => {
   "use strict";
   const stage = document.getElementById("stage"), canvas = document.getElementById("canvas");

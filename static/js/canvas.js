@@ -1,4 +1,4 @@
-/* In the frame that shows an email: knows its sections, shows it in light and dark. */
+/* In the frame of an email: finds its sections, and shows it in the light or dark colour scheme. */
 (() => {
   "use strict";
   const html = document.documentElement, email = (window.email = { locked: true });

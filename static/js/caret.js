@@ -1,4 +1,4 @@
-/* In the frame that shows an email: its texts are written where they stand. The page keeps what is typed, by its field. */
+/* In the frame of an email: editing texts in place. The page stores what is typed in the field of the text. */
 (() => {
   "use strict";
   const { email } = window, { say } = email;

@@ -1,4 +1,4 @@
-/* What is mistyped is said when its field is left; the server stays the judge, and says the same. */
+/* Reports mistyped addresses and numbers when their field is left. The server checks again, with the same texts. */
 (() => {
   "use strict";
   const forms = {

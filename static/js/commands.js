@@ -1,4 +1,4 @@
-/* Where the caret is in a field that is typed into, and the commands of a rich one: bold, italic, link, list, clear. */
+/* The caret of a field with merge tags, and the commands of a rich text: bold, italic, link, list, clear. */
 (() => {
   "use strict";
   const { merge, rich, rich: { ADDRESS } } = window;

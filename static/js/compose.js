@@ -1,4 +1,4 @@
-/* Small help for the pages of a draft: counters while one types, finding in a long list, arrows from person to person. */
+/* Pages of a draft: character counters, searching in a long list, and arrow keys to the next contact. */
 (() => {
   "use strict";
   document.addEventListener("input", (event) => {

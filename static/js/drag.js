@@ -1,4 +1,4 @@
-/* In the frame that shows an email: sections are taken hold of and put elsewhere; what is dragged over it finds a place. */
+/* In the frame of an email: dragging sections, and showing where a dragged section, tile or file will land. */
 (() => {
   "use strict";
   const { email } = window, { box, holds, say, on, put, paint, family, home } = email, html = document.documentElement;

@@ -1,4 +1,4 @@
-/* Dragging from the rail: a tile of the palette or a line of the outline, to a place in the outline or in the canvas.
+/* Dragging a tile of the palette or a line of the outline to a place in the outline or in the canvas.
 
 Nothing in the page moves while something is dragged. A label follows the pointer, a line shows the place, and the place
 is worked out anew from the page as it is, so that a list that is drawn anew in the middle does no harm. The pointer is

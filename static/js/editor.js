@@ -1,4 +1,4 @@
-/* The editor of an email. The server owns the document; here are a selection and what is being typed. */
+/* The editor of an email: the selection, and saving fields. The server owns the document. */
 (() => {
   "use strict";
   const editor = window.editor;

@@ -1,4 +1,4 @@
-/* When an answer is not what was hoped for, the page stays as it is, with all that was typed; a person is told why. */
+/* Failed requests: the page keeps all input and says what went wrong. */
 (() => {
   "use strict";
   const dialog = document.getElementById("dialog");

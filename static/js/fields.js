@@ -1,4 +1,4 @@
-/* Fields with merge tags, and the rich one: what is typed into lies over the form's own field, which keeps the value. */
+/* Fields with merge tags and rich text: an editable element over the form's own field, which keeps the value. */
 (() => {
   "use strict";
   const { merge, rich } = window;

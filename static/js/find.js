@@ -1,4 +1,4 @@
-/* Long choices that are searched: a button opens one finder over the options of its select. */
+/* Selects with many options: a button opens a list that can be searched. */
 (() => {
   "use strict";
   // One finder for all long choices: a field to type in, and the options that contain all of its words.

@@ -1,4 +1,4 @@
-/* The tree of a flow: a menu at each +, keys, moving by hand. */
+/* The tree of a flow: the menu at each +, keys, and dragging steps. */
 (() => {
   "use strict";
   const tree = () => document.getElementById("tree");

@@ -1,4 +1,4 @@
-/* Whoever works by keys stays where they are: what a swap takes away hands the focus to what stands in its place. */
+/* Keyboard focus: when a swap removes the focused element, the element that replaces it gets the focus. */
 (() => {
   "use strict";
   const ABLE = "a[href], button, input, select, textarea, summary, [tabindex], [contenteditable]", KEPT = "focus";

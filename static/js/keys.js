@@ -1,4 +1,4 @@
-/* Keys and the jump box: single keys never inside a field, never destructive, and none where somebody switched them off. */
+/* Keyboard shortcuts and the jump box. Single keys have no effect in a field or if the user has switched them off. */
 (() => {
   "use strict";
   const $ = (selector, root = document) => root.querySelector(selector);

@@ -1,4 +1,4 @@
-/* Merge tags as chips, their picker and their fallbacks. */
+/* Merge tags as chips, their menu and their fallbacks. */
 (() => {
   "use strict";
   const TAG = /^\{\{\s*([^{}|]+?(?: \| date)?)\s*(?:\|\s*default:\s*(?:"([^"{}]*)"|'([^'{}]*)'))?\s*\}\}$/;

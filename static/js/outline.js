@@ -1,4 +1,4 @@
-/* The outline: keys, history; and what a hand did in the canvas. */
+/* The outline of an email: keys, drawers, and the user's actions in the canvas. */
 (() => {
   "use strict";
   const editor = window.editor;

@@ -1,4 +1,4 @@
-/* Images in a form: a field with a thumbnail, and the drawer to select, drop or paste one. */
+/* Images in a form: a field with a thumbnail, and the drawer to select, drop or paste an image. */
 (() => {
   "use strict";
   const LARGE = 1600, HEAVY = 1048576;

@@ -1,4 +1,4 @@
-/* In the frame that shows an email: points at its sections, and tells the page what a hand did. */
+/* In the frame of an email: highlights sections under the pointer and reports clicks to the page. */
 (() => {
   "use strict";
   const { email, document: { documentElement: html } } = window, { box, holds, say } = email;

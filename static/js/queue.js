@@ -1,4 +1,4 @@
-/* What the editor asks the server, one after the other, and the pieces that it answers. */
+/* Requests of the editor, sent one after the other, and the parts of the page that they return. */
 (() => {
   "use strict";
   const root = document.getElementById("editor");

@@ -1,4 +1,4 @@
-/* What a rich text holds: HTML cut down to what the text of an email has, in paragraphs and lists. */
+/* Rich text: reduces HTML to what the text of an email may contain, in paragraphs and lists. */
 (() => {
   "use strict";
   const { merge } = window;

@@ -1,4 +1,4 @@
-/* The rows of a filter: asked again as they change, moved by hand and by keys. */
+/* The rows of a filter: reloaded when they change, moved by dragging and by keys. */
 (() => {
   "use strict";
   const up = (from, selector) => from.closest?.(selector);

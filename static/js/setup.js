@@ -1,4 +1,4 @@
-/* First run: how long a new password is, as it is typed, and the time zone of this browser. */
+/* First run: the length of a new password while it is typed, and the time zone of the browser. */
 (() => {
   "use strict";
   const ENOUGH = 10, PLENTY = 20;

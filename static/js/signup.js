@@ -1,4 +1,4 @@
-/* The fields of a sign-up form are put in order at their grips: by hand, and with the arrow keys. */
+/* The fields of a sign-up form: sorting them by dragging and with the arrow keys. */
 (() => {
   "use strict";
   const settle = (row) => {

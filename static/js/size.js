@@ -1,4 +1,4 @@
-/* How large an email is as it is sent: asked for when nobody types, and never in the way of what is saved. */
+/* The size of an email as it is sent, requested when nobody types and nothing is being saved. */
 (() => {
   "use strict";
   const { editor } = window, size = document.getElementById("size");

@@ -1,4 +1,4 @@
-/* In the frame that shows an email: swaps the rows that changed, and shows what is being typed before it is kept. */
+/* In the frame of an email: replaces the rows that changed, and shows typed text before it is saved. */
 (() => {
   "use strict";
   const { email, document: { documentElement: html } } = window, { scan, nodes } = email;

@@ -1,4 +1,4 @@
-/* Selecting rows of a table: ranges, all of a page, keys, and their number. Without it the boxes still work. */
+/* Selecting rows of a table: ranges, whole pages, keys, and the number of selected rows. Checkboxes work without it. */
 (() => {
   "use strict";
   // A row is a line of a table, a card, or an entry of a list; each leads somewhere

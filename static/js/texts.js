@@ -1,4 +1,4 @@
-/* What is typed in the editor: seen in the canvas before it is kept, written there in place, and told from others'. */
+/* Texts typed in the editor: shown in the canvas before they are saved, edited in place, and compared with others' changes. */
 (() => {
   "use strict";
   const editor = window.editor;

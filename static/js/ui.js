@@ -1,4 +1,4 @@
-/* Small help for pages that already work without it: dialogs, toasts, keys, copying, the leave guard. */
+/* Dialogs, toasts, copying, and the warning before unsaved changes are left. Pages work without them. */
 (() => {
   "use strict";
   const $ = (selector, root = document) => root.querySelector(selector);

@@ -1,4 +1,4 @@
-/* Undo and redo, by button and by key: one history for what is typed and what is arranged, wherever the focus is. */
+/* Undo and redo, by button and by key: one history for typing and arranging, wherever the focus is. */
 (() => {
   "use strict";
   const editor = window.editor;
