@@ -527,7 +527,7 @@ async def _load_review(job: Import) -> tuple[results.FileReview | None, results.
         if review is None:
             return None, None
         reviewer = results.OutcomeReviewer(job.id)
-        while await fetch(reviewer.more):
+        while await fetch(reviewer.load_next):
             pass
         summary = await asyncio.to_thread(reviewer.build_review, job, path)
         while len(_reviews) >= _MAX_REVIEWS:
