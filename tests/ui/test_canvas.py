@@ -89,7 +89,7 @@ def test_hostile_documents_in_the_canvas(get: Callable[..., Any], api: Client) -
     assert policy.startswith("sandbox allow-scripts;") and "allow-same-origin" not in policy
     scripts = re.search(r"script-src ([^;]*)", policy)
     assert scripts is not None
-    our_scripts = {f"{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret")}
+    our_scripts = {f"{name}.js" for name in ("canvas", "swap", "pointer", "drag", "caret")}
     assert {mark.rpartition("/")[2] for mark in scripts[1].split()} == our_scripts
     assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
 
