@@ -1,15 +1,9 @@
 """The child process that decodes pictures, one at a time and within a memory limit.
 
-The process ends when the service closes the socket. Uploaded pictures are decoded only here. `pictures` is the
-service's side.
+Uploaded pictures are decoded only here. `pictures` is the service's side.
 """
 
 import colorsys
-import contextlib
-import logging
-import resource
-import signal
-import socket
 import struct
 import traceback
 import warnings
@@ -17,7 +11,6 @@ import zlib
 from collections.abc import Iterator
 from io import BytesIO
 from math import ceil, floor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -46,6 +39,7 @@ from appliance.content.pictures import (
     detect_format,
     read_webp_header,
 )
+from appliance.core import limited_process
 from appliance.core.i18n import gettext_noop
 
 # Uploaded pictures are decoded, scaled and encoded again, so that nothing but the picture remains.
@@ -458,52 +452,18 @@ MAX_MEMORY_BYTES = 768 * 1024 * 1024
 
 
 def main() -> int:
-    """Run tasks until the service closes the socket, which is stdin (`executable.start_with_socket`)."""
-    _limit_process()
-    with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            task = msgspec.msgpack.decode(pictures.receive_message(service), type=Task)
-            _limit_processor_time()
-            pictures.send_message(service, msgspec.msgpack.encode(_run_task(task)))
-    return 0
-
-
-def _limit_process() -> None:
-    """Limit the memory of this process, and disable core dumps, Ctrl+C, warnings and logging.
-
-    Also makes the kernel end this process before the service when the machine runs out of memory.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # the system has no such file
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    # Ctrl+C in a terminal reaches this process too. It is ignored, because the process ends when the service closes the
-    # socket.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A file of 5 MB can cause 100,000 warnings.
-    warnings.simplefilter("ignore")
-    logging.disable()
-
-
-def _limit_processor_time() -> None:
-    """Make the kernel end this process with SIGXCPU after `MAX_PROCESSOR_SECONDS` more of processor time."""
-    usage, (_, hard) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
-    limit = ceil(usage.ru_utime + usage.ru_stime) + pictures.MAX_PROCESSOR_SECONDS
-    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    """Run tasks until the service ends."""
+    return limited_process.serve(Task, _run_task, lambda task: pictures.MAX_PROCESSOR_SECONDS, MAX_MEMORY_BYTES)
 
 
 def _run_task(task: Task) -> TaskResult:
-    """Run a task and return its result; an error becomes a field error of the picture."""
+    """Run a task and return its result; an error becomes a field error of the picture. Raises MemoryError."""
     try:
         return TaskResult(result=msgspec.Raw(msgspec.msgpack.encode(_dispatch(task))))
     except UnusablePicture as why:
         return TaskResult(unusable=str(why))
     except MemoryError:
-        return TaskResult(
-            unusable=gettext_noop("needs too much memory to decode: save it with fewer pixels"), is_exhausted=True
-        )
+        raise
     except Exception:
         # No decoder is known to raise another error, so the traceback is for the operator.
         traceback.print_exc()

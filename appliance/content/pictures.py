@@ -1,26 +1,18 @@
 """Uploaded pictures: their formats and limits, checked before decoding, and the child process that decodes them.
 
-The process (`picture_worker`) starts with the first picture and ends after `IDLE_SECONDS` without a picture. A
-malicious file cannot harm the service: the child process has a memory limit and is killed when a picture takes too
-long.
+A malicious file cannot harm the service, because the child process (`picture_worker`) has limits of memory and
+processor time (`limited_process`).
 """
 
-import logging
 import re
-import signal
-import socket
 import struct
-import subprocess
-import threading
-import time
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from appliance.core import executable
-from appliance.core.errors import Unavailable
-from appliance.core.i18n import gettext, gettext_noop, gettext_stored
+from appliance.core.i18n import gettext_noop, gettext_stored
+from appliance.core.limited_process import LimitedProcess, LimitExceeded
 
 Format = Literal["PNG", "JPEG", "GIF", "WEBP"]
 MAX_PIXELS = 25_000_000
@@ -48,7 +40,12 @@ TOO_MANY_BLOCKS = gettext_stored("has too many blocks (maximum is %(limit)s): sa
 TOO_MANY_FRAMES = gettext_stored("has too many frames (maximum is %(limit)s)")
 TOO_MANY_FRAME_PIXELS = gettext_stored("has too many pixels in all its frames (maximum is %(limit)s)")
 TOO_LARGE_ENCODED = gettext_stored("is too large after re-encoding (maximum is %(limit)s bytes)")
-TOO_SLOW = gettext_stored("takes too long to decode (maximum is %(limit)s seconds)")
+_EXCEEDED = {
+    "time": gettext_stored("takes too long to decode (maximum is %(limit)s seconds)")
+    % {"limit": MAX_PROCESSOR_SECONDS},
+    "memory": gettext_noop("needs too much memory to decode: save it with fewer pixels"),
+    "crash": gettext_noop("cannot be decoded"),
+}
 _ANIMATED, _EXTENDED, _LOSSLESS, _LOSSY = 0x02, b"VP8X", b"VP8L", b"VP8 "
 
 
@@ -180,9 +177,7 @@ def _webp_chunks(content: bytes) -> list[bytes]:
     return names
 
 
-# The messages between the service and the child process: the length as four bytes, then MessagePack.
-
-_LENGTH = struct.Struct(">I")
+# The tasks of the child process.
 
 
 class ConvertTask(Struct, tag="remake"):
@@ -206,168 +201,60 @@ class FindColoursTask(Struct, tag="find-colours"):
 
 
 class TaskResult(Struct):
-    """The result of a task: `result` in MessagePack, or `unusable`, the field error of an unusable picture.
-
-    `is_exhausted` means that memory ran out and is fragmented, so that the next picture needs a new process.
-    """
+    """The result of a task: `result` in MessagePack, or `unusable`, the field error of an unusable picture."""
 
     unusable: str = ""
-    is_exhausted: bool = False
     result: msgspec.Raw = msgspec.Raw(b"\xc0")  # nil
 
 
 Task = ConvertTask | ShrinkTask | FindColoursTask
 
 
-def send_message(connection: socket.socket, message: bytes) -> None:
-    """Send a message; raises TimeoutError after the timeout of the socket."""
-    connection.sendall(_LENGTH.pack(len(message)) + message)
-
-
-def receive_message(connection: socket.socket, deadline: float | None = None) -> bytes:
-    """Return the next message; raises EOFError if the other side has closed the socket.
-
-    `deadline` is a time of `time.monotonic`, after which TimeoutError is raised; None leaves the timeout of the socket
-    unchanged.
-    """
-    (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, deadline))
-    return bytes(_receive_exactly(connection, length, deadline))
-
-
-def _receive_exactly(connection: socket.socket, length: int, deadline: float | None) -> bytearray:
-    received = bytearray(length)
-    view, place = memoryview(received), 0
-    while place < length:
-        if deadline is not None:
-            connection.settimeout(max(0.001, deadline - time.monotonic()))
-        count = connection.recv_into(view[place:])
-        if not count:
-            raise EOFError
-        place += count
-    return received
-
-
 T = TypeVar("T")
-log = logging.getLogger("campanero.pictures")
-# The child also has a limit on processor time (`MAX_PROCESSOR_SECONDS`); this one is for a busy computer.
-MAX_SECONDS = 20.0
-IDLE_SECONDS = 60.0
-# These signals mean that the file crashed the decoder.
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
 
-class PictureProcess:
-    """The child process, which handles one task at a time; threads with other tasks wait."""
+class PictureProcess(LimitedProcess):
+    """The child process that decodes pictures."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
-        self._timer: threading.Timer | None = None
+        super().__init__(
+            "decode-pictures", gettext_noop("Images cannot be decoded now; upload the image again in a moment.")
+        )
 
-    def run(self, task: Task, kind: type[T]) -> T:
+    def decode(self, task: Task, kind: type[T]) -> T:
         """Return the result of a task as an object of type `kind`.
 
-        Raises UnusablePicture for a picture that cannot be decoded, and Unavailable if the process does not start or
-        ends unexpectedly.
+        Raises UnusablePicture for a picture that cannot be decoded, and Unavailable as `LimitedProcess.run` does.
         """
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-            try:
-                answer = msgspec.msgpack.decode(self._exchange(msgspec.msgpack.encode(task)), type=TaskResult)
-                if answer.is_exhausted:
-                    self._end()
-            finally:
-                self._timer = threading.Timer(IDLE_SECONDS, self._end_idle)
-                self._timer.daemon = True
-                self._timer.start()
+        try:
+            answer: TaskResult = self.run(task, TaskResult)
+        except LimitExceeded as error:
+            raise UnusablePicture(_EXCEEDED[error.limit]) from None
         if answer.unusable:
             raise UnusablePicture(answer.unusable)
         return msgspec.msgpack.decode(answer.result, type=kind)
-
-    def _exchange(self, message: bytes) -> bytes:
-        """Send a task to the child process and return its reply.
-
-        Raises UnusablePicture if the reply takes longer than `MAX_SECONDS` or too much processor time, or the decoder
-        crashes, and Unavailable if the process does not start or ends for another reason. A process that is too slow
-        is killed.
-        """
-        deadline = time.monotonic() + MAX_SECONDS
-        connection = self._connect()
-        try:
-            connection.settimeout(MAX_SECONDS)
-            send_message(connection, message)
-            return receive_message(connection, deadline)
-        except TimeoutError:
-            self._end(must_kill=True)
-            raise UnusablePicture(TOO_SLOW % {"limit": f"{MAX_SECONDS:.0f}"}) from None
-        except (EOFError, ConnectionError):
-            code = self._end()
-            if -code == signal.SIGXCPU:
-                raise UnusablePicture(TOO_SLOW % {"limit": MAX_PROCESSOR_SECONDS}) from None
-            if -code in _CRASHES:
-                log.warning("pictures: decoder crashed signal=%s", -code)
-                raise UnusablePicture(gettext_noop("cannot be decoded")) from None
-            log.error("pictures: child process ended code=%s", code)
-            raise _unavailable() from None
-
-    def _connect(self) -> socket.socket:
-        if self._running is not None and self._running[0].poll() is not None:
-            self._end()
-        if self._running is None:
-            try:
-                self._running = executable.start_with_socket("decode-pictures")
-            except OSError as error:
-                log.error("pictures: child process did not start: %s", error)
-                raise _unavailable() from None
-        return self._running[1]
-
-    def _end(self, must_kill: bool = False) -> int:
-        """End the child process and return its exit code; the code is negative if a signal ended it.
-
-        Without `must_kill`, the process has a second to end by itself.
-        """
-        assert self._running is not None
-        (process, connection), self._running = self._running, None
-        connection.close()
-        if not must_kill:
-            try:
-                return process.wait(1.0)
-            except subprocess.TimeoutExpired:
-                log.warning("pictures: child process did not end by itself pid=%s", process.pid)
-        process.kill()
-        return process.wait()
-
-    def _end_idle(self) -> None:
-        with self._lock:
-            if self._timer is threading.current_thread() and self._running is not None:
-                self._end()
-
-
-def _unavailable() -> Unavailable:
-    return Unavailable(gettext("Images cannot be decoded now; upload the image again in a moment."), "unavailable", 5)
 
 
 _process = PictureProcess()
 
 
 def convert(content: bytes, full_size: bool = False) -> Picture:
-    """Re-encode a picture for emails; raises the errors of `PictureProcess.run`.
+    """Re-encode a picture for emails; raises the errors of `PictureProcess.decode`.
 
     Unless `full_size` is set, the result is at most `picture_worker.MAX_WIDTH` pixels wide; an animated GIF keeps its
     size.
     """
-    return _process.run(ConvertTask(content, full_size), Picture)
+    return _process.decode(ConvertTask(content, full_size), Picture)
 
 
 def shrink(content: bytes, side: int) -> bytes:
     """Return a stored picture as a WebP whose width and height are at most `side` pixels.
 
-    Raises the errors of `PictureProcess.run`.
+    Raises the errors of `PictureProcess.decode`.
     """
-    return _process.run(ShrinkTask(content, side), bytes)
+    return _process.decode(ShrinkTask(content, side), bytes)
 
 
 def find_colours(content: bytes) -> tuple[str, ...]:
-    """Return up to four dominant colours of a picture as `#rrggbb`; raises the errors of `PictureProcess.run`."""
-    return _process.run(FindColoursTask(content), tuple[str, ...])
+    """Return up to four dominant colours of a picture as `#rrggbb`; raises the errors of `PictureProcess.decode`."""
+    return _process.decode(FindColoursTask(content), tuple[str, ...])

@@ -1,0 +1,252 @@
+"""Run tasks on untrusted input in a child process whose memory and processor time the kernel limits.
+
+`LimitedProcess` is the service's side, `serve` that of the child. They exchange a task and its result as MessagePack,
+each after its length in four bytes. Input that would harm the service, whatever the reason, only ends the child.
+"""
+
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.core import executable
+from appliance.core.errors import Unavailable
+from appliance.core.i18n import gettext
+
+log = logging.getLogger("campanero.children")
+# The limit for a task on a busy computer; the limit of processor time of a task is shorter.
+MAX_SECONDS = 20.0
+IDLE_SECONDS = 60.0
+# The exit code of a child in which a task ran out of memory.
+_OUT_OF_MEMORY = 3
+# These signals mean that the input crashed the child; a library in Rust aborts when memory runs out.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+_LENGTH = struct.Struct(">I")
+_may_wait: ContextVar[bool] = ContextVar("may_wait", default=True)
+
+
+class LimitExceeded(Exception):
+    """A task that took too much processor time or memory, or crashed the child: it would do so again."""
+
+    def __init__(self, limit: Literal["time", "memory", "crash"]) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class WouldWait(Unavailable):
+    """A task on a thread that must not wait for a child process (`forbid_waiting`)."""
+
+
+@contextlib.contextmanager
+def forbid_waiting() -> Iterator[None]:
+    """Make tasks in this block raise WouldWait, for threads whose delay would hold up all accounts."""
+    token = _may_wait.set(False)
+    try:
+        yield
+    finally:
+        _may_wait.reset(token)
+
+
+class _Line:
+    """A lock that threads get in the order in which they asked for it, so that many tasks of one delay no other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turns: deque[threading.Event] = deque()  # the first one is of the thread that has the lock
+
+    def __enter__(self) -> None:
+        turn = threading.Event()
+        with self._lock:
+            self._turns.append(turn)
+            if self._turns[0] is turn:
+                turn.set()
+        turn.wait()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._turns.popleft()
+            if self._turns:
+                self._turns[0].set()
+
+
+class LimitedProcess:
+    """A child process, started by the first task as the command `word`; it ends after `IDLE_SECONDS` without a task.
+
+    It runs one task at a time. Threads with other tasks take turns: of one account, at most one thread renders
+    (`storage.transactions.render`), so that the accounts take turns too. `unavailable` is the message of the error for
+    a task that cannot be run now, marked with `gettext_noop`.
+    """
+
+    def __init__(self, word: str, unavailable: str) -> None:
+        self._word, self._unavailable = word, unavailable
+        self._line = _Line()
+        self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._timer: threading.Timer | None = None
+
+    def run(self, task: Any, kind: Any) -> Any:
+        """Return the result of a task as an object of type `kind`.
+
+        Raises LimitExceeded if the task itself ends the child, and Unavailable if the child does not start, ends for
+        another reason, or does not reply within `MAX_SECONDS`, because the computer is busy. Such a task may succeed
+        later.
+        """
+        if not _may_wait.get():
+            raise WouldWait(gettext(self._unavailable), "unavailable", 1)
+        message = msgspec.msgpack.encode(task)
+        with self._line:
+            if self._timer is not None:
+                self._timer.cancel()
+            try:
+                reply = self._exchange(message)
+            finally:
+                self._timer = threading.Timer(IDLE_SECONDS, self._end_idle)
+                self._timer.daemon = True
+                self._timer.start()
+        return msgspec.msgpack.decode(reply, type=kind)
+
+    def _exchange(self, message: bytes) -> bytes:
+        """Send a task to the child and return its reply; a child that is too slow is killed. Raises as `run` does."""
+        deadline = time.monotonic() + MAX_SECONDS
+        connection = self._connect()
+        try:
+            connection.settimeout(MAX_SECONDS)
+            _send(connection, message)
+            return _receive(connection, deadline)
+        except TimeoutError:
+            log.error("%s: child process did not reply within %.0f s", self._word, MAX_SECONDS)
+            self.end(must_kill=True)
+            raise self._to_error() from None
+        except (EOFError, ConnectionError):
+            code = self.end()
+            if code == -signal.SIGPROF:
+                raise LimitExceeded("time") from None
+            if code == _OUT_OF_MEMORY:
+                raise LimitExceeded("memory") from None
+            if -code in _CRASHES:
+                log.warning("%s: child process crashed signal=%s", self._word, -code)
+                raise LimitExceeded("crash") from None
+            log.error("%s: child process ended code=%s", self._word, code)
+            raise self._to_error() from None
+
+    def _connect(self) -> socket.socket:
+        if self._running is not None and self._running[0].poll() is not None:
+            self.end()
+        if self._running is None:
+            try:
+                self._running = executable.start_with_socket(self._word)
+            except OSError as error:
+                log.error("%s: child process did not start: %s", self._word, error)
+                raise self._to_error() from None
+        return self._running[1]
+
+    def _to_error(self) -> Unavailable:
+        return Unavailable(gettext(self._unavailable), "unavailable", 5)
+
+    def end(self, must_kill: bool = False) -> int:
+        """End the child and return its exit code, which is negative if a signal ended it; no task may be running.
+
+        Without `must_kill`, the child has a second to end by itself.
+        """
+        assert self._running is not None
+        (process, connection), self._running = self._running, None
+        connection.close()
+        if not must_kill:
+            try:
+                return process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                log.warning("%s: child process did not end by itself pid=%s", self._word, process.pid)
+        process.kill()
+        return process.wait()
+
+    def _end_idle(self) -> None:
+        with self._line:
+            if self._timer is threading.current_thread() and self._running is not None:
+                self.end()
+
+    def get_pid(self) -> int | None:
+        """Return the process id of the child, or None if it is not running."""
+        running = self._running
+        return running[0].pid if running is not None else None
+
+
+def serve(kind: Any, run: Callable[[Any], Any], get_max_seconds: Callable[[Any], float], max_memory_bytes: int) -> int:
+    """In the child, run tasks of the type `kind` until the service closes the socket; return the exit code.
+
+    `get_max_seconds` returns the limit of processor time of a task. The socket is stdin
+    (`executable.start_with_socket`).
+    """
+    _limit_process(max_memory_bytes)
+    with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            task = msgspec.msgpack.decode(_receive(service), type=kind)
+            # The kernel ends this process with SIGPROF when the timer expires. RLIMIT_CPU, the other limit of processor
+            # time, counts in whole seconds since the start of the process, too coarse for tasks of milliseconds.
+            signal.setitimer(signal.ITIMER_PROF, get_max_seconds(task))
+            try:
+                reply = msgspec.msgpack.encode(run(task))
+            except MemoryError:
+                os._exit(_OUT_OF_MEMORY)  # The memory is fragmented, and an orderly end may need some.
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            _send(service, reply)
+    return 0
+
+
+def _limit_process(max_memory_bytes: int) -> None:
+    """Limit the memory of this process, and disable core dumps, Ctrl+C, warnings and logging.
+
+    Also makes the kernel end this process before the service when the machine runs out of memory.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = max_memory_bytes if hard == resource.RLIM_INFINITY else min(max_memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # the system has no such file
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    # Ctrl+C in a terminal reaches this process too. It is ignored, because the process ends when the service closes the
+    # socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A file of 5 MB can cause 100,000 warnings.
+    warnings.simplefilter("ignore")
+    logging.disable()
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    """Send a message; raises TimeoutError after the timeout of the socket."""
+    connection.sendall(_LENGTH.pack(len(message)) + message)
+
+
+def _receive(connection: socket.socket, deadline: float | None = None) -> bytes:
+    """Return the next message; raises EOFError if the other side has closed the socket.
+
+    `deadline` is a time of `time.monotonic`, after which TimeoutError is raised; None leaves the timeout of the socket
+    unchanged.
+    """
+    (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, deadline))
+    return bytes(_receive_exactly(connection, length, deadline))
+
+
+def _receive_exactly(connection: socket.socket, length: int, deadline: float | None) -> bytearray:
+    received = bytearray(length)
+    view, place = memoryview(received), 0
+    while place < length:
+        if deadline is not None:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+        count = connection.recv_into(view[place:])
+        if not count:
+            raise EOFError
+        place += count
+    return received
