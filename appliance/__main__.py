@@ -31,6 +31,11 @@ def main() -> None:
         from appliance.content import picture_worker
 
         sys.exit(picture_worker.main())
+    if sys.argv[1:] == ["sanitize-html"]:
+        gc.enable()
+        from appliance.content.designs import sanitizer
+
+        sys.exit(sanitizer.main())
     # Imported here, because child processes do not need it and start in a third of the time without it.
     from appliance.ops import cli
 

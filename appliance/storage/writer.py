@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
-from appliance.core import logs
+from appliance.core import limited_process, logs
 from appliance.storage import disk_guard
 from appliance.storage.database import checkpoint, close_database, connection, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
@@ -146,6 +146,10 @@ class Writer:
         self._checkpointer.close()
 
     def _run(self) -> None:
+        with limited_process.forbid_waiting():
+            self._run_jobs()
+
+    def _run_jobs(self) -> None:
         try:
             job = self._queue.get()
             while job is not None:

@@ -14,8 +14,10 @@ import pytest
 
 from tests.kit.bare_system import FOREIGN_VARIABLES, BareSystem, run_in_mount_namespace, skip_unless_mounts_allowed
 from tests.kit.certificates import self_signed
+from tests.kit.pictures import encode_image, photo
 from tests.kit.server import ROOT, Server, relay_settings
 from tests.kit.smtp import SmtpServer
+from tests.kit.uploads import upload_image
 
 
 def until(condition: Callable[[], bool], message: str) -> None:
@@ -59,6 +61,17 @@ def service(executable: Path, unpack_dir: Path) -> Iterator[Server]:
     server = Server(executable=executable, env={"TMPDIR": str(unpack_dir)}).set_up()
     yield server
     server.close()
+
+
+def test_the_executable_runs_its_limited_children(service: Server) -> None:
+    """A picture is decoded, and the styles of pasted HTML are inlined, in child processes of the executable."""
+    service.start()
+    api = service.client()
+    upload_image(api, encode_image(photo(), "PNG"), "logo.png").expect(201)
+    body = "<style>p{color:red}</style><p>x</p>"
+    preview = api.post("/templates/preview", {"document": {}, "body": body}).expect(200)
+    assert '<p style="color:red">x</p>' in preview["html"]
+    service.stop()
 
 
 def test_killing_the_parent_process_ends_the_service(service: Server, unpack_dir: Path) -> None:

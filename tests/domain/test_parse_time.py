@@ -95,12 +95,8 @@ def test_bodies_are_compiled_in_linear_time(name: str) -> None:
     assert long < MAX_RATIO * max(short, MIN_SECONDS)
 
 
-def test_css_that_would_bloat_a_mail_is_not_inlined() -> None:
-    """A rule of 17 KB for 5,000 elements stays in the head; an ordinary style sheet is inlined."""
-    rule = "".join(f"--a{number}:1;" for number in range(1_500))
-    duration = measure_seconds(lambda: sanitizer.clean_document(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000))
-    cleaned = sanitizer.clean_document(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000)
-    assert duration < 1 and len(cleaned) < 200_000 and "<style>" in cleaned
+def test_an_ordinary_style_sheet_is_inlined() -> None:
+    """Rules for a thousand elements are inlined, also 900 rules for the same elements."""
     many_rules = "".join(f"b{{color:#{number:06x};margin:{number}px}}" for number in range(900))
     assert len(sanitizer.clean_document(f"<style>{many_rules}</style>" + "<b>x</b>" * 1_000)) < 200_000
     ordinary_rules = "".join(
@@ -108,15 +104,6 @@ def test_css_that_would_bloat_a_mail_is_not_inlined() -> None:
     )
     body = "".join(f'<p class="c{number % 200}">x</p>' for number in range(1_000))
     assert sanitizer.clean_document(f"<style>{ordinary_rules}</style>{body}").count("style=") == 1_000
-
-
-def test_css_with_very_many_properties_is_not_inlined() -> None:
-    """Inlining compares the properties of an element with each other, so 3,000 of them stay in the head."""
-    declarations = [f"a{number}:0" for number in range(3_000)]
-    for rules in (f"b{{{';'.join(declarations)}}}", "".join(f"b{{{declaration}}}" for declaration in declarations)):
-        document = f"<style>{rules}</style>" + "<b>x</b>" * 40
-        assert measure_seconds(lambda html=document: sanitizer.clean_document(html)) < 0.1
-        assert rules[:100] in sanitizer.clean_document(document).replace("\n", "")
 
 
 def test_unquoted_text_in_tags_is_limited() -> None:

@@ -1,11 +1,20 @@
 """Several accounts of one service: slow templates of one do not delay the mail of the others."""
 
+import contextlib
+import os
+import signal
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.hostile_html import OPENED
+from tests.kit.process_metrics import list_process_tree
 from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
 
 # Exceeds the time limit of a message
 SLOW = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}{% endfor %}{% endfor %}{% endfor %}"
@@ -96,3 +105,107 @@ def test_large_previews_do_not_delay_another_account(fresh_server: FreshServer) 
     for preview_request in previews:
         preview_request.result()
     assert max(reads) < (time.monotonic() - started) / 4
+
+
+STYLED = "<style>p{color:red}</style><p>Hello {{ first_name }}</p>"
+
+
+def find_sanitizer(server: Server) -> int | None:
+    """Return the id of the child process that sanitizes HTML, or None if it is not running."""
+    for pid in list_process_tree(server.pid):
+        with contextlib.suppress(OSError):
+            if b"sanitize-html" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    return None
+
+
+def peak_megabytes(pid: int) -> int:
+    """Return the largest resident memory that a process has had."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) // 1024
+
+
+def test_complex_html_does_not_delay_another_account(fresh_server: FreshServer) -> None:
+    """While one account previews HTML that takes the limit, the other previews and sends HTML of its own."""
+    server = fresh_server()
+    other = second_account(server)
+    before, is_over, statuses = peak_megabytes(server.pid), threading.Event(), []
+
+    def preview_complex(first: int) -> None:
+        api = server.client(validate=False)
+        while not is_over.is_set():
+            body = f"{OPENED}<p>{first} {len(statuses)}" + "<p>x" * 20_000
+            response = api.post("/templates/preview", {"document": {}, "body": body})
+            assert response.status == 429 or "<font" not in response.json["html"]
+            statuses.append(response.status)
+
+    waits = []
+    with ThreadPoolExecutor(8) as pool:
+        attacks = [pool.submit(preview_complex, number) for number in range(8)]
+        time.sleep(1)
+        for number in range(5):
+            begun = time.monotonic()
+            html = other.post("/templates/preview", {"document": {}, "body": f"{STYLED}{number}"}).expect(200)["html"]
+            message_id = post(other, f"{STYLED}{number} again")
+            other.wait(f"/messages/{message_id}", lambda row: row["status"] == "sent")
+            waits.append(time.monotonic() - begun)
+            assert 'style="color:red"' in html
+        is_over.set()
+        for attack in attacks:
+            attack.result()
+    assert {200, 429} == set(statuses)
+    # Each of three tasks waits for one that takes the limit, and for the start of two children.
+    assert max(waits) < 8, waits
+    assert peak_megabytes(server.pid) - before < 100
+
+
+@contextlib.contextmanager
+def kill_sanitizers(server: Server) -> Iterator[None]:
+    """Kill each child that sanitizes HTML as soon as it starts."""
+    is_over = threading.Event()
+
+    def kill() -> None:
+        while not is_over.wait(0.01):
+            pid = find_sanitizer(server)
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """While its HTML cannot be sanitized, a campaign waits; then everybody gets the same email, not paragraphs."""
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    list_id = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    for number in range(30):
+        api.post("/contacts", {"email": f"p{number}@example.org", "list_ids": [list_id], "opt_in": True}).expect(201)
+    content = {"subject": "News", "body": STYLED, "from_email": "a@bakery.example"}
+    campaign = api.post("/campaigns", {"name": "News", "template_attributes": content}).expect(201)["id"]
+    stop = server.data / "STOP"
+    stop.touch()
+    api.post(f"/campaigns/{campaign}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    api.wait("/messages", lambda rows: len(rows) == 30, campaign_id=campaign, limit=100)
+    server.restart()  # so that nothing is compiled
+    with kill_sanitizers(server):
+        response = server.client(validate=False).post("/templates/preview", {"document": {}, "body": STYLED + "x"})
+        assert (response.status, response.json["code"]) == (503, "unavailable")
+        assert int(response.headers["Retry-After"]) > 0
+        stop.unlink()
+        server.wait_for_line(r"renderer: compiling the content of message \d+ failed")
+        plain = post(api, "A message without HTML")
+        api.wait(f"/messages/{plain}", lambda row: row["status"] == "sent")
+        time.sleep(2)
+    tries = server.output.count("renderer: compiling the content")
+    assert tries <= 2, "the campaign was tried again and again"
+    row = api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed", timeout=60)
+    assert row["stats"] | {"audience": 30, "sent": 30, "failed": 0, "skipped": 0} == row["stats"]
+    news = [message.html() or "" for message in smtp_server.messages if message.subject == "News"]
+    assert len(news) == 30 and all('<p style="color:red">Hello' in html for html in news)

@@ -310,8 +310,7 @@ async def _save_changes(
     )
     try:
         row = await fetch(store.get, visit.account_id, template_id)
-        edit = await fetch(_prepare_edit, row, key, changes)
-        prepared = await render_for(visit.account_id, editing.prepare, row, edit)
+        prepared = await render_for(visit.account_id, _prepare_edit, row, key, changes)
         edited = await commit(verb, *args, changes, visit.user.id, prepared)
     except Invalid as error:
         return await _render_refused(request, visit, template_id, key, changes, error)
@@ -328,9 +327,9 @@ async def _save_changes(
 
 
 def _prepare_edit(row: Template, key: str | None, changes: list[Change]) -> Any:
-    if changes and changes[0].path.startswith("email."):
-        return editing.build_detail_edit(row, changes)
-    return editing.build_value_edit(row, key, changes)
+    is_detail = bool(changes) and changes[0].path.startswith("email.")
+    edit = editing.build_detail_edit(row, changes) if is_detail else editing.build_value_edit(row, key, changes)
+    return editing.prepare(row, edit)
 
 
 def _current_digests(row: Template, key: str | None, changes: list[Change]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
-from appliance.content.designs import document, merge, merge_limits
+from appliance.content.designs import document, merge, merge_limits, sanitizer
 from appliance.content.designs.document import Section
 from appliance.content.designs.kind import (
     SCHEMES,
@@ -86,8 +86,9 @@ def _to_pixels(values: Any) -> str:
 def render_design(
     design: Any, look: Look, locale: str = "en", marked: bool = False, texts: str | None = None
 ) -> RenderedDesign:
-    """Render a document; never raises, because an unreadable or too large document becomes an empty email with advice.
+    """Render a document; an unreadable or too large document becomes an empty email with advice.
 
+    Raises Unavailable if its HTML cannot be sanitized now, and no other error.
     Recent renderings of documents shorter than `_MAX_CACHED_CHARACTERS` are cached. `marked` adds comments for the
     canvas that mark where each section begins and ends. `texts` is the language of the product's texts if it is not
     that of the locale.
@@ -128,7 +129,8 @@ def _render_empty(finding: Finding, look: Look, locale: str) -> RenderedDesign:
 
 
 def _render(text: str, look: str, locale: str, marked: bool = False, texts: str | None = None) -> RenderedDesign:
-    return _Rendering(text, Look(*json.loads(look)), locale, marked, texts).result()
+    with sanitizer.limit_refused_parts():
+        return _Rendering(text, Look(*json.loads(look)), locale, marked, texts).result()
 
 
 _render_cached = lru_cache(maxsize=64)(_render)

@@ -1,16 +1,34 @@
-"""Sanitize HTML by allow-lists: rich texts, fragments, style rules and pasted documents (docs/threats.md, T03)."""
+"""Sanitize HTML by allow-lists: rich texts, fragments, style rules and pasted documents (docs/threats.md, T03).
 
+The parser follows the HTML standard, as browsers do (section 13.2), and a few kilobytes of hostile HTML can take it
+hours and all memory. So HTML that is not small is sanitized in a child process (`limited_process`), and HTML that
+exceeds the limits there becomes plain paragraphs.
+"""
+
+import contextlib
+import logging
 import re
-from collections import Counter
+import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
+from hashlib import blake2b
 from html import escape
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import css_inline
+import msgspec
 import nh3
+from cachetools import LRUCache, cached
+from msgspec import Struct
 
-from appliance.content.designs import complexity, markup
+from appliance.content.designs import markup
 from appliance.content.designs.markup import Tokens
+from appliance.content.designs.merge_limits import MAX_OUTPUT_BYTES
+from appliance.core import limited_process
+from appliance.core.i18n import gettext_noop
+from appliance.core.limited_process import LimitedProcess, LimitExceeded
+
+log = logging.getLogger("campanero.designs")
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
 _TAGS = _TEXT_TAGS | {
@@ -54,19 +72,18 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
     return value
 
 
-def _to_plain_paragraphs(html: str) -> str:
-    # The merge tags are tokens; what looks like one was written with character references.
-    return markup.plain_text_to_html(markup.html_to_text(html))
-
-
 def clean_text(html: str) -> str:
     """Return sanitized rich text: paragraphs, emphasis, links and lists.
 
-    HTML that is too complex becomes plain paragraphs.
+    HTML that is too complex becomes plain paragraphs. Raises Unavailable if it cannot be sanitized now.
     """
-    if complexity.is_too_complex(html):
-        return _to_plain_paragraphs(html)
+    if _is_small(html):
+        return _sanitize_text(html)
+    cleaned = _run_in_child(Task("text", html))
+    return _to_plain_paragraphs(html) if cleaned is None else cleaned
 
+
+def _sanitize_text(html: str) -> str:
     return nh3.clean(
         html, tags=_TEXT_TAGS, attributes=_TEXT_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
         attribute_filter=_filter_attribute,
@@ -74,14 +91,19 @@ def clean_text(html: str) -> str:
     )  # fmt: skip
 
 
-def clean_fragment(html: str, comments: bool = False) -> str:
+def clean_fragment(html: str) -> str:
     """Return a sanitized HTML fragment, with tables, pictures and styles allowed.
 
-    HTML that is too complex becomes plain paragraphs. `comments` keeps the comments; the caller must check them.
+    HTML that is too complex becomes plain paragraphs. Raises Unavailable if it cannot be sanitized now.
     """
-    if complexity.is_too_complex(html):
-        return _to_plain_paragraphs(html)
+    if _is_small(html):
+        return _sanitize_fragment(html)
+    cleaned = _run_in_child(Task("fragment", html))
+    return _to_plain_paragraphs(html) if cleaned is None else cleaned
 
+
+def _sanitize_fragment(html: str, comments: bool = False) -> str:
+    """Return a sanitized fragment. `comments` keeps the comments; the caller must check them."""
     return nh3.clean(
         html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
         attribute_filter=_filter_attribute,
@@ -147,8 +169,7 @@ def _strip_trailing_paragraphs(html: str) -> str:
 # Pasted documents: sanitized, with their style rules inlined and their merge tags unchanged.
 #
 # Some mail clients drop style blocks, so rules are written into the `style` attributes of elements. Rules for small
-# screens and dark mode stay in the head. Nothing is read from files or the network. Any input gives an email, in
-# bounded time.
+# screens and dark mode stay in the head. Nothing is read from files or the network. Any input gives an email.
 
 # Style sheets: separating rules that can be inlined from rules that only work in the head.
 
@@ -158,17 +179,14 @@ _STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*+(;|\Z)?", re.IG
 # Selectors that cannot be inlined: pseudo-classes, attributes, and hacks for certain mail clients.
 _ONLY_IN_HEAD = re.compile(r":|\[|\.ExternalClass|^\s*u\s*\+")
 _KEPT_AT_RULES = ("@media", "@supports")
-# The time to match a selector grows with its parts; no email needs a longer one.
-_MAX_SELECTOR_CHARACTERS = 300
 _MAX_CHARACTERS = 100_000
 
 
 class StyleSheet(NamedTuple):
-    """The rules to inline, the rules to keep in the head, and the number of selectors of the rules to inline."""
+    """The rules to inline and the rules to keep in the head."""
 
     inline_rules: str
     head_rules: str
-    selectors: int
 
 
 def read_style_sheet(css: str) -> StyleSheet:
@@ -178,24 +196,20 @@ def read_style_sheet(css: str) -> StyleSheet:
     """
     write: list[str] = []
     keep: list[str] = []
-    selectors = 0
     css = _CSS_COMMENT.sub(" ", css[:_MAX_CHARACTERS])
     css = _STATEMENT.sub(lambda match: match[0] if match[1] is None else "", css)
     for selector, block in _iterate_rules(css):
         rule = clean_css(selector + block).strip()
-        if not rule or len(selector) > _MAX_SELECTOR_CHARACTERS * 20:
+        if not rule:
             continue
         if selector.startswith("@"):
             if selector.lower().startswith(_KEPT_AT_RULES):
                 keep.append(rule)
-        elif _ONLY_IN_HEAD.search(selector) or any(
-            len(selector_part) > _MAX_SELECTOR_CHARACTERS for selector_part in selector.split(",")
-        ):
+        elif _ONLY_IN_HEAD.search(selector):
             keep.append(rule)
         else:
             write.append(rule)
-            selectors += selector.count(",") + 1
-    return StyleSheet("\n".join(write), "\n".join(keep), selectors)
+    return StyleSheet("\n".join(write), "\n".join(keep))
 
 
 def _iterate_rules(css: str) -> Iterator[tuple[str, str]]:
@@ -294,14 +308,6 @@ _BODY_TAG = re.compile(r"<body([^<>]*)>")
 _LANGUAGE = re.compile(r"[A-Za-z0-9\-]{1,35}")
 # The attributes of a body are sanitized as those of a table, which may have the same attributes.
 _TABLE_TAG = re.compile(r"<table([^<>]*)>")
-# The limit of elements times selectors; beyond it the rules are not inlined and stay in the head.
-_MAX_MATCHES = 1_000_000
-# The approximate limit of inlined styles. Gmail clips an email at a fortieth of this length.
-_MAX_WRITTEN_CHARACTERS = 4_000_000
-_NAME = re.compile(r"[\w-]+")
-# The inliner compares each declaration with all properties that its element has so far. No email has that many.
-_MAX_PROPERTIES = 250
-_DECLARATION_END = re.compile(r"[;{}]")
 
 
 class _DocumentParts(NamedTuple):
@@ -326,16 +332,32 @@ class _CleanBody(NamedTuple):
 def clean_document(html: str, locale: str = "en") -> str:
     """Return a pasted document as a sanitized HTML document; a fragment without style rules stays a fragment.
 
-    `locale` is the language if the document has no valid `lang`.
+    `locale` is the language if the document has no valid `lang`. The rules of a document that is too complex stay in
+    its head; if it is too complex even then, it becomes plain paragraphs. Raises Unavailable if it cannot be sanitized
+    now.
     """
     html = html.encode("utf-8", "replace").decode().replace("\x00", "")
+    has_rules = _STYLE.search(html) is not None
+    if _is_small(html) and not has_rules:
+        return _sanitize_document(html, locale)
+    cleaned = _run_in_child(Task("document", html, locale))
+    if cleaned is None and has_rules:
+        cleaned = _run_in_child(Task("document", html, locale, inlines=False))
+    if cleaned is None:
+        tokens = Tokens()
+        cleaned = tokens.restore_html(_to_plain_paragraphs(tokens.protect(html)))
+    return cleaned
+
+
+def _sanitize_document(html: str, locale: str, inlines: bool = True) -> str:
+    """Return a pasted document as `clean_document` does; without `inlines`, all rules stay in its head."""
     tokens = Tokens()
     comments = ConditionalComments(tokens)
     source = comments.extract(_STYLE.sub(_uncomment_style, tokens.protect(html)))
     if not any(pattern.search(source) for pattern in (_HTML, _BODY, _HEAD, _STYLE)):
-        return tokens.restore_html(comments.restore(clean_fragment(source, comments=True)))
+        return tokens.restore_html(comments.restore(_sanitize_fragment(source, comments=True)))
     parts = _split_document(source)
-    body = _clean_body(parts)
+    body = _clean_body(parts, inlines)
     rules = parts.sheet.head_rules if body.is_inlined else f"{parts.sheet.inline_rules}\n{parts.sheet.head_rules}"
     head = (f"<title>{escape(parts.title)}</title>" if parts.title else "") + parts.conditions
     head += f"<style>{tokens.separate_braces(rules)}</style>" if rules.strip() else ""
@@ -370,21 +392,16 @@ def _html_attributes(attributes: str, locale: str) -> str:
     return f' lang="{escape(language_code)}"' + (f' dir="{direction}"' if direction in ("ltr", "rtl") else "")
 
 
-def _clean_body(parts: _DocumentParts) -> _CleanBody:
+def _clean_body(parts: _DocumentParts, inlines: bool) -> _CleanBody:
     """Sanitize the body, inline the style rules, and sanitize the result again.
 
-    The rules are not inlined if that would take too long or make the email too long, or if inlining fails.
+    The rules are not inlined if inlining fails, or without `inlines`.
     """
-    attributes, content = _clean_attributes(parts.body), clean_fragment(parts.content, comments=True)
-    sheet = parts.sheet
-    if (
-        not sheet.inline_rules
-        or content.count("<") * sheet.selectors > _MAX_MATCHES
-        or _count_properties(sheet.inline_rules) > _MAX_PROPERTIES
-        or _exceeds_written_limit(sheet, content)
-    ):
-        return _CleanBody(attributes, content, not sheet.inline_rules)
-    inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=sheet.inline_rules)
+    attributes, content = _clean_attributes(parts.body), _sanitize_fragment(parts.content, comments=True)
+    rules = parts.sheet.inline_rules
+    if not rules or not inlines:
+        return _CleanBody(attributes, content, not rules)
+    inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=rules)
     try:
         inlined = inliner.inline(f"<html><head></head><body{attributes}>{content}</body></html>")
     except css_inline.InlineError:
@@ -392,33 +409,109 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
     match, end = _BODY_TAG.search(inlined), inlined.rfind("</body>")
     if match is None or end < match.end():
         return _CleanBody(attributes, content, False)
-    inlined_content = clean_fragment(inlined[match.end() : end], comments=True)
+    inlined_content = _sanitize_fragment(inlined[match.end() : end], comments=True)
     return _CleanBody(_clean_attributes(match[1]), inlined_content, True)
 
 
-def _count_properties(rules: str) -> int:
-    """Return the number of different properties in style rules; a selector counts as one, too, if it has a colon."""
-    return len({part.partition(":")[0].strip() for part in _DECLARATION_END.split(rules) if ":" in part})
-
-
-def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:
-    """Return whether inlined rules would exceed `_MAX_WRITTEN_CHARACTERS`.
-
-    The estimate assumes that a rule matches every occurrence of the last class, id or tag of its selector.
-    """
-    name_counts = Counter(_NAME.findall(content.lower()))  # selectors may name elements in any case
-    element_count, characters = content.count("<"), 0
-    for selectors, block in _iterate_rules(sheet.inline_rules):
-        for selector in selectors.split(","):
-            names = _NAME.findall(selector.lower())
-            characters += len(block) * (
-                element_count if not names or selector.rstrip().endswith("*") else name_counts[names[-1]]
-            )
-        if characters > _MAX_WRITTEN_CHARACTERS:
-            return True
-    return False
-
-
 def _clean_attributes(attributes: str) -> str:
-    match = _TABLE_TAG.match(clean_fragment(f"<table {attributes}></table>"))
+    match = _TABLE_TAG.match(_sanitize_fragment(f"<table {attributes}></table>"))
     return match[1] if match else ""
+
+
+# The child process in which HTML is sanitized that is not small.
+
+# Small HTML, as rich texts are, is sanitized without the child: at worst it takes 20 ms and 2 MB.
+_MAX_SMALL_CHARACTERS, _MAX_SMALL_TAGS = 5_000, 100
+# The limit of processor time: a constant and a rate, each about twenty times what real emails take.
+_MAX_TEXT_SECONDS, _MAX_DOCUMENT_SECONDS, _MAX_SECONDS_PER_CHARACTER = 0.05, 0.5, 2e-6
+_MAX_MEMORY_BYTES = 384 * 1024 * 1024
+# A character of the source becomes at most five ("&amp;"); the rest is for inlined rules. A longer email is not sent.
+_MAX_RESULT_PER_CHARACTER, _MAX_RESULT_CHARACTERS = 5, MAX_OUTPUT_BYTES
+_MAX_CACHED_CHARACTERS = 8 * 1024 * 1024
+# A design with more parts than this that are too complex is not meant for people, and each ends a child.
+_MAX_REFUSED_PARTS = 5
+
+
+class Task(Struct):
+    """HTML to sanitize in the child: rich text, a fragment, or a document, whose style rules it `inlines`."""
+
+    kind: Literal["text", "fragment", "document"]
+    html: str
+    locale: str = "en"
+    inlines: bool = True
+
+
+_process = LimitedProcess("sanitize-html", gettext_noop("HTML cannot be processed now; try again in a moment."))
+# How many more parts of the design that this thread renders may be too complex (`limit_refused_parts`).
+_allowed_refusals: ContextVar[list[int] | None] = ContextVar("allowed_refusals", default=None)
+
+
+def _is_small(html: str) -> bool:
+    return len(html) <= _MAX_SMALL_CHARACTERS and html.count("<") <= _MAX_SMALL_TAGS
+
+
+def _to_plain_paragraphs(html: str) -> str:
+    # The merge tags are tokens; what looks like one was written with character references.
+    return markup.plain_text_to_html(markup.html_to_text(html))
+
+
+@contextlib.contextmanager
+def limit_refused_parts() -> Iterator[None]:
+    """Make all HTML in this block that is not small count as too complex after `_MAX_REFUSED_PARTS` that are."""
+    token = _allowed_refusals.set([_MAX_REFUSED_PARTS])
+    try:
+        yield
+    finally:
+        _allowed_refusals.reset(token)
+
+
+def _run_in_child(task: Task) -> str | None:
+    """Return the result of a task, or None if its HTML is too complex. Raises Unavailable."""
+    allowed = _allowed_refusals.get()
+    if allowed is not None and not allowed[0]:
+        return None
+    result = _fetch_result(task)
+    if result is None and allowed is not None:
+        allowed[0] -= 1
+    return result
+
+
+def _hash_task(task: Task) -> bytes:
+    return blake2b(msgspec.msgpack.encode(task), digest_size=16).digest()
+
+
+# Each render of a design sanitizes all its parts again, also when only one has changed, or one is too complex.
+@cached(
+    LRUCache(_MAX_CACHED_CHARACTERS, getsizeof=lambda result: 100 + len(result or "")),
+    key=_hash_task,
+    lock=threading.Lock(),
+)
+def _fetch_result(task: Task) -> str | None:
+    try:
+        result: str | None = _process.run(task, str | None)
+    except LimitExceeded as error:
+        log.info("designs: HTML of %s characters exceeded a limit: %s", len(task.html), error)
+        return None
+    return result
+
+
+def main() -> int:
+    """In the child process, run tasks until the service ends."""
+    return limited_process.serve(Task, _run_task, _get_max_seconds, _MAX_MEMORY_BYTES)
+
+
+def _get_max_seconds(task: Task) -> float:
+    base = _MAX_DOCUMENT_SECONDS if task.kind == "document" else _MAX_TEXT_SECONDS
+    return base + len(task.html) * _MAX_SECONDS_PER_CHARACTER
+
+
+def _run_task(task: Task) -> str | None:
+    """Return the sanitized HTML of a task, or None if it is too long."""
+    if task.kind == "text":
+        result = _sanitize_text(task.html)
+    elif task.kind == "fragment":
+        result = _sanitize_fragment(task.html)
+    else:
+        result = _sanitize_document(task.html, task.locale, task.inlines)
+    limit = _MAX_RESULT_CHARACTERS + len(task.html) * _MAX_RESULT_PER_CHARACTER
+    return result if len(result) <= limit else None

@@ -19,7 +19,9 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
 from appliance.core import clock, recipient_texts
+from appliance.core.errors import Unavailable
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext
+from appliance.core.limited_process import WouldWait
 from appliance.sending.delivery import mime
 from appliance.sending.messages import links
 from appliance.sending.messages.ledger import LedgerRow
@@ -185,6 +187,14 @@ class Sender(NamedTuple):
     reply_to: str | None
 
 
+class NotCompiled(Unavailable):
+    """An email that must be compiled on another thread first (`limited_process.forbid_waiting`)."""
+
+    def __init__(self, source: MessageSource, error: Unavailable) -> None:
+        super().__init__(error.message, error.code, error.retry_after)
+        self.source = source
+
+
 class FilledMessage(NamedTuple):
     """An email with the values of one recipient."""
 
@@ -217,8 +227,14 @@ def _get_compiled_size(compiled: "CompiledMessage | merge.RefusedTemplate") -> i
 
 
 def compile_message(source: MessageSource) -> CompiledMessage:
-    """Return the compiled email of a source, from the cache if possible; raises MergeError if it does not compile."""
-    compiled = try_compile(source)
+    """Return the compiled email of a source, from the cache if possible; raises MergeError if it does not compile.
+
+    Raises Unavailable if its HTML cannot be sanitized now: NotCompiled on a thread that must not wait for that.
+    """
+    try:
+        compiled = try_compile(source)
+    except WouldWait as error:
+        raise NotCompiled(source, error) from None
     if isinstance(compiled, merge.RefusedTemplate):
         raise compiled.error.copy()
     return compiled
@@ -248,13 +264,16 @@ NOT_PREPARED = PreparedMessage()
 
 
 def prepare_message(source: MessageSource) -> PreparedMessage:
-    """Compile an email for a later write transaction; an error is kept, and raised by `PreparedMessage.compile`."""
+    """Compile an email for a later write transaction; an error is kept, and raised by `PreparedMessage.compile`.
+
+    Raises Unavailable.
+    """
     return PreparedMessage(source, try_compile(source))
 
 
 @cached(LRUCache(merge_limits.MAX_CACHED_BYTES, getsizeof=_get_compiled_size), lock=threading.Lock(), info=True)
 def try_compile(source: MessageSource) -> "CompiledMessage | merge.RefusedTemplate":
-    """Return the compiled email of a source, or its error; both are cached."""
+    """Return the compiled email of a source, or its error; both are cached. Raises Unavailable."""
     try:
         return _compile(source)
     except MergeError as error:

@@ -2,7 +2,8 @@
 
 Messages are rendered on the event loop of the workers, a few at a time: a separate thread would compete with it for
 the interpreter lock. An RSA signature takes longer than all other work on a message and releases that lock, so messages
-are signed in other threads while the next ones are rendered.
+are signed in other threads while the next ones are rendered. Content whose HTML is sanitized in the child process
+(`designs.sanitizer`) is compiled in another thread, too, because that may take seconds.
 """
 
 import logging
@@ -16,8 +17,10 @@ import apsw
 import peewee
 
 from appliance.content.designs.merge_limits import MergeError
-from appliance.core.errors import Postponed, RecipientRejected, SenderRejected
-from appliance.sending.messages import retries
+from appliance.core.errors import Postponed, RecipientRejected, SenderRejected, Unavailable
+from appliance.core.limited_process import forbid_waiting
+from appliance.sending.messages import compose, retries
+from appliance.sending.messages.compose import MessageSource, NotCompiled
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer, UnsignedMessage
 
@@ -29,6 +32,8 @@ _MAX_TURN_MESSAGES = 8
 _TURN_SECONDS = 0.02
 # Delay before a message that could not be read from the database is tried again.
 _READ_RETRY_SECONDS = 30.0
+# Delay before messages are tried again whose content cannot be compiled, because the child process does not run.
+_COMPILE_RETRY_SECONDS = 10.0
 
 
 class FairShares:
@@ -87,6 +92,9 @@ class Renderer:
     def __init__(self) -> None:
         self._preparer = MessagePreparer()
         self._signers = ThreadPoolExecutor(_SIGNER_THREADS, thread_name_prefix="signer")
+        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compiler")
+        # The account and duration of each compilation that is not charged yet; `shares` is only used by one thread.
+        self._compile_seconds: deque[tuple[int, float]] = deque()
         self.shares = FairShares()
 
     def reset(self) -> None:
@@ -99,17 +107,21 @@ class Renderer:
         """Render messages in turns of up to `_MAX_TURN_MESSAGES`; yield a future of the signed messages of each turn.
 
         A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
-        may be missing. Accounts take turns by the processor time that they used, so that a slow template of one
-        account does not delay the others.
+        may be missing. The messages of a content that is compiled in the other thread are missing too; the last future
+        waits for it. Accounts take turns by the processor time that they used, so that a slow template of one account
+        does not delay the others.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
+        while self._compile_seconds:
+            shares.charge(*self._compile_seconds.popleft())
         waiting: dict[int, deque[LedgerRow]] = {}
         sources: dict[tuple[int | None, ...], list[LedgerRow]] = {}
         for row in candidates:
             waiting.setdefault(row.account_id, deque()).append(row)
             sources.setdefault(_get_source_key(row), []).append(row)
         preparer.clear_cache()
+        uncompiled: dict[MessageSource, list[LedgerRow]] = {}
         is_first = True
         while waiting and (is_first or time.monotonic() < until):
             is_first = False
@@ -120,7 +132,10 @@ class Renderer:
             while queue and len(drafts) < _MAX_TURN_MESSAGES and (not drafts or time.monotonic() < turn_end):
                 row = queue.popleft()
                 preparer.prefetch(sources.pop(_get_source_key(row), ()))
-                drafts.append((row, _build(preparer, row)))
+                try:
+                    drafts.append((row, _build(preparer, row)))
+                except NotCompiled as error:
+                    uncompiled.setdefault(error.source, []).extend((row, *_remove_similar(queue, row)))
             shares.charge(account_id, time.thread_time() - started_at)
             if not queue:
                 del waiting[account_id]
@@ -130,9 +145,31 @@ class Renderer:
                 turn = Future()
                 turn.set_result(_sign_turn(drafts))
             yield turn
+        if uncompiled:
+            # One content for each call, so that new messages of other contents do not wait for many.
+            source, missing = next(iter(uncompiled.items()))
+            yield self._compiler.submit(self._compile, source, missing)
+
+    def _compile(self, source: MessageSource, messages: list[LedgerRow]) -> list[RenderedMessage]:
+        """Compile a content for the next call of `render_turns`; return its messages if they have to wait longer."""
+        started_at = time.monotonic()
+        try:
+            compose.try_compile(source)
+        except Unavailable as error:
+            # The recipients are not at fault, and the computer may be less busy then.
+            log.warning("renderer: compiling the content of message %s failed: %s", messages[0].id, error)
+            postponed = Postponed("its content could not be compiled", _COMPILE_RETRY_SECONDS)
+            return _sign_turn([(row, Outcome(row, postponed)) for row in messages])
+        except Exception as error:
+            return _sign_turn([(row, _handle_exception(row, error)) for row in messages])
+        finally:
+            self._compile_seconds.append((messages[0].account_id, time.monotonic() - started_at))
+        return []
 
     def close(self) -> None:
         """Wait until the signing threads have ended; no messages may be rendered afterwards."""
+        # The service ends the child process, for which the thread may wait, when it stops.
+        self._compiler.shutdown(wait=False, cancel_futures=True)
         self._signers.shutdown()
 
 
@@ -144,10 +181,27 @@ def _get_source_key(row: LedgerRow) -> tuple[int | None, ...]:
     return row.account_id, row.campaign_id, row.flow_id, row.step_id
 
 
+def _remove_similar(queue: deque[LedgerRow], row: LedgerRow) -> list[LedgerRow]:
+    """Remove and return the messages that share the content of `row`, because each of them would read it again."""
+    key = _get_source_key(row)
+    similar = [] if row.is_single else [other for other in queue if _get_source_key(other) == key]
+    if similar:
+        others = [other for other in queue if _get_source_key(other) != key]
+        queue.clear()
+        queue.extend(others)
+    return similar
+
+
 def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outcome:
+    """Return the rendered message of a row, or its failure. Raises NotCompiled."""
     try:
         stored = retries.load_payload(row.id) if row.uncertain_count else None
-        return UnsignedMessage(stored) if stored is not None else preparer.build(row)
+        if stored is not None:
+            return UnsignedMessage(stored)
+        with forbid_waiting():
+            return preparer.build(row)
+    except NotCompiled:
+        raise
     except SenderRejected as error:
         # The recipient is not at fault: the message is tried again, and after repeated errors its campaign is paused.
         return Outcome(row, SenderRejected(error.text))
