@@ -42,7 +42,7 @@ from appliance.sending.workers.sms_sender import SmsSender
 from appliance.settings import config
 from appliance.storage import disk_guard, transactions
 from appliance.storage.database import checkpoint, close_database, rows
-from appliance.storage.disk_guard import to_storage_error
+from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.tracking import hits
 from appliance.tracking.hits import HitJudge
 from appliance.webhooks import queue as webhook_queue
@@ -304,13 +304,16 @@ class Jobs:
         """Start a scheduled campaign.
 
         After an unexpected error the campaign is paused until a user resumes it, so that it does not stop other
-        campaigns. Raises Unavailable if the campaign cannot be started now.
+        campaigns. If it cannot be started now, the next pulse tries again. Raises StorageError.
         """
         try:
             prepared = preflight.prepare_send(account_id, campaign_id)
             transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
-        except Unavailable:
+        except StorageError:
             raise
+        except Unavailable as error:
+            # For example, its HTML cannot be sanitized, which the other campaigns do not wait for.
+            log.info("campaigns: start put off campaign=%s: %s", campaign_id, error)
         except Exception:
             log.exception("campaigns: start failed campaign=%s", campaign_id)
             transactions.write(states.pause_failed, account_id, campaign_id)

@@ -180,6 +180,16 @@ def kill_sanitizers(server: Server) -> Iterator[None]:
         thread.join()
 
 
+def schedule(api: Client, list_id: int, body: str, at: float) -> int:
+    """Schedule a campaign to a list for a Unix time and return its id."""
+    content = {"subject": "Later", "body": body, "from_email": "a@bakery.example"}
+    campaign: int = api.post("/campaigns", {"name": "Later", "template_attributes": content}).expect(201)["id"]
+    scheduled_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    request = {"scheduled_at": scheduled_at, "trigger_attributes": {"contact_list_id": list_id}}
+    api.patch(f"/campaigns/{campaign}", request | {"status": "active"}).expect(200)
+    return campaign
+
+
 def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """While its HTML cannot be sanitized, a campaign waits; then everybody gets the same email, not paragraphs."""
     server = fresh_server(relay=smtp_server.port)
@@ -193,7 +203,10 @@ def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_serv
     stop.touch()
     api.post(f"/campaigns/{campaign}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
     api.wait("/messages", lambda rows: len(rows) == 30, campaign_id=campaign, limit=100)
+    due_at = time.time() + 10
+    waiting, started = (schedule(api, list_id, body, due_at) for body in (f"{STYLED} later", "<p>No styles</p>"))
     server.restart()  # so that nothing is compiled
+    assert time.time() < due_at - 1
     with kill_sanitizers(server):
         response = server.client(validate=False).post("/templates/preview", {"document": {}, "body": STYLED + "x"})
         assert (response.status, response.json["code"]) == (503, "unavailable")
@@ -202,9 +215,12 @@ def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_serv
         server.wait_for_line(r"renderer: compiling the content of message \d+ failed")
         plain = post(api, "A message without HTML")
         api.wait(f"/messages/{plain}", lambda row: row["status"] == "sent")
-        time.sleep(2)
+        # A scheduled campaign waits too, and holds up no other.
+        api.wait(f"/campaigns/{started}", lambda row: row["status"] == "completed", timeout=30)
+        assert api.get(f"/campaigns/{waiting}").json["phase"] == "scheduled"
     tries = server.output.count("renderer: compiling the content")
-    assert tries <= 2, "the campaign was tried again and again"
+    assert tries <= 3, "the campaign was tried again and again"
+    api.wait(f"/campaigns/{waiting}", lambda row: row["status"] == "completed", timeout=60)
     row = api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed", timeout=60)
     assert row["stats"] | {"audience": 30, "sent": 30, "failed": 0, "skipped": 0} == row["stats"]
     news = [message.html() or "" for message in smtp_server.messages if message.subject == "News"]
