@@ -14,6 +14,7 @@ import struct
 import subprocess
 import threading
 import time
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -31,8 +32,8 @@ log = logging.getLogger("campanero.children")
 # The limit for a task on a busy computer; the limit of processor time of a task is shorter.
 MAX_SECONDS = 20.0
 IDLE_SECONDS = 60.0
-# The exit code of a child in which a task ran out of memory.
-_OUT_OF_MEMORY = 3
+# The exit codes of a child in which a task ran out of memory, or failed with another error.
+_OUT_OF_MEMORY, _FAILED = 3, 4
 # These signals mean that the input crashed the child; a library in Rust aborts when memory runs out.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _LENGTH = struct.Struct(">I")
@@ -136,8 +137,8 @@ class LimitedProcess:
                 raise LimitExceeded("time") from None
             if code == _OUT_OF_MEMORY:
                 raise LimitExceeded("memory") from None
-            if -code in _CRASHES:
-                log.warning("%s: child process crashed signal=%s", self._word, -code)
+            if code == _FAILED or -code in _CRASHES:
+                log.warning("%s: child process crashed code=%s", self._word, code)
                 raise LimitExceeded("crash") from None
             log.error("%s: child process ended code=%s", self._word, code)
             raise self._to_error() from None
@@ -200,6 +201,9 @@ def serve(kind: Any, run: Callable[[Any], Any], get_max_seconds: Callable[[Any],
                 reply = msgspec.msgpack.encode(run(task))
             except MemoryError:
                 os._exit(_OUT_OF_MEMORY)  # The memory is fragmented, and an orderly end may need some.
+            except BaseException:  # A panic of a library in Rust is no Exception.
+                traceback.print_exc()  # No library is known to fail, so the traceback is for the operator.
+                os._exit(_FAILED)
             signal.setitimer(signal.ITIMER_PROF, 0)
             _send(service, reply)
     return 0
