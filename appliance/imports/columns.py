@@ -66,6 +66,12 @@ _NAMES = {
                     "dnc_reason do_not_contact_reason opted_out opt_out optout abgemeldet abgemeldet_am desinscrit "
                     "desabonne baja",
     "bounced": "bounced clean_time cleaned bounced_at",
+    "opt_in_at": "subscribed_at subscribed_on date_subscribed subscription_date subscribe_date signup_date "
+                 "sign_up_date signed_up_at signed_up_on date_signed_up signup_time opt_in_date optin_date opt_in_time "
+                 "optin_time consent_date newsletter_since anmeldedatum datum_der_anmeldung angemeldet_am abonniert_am "
+                 "angemeldet_seit abonniert_seit date_d_inscription date_d_abonnement inscrit_le abonne_depuis "
+                 "fecha_de_suscripcion suscrito_el data_iscrizione data_di_iscrizione iscritto_il data_de_inscricao "
+                 "inscrito_em inschrijfdatum aanmelddatum data_zapisu",
 }  # fmt: skip
 # The words for yes and no after the name of a consent column, such as `Newsletter ja/nein`
 _YES_NO_REMARK = re.compile(r"_(?:ja_nein|j_n|yes_no|y_n|oui_non|o_n|si_no|sim_nao)$")
@@ -102,7 +108,7 @@ def _product(name: str, required_columns: str, left_out: str = "", **targets: st
 
 
 OWN_EXPORT = "campanero"
-# These targets are guessed only for columns of our own export.
+# The names under which these targets are recognised only in our own export
 _ROUND_TRIP = ("opt_in_at", "opt_out_at", "channels", "lists")
 PRODUCTS = (
     _product(OWN_EXPORT, "id uuid subscribed_email subscribed_phone channels lists data",

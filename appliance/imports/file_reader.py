@@ -268,8 +268,10 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     )  # fmt: skip
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
     is_truncated = False
+    left_out = LeftOutColumns(preview, targets)
     for row in _read_rows(path, preview, report_progress, writer.add_utf8_line):
         report_progress()
+        left_out.add(row)
         if writer.good + writer.bad >= MAX_ROWS:
             writer.add_fault(row.line, _TOO_MANY_ROWS % {"limit": MAX_ROWS}, "")
             is_truncated = True
@@ -284,12 +286,12 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if not writer.good and writer.bad >= MAX_UNREADABLE_ROWS:
             raise UnreadableFile(_NO_READABLE_ROW)
     writer.close()
-    described = _describe_columns(preview.names, targets, formats, reader)
+    described = _describe_columns(preview.names, targets, formats, reader, left_out)
     return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "columns": described}
 
 
 def _describe_columns(
-    names: list[str], targets: list[str], formats: "ColumnFormats", reader: PersonReader
+    names: list[str], targets: list[str], formats: "ColumnFormats", reader: PersonReader, left_out: "LeftOutColumns"
 ) -> dict[str, dict[str, Any]]:
     """Return a description of each column, by its name.
 
@@ -300,6 +302,7 @@ def _describe_columns(
     - `number_exceptions`: the number of values that are not numbers, because of which a column of amounts stays text
     - `exception_examples`: the first of them
     - `unstated`: in a column of consent, the number of rows that say neither yes nor no in any such column
+    - `left_out`: in a column that is not imported and looked empty, the number of rows with a value
     """
     return {
         name: {
@@ -309,9 +312,30 @@ def _describe_columns(
             "number_exceptions": formats.number_exceptions.get(index, 0),
             "exception_examples": formats.exception_examples.get(index, []),
             "unstated": reader.unstated_counts.get(targets[index], 0),
+            "left_out": left_out.counts.get(index, 0),
         }
         for index, name in enumerate(names)
     }
+
+
+class LeftOutColumns:
+    """The columns of a file that are not imported and have no value in its preview.
+
+    `counts` has the number of rows with a value in each of them, by index: the preview has only the first rows.
+    """
+
+    def __init__(self, preview: FilePreview, targets: list[str]) -> None:
+        self.counts = {
+            index: 0 for index, target in enumerate(targets)
+            if not target and not any(row[index].strip() for row in preview.rows if index < len(row))
+        }  # fmt: skip
+
+    def add(self, row: Record) -> None:
+        """Count the values of a row. The columns of JSON lines are not counted."""
+        if not self.counts or row.fault is not None or not isinstance(row.cells, list):
+            return
+        for index in self.counts:
+            self.counts[index] += index < len(row.cells) and bool(row.cells[index].strip(imports_cells.SPACES))
 
 
 _NO_READABLE_ROW = gettext_stored(

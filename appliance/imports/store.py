@@ -336,7 +336,7 @@ def _resolve_options(account_id: int, options: ImportOptions, dry_run: bool) -> 
 def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[str, Any]]:
     targets = file_reader.assign_targets(file_preview, upload.resource, upload.options.map)
     described: list[dict[str, Any]] = [
-        {"name": name, "target": target, "samples": [_sample(row, index) for row in file_preview.samples]}
+        {"name": name, "target": target, "samples": _list_samples(file_preview, index)}
         for index, (name, target) in enumerate(zip(file_preview.names, targets, strict=True))
     ]
     for index, column in enumerate(described):
@@ -357,6 +357,14 @@ def list_data_labels(account_id: int) -> dict[str, str]:
             if target.startswith("data."):
                 labels.setdefault(target.removeprefix("data."), column["name"])
     return labels
+
+
+def _list_samples(file_preview: FilePreview, index: int) -> list[str]:
+    """Return the values of a column in the sample rows; if all are empty, its first other value in the preview."""
+    samples = [_sample(row, index) for row in file_preview.samples]
+    if any(sample.strip() for sample in samples):
+        return samples
+    return next(([value] for row in file_preview.rows if (value := _sample(row, index)).strip()), samples)
 
 
 def _sample(row: list[str], index: int) -> str:

@@ -516,6 +516,28 @@ def test_the_last_mapping_of_the_same_columns_is_proposed(browser_page: Page, ap
     expect(page.get_by_role("radio", name="Add without subscribing")).not_to_be_checked()
 
 
+def test_empty_columns_are_not_imported_unless_selected(browser_page: Page, tmp_path: Path) -> None:
+    """A column without values is left out, and the check names its values if later rows have some; dates are known."""
+    page, path = browser_page, tmp_path / "empty.csv"
+    lines = [f"e{number}@empty.example,{number % 28 + 1}/11/2025,{'late' if number > 150 else ''},"
+             for number in range(160)]  # fmt: skip
+    path.write_text("Email,Signup date,Unnamed: 2,Unnamed: 3\n" + "\n".join(lines) + "\n")
+    upload_file(page, path)
+    expect(page.get_by_text("Empty columns are not imported.")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Signup date")).to_have_value("opt_in_at")
+    for name in ("Unnamed: 2", "Unnamed: 3"):
+        expect(page.get_by_role("combobox", name=name)).to_have_value("")
+    checked(page, path)
+    remark = "Unnamed: 2 is not imported, because its first rows are empty, but 9 rows below have a value."
+    expect(page.get_by_text(remark)).to_be_visible()
+    expect(page.get_by_text("Unnamed: 3")).to_have_count(0)
+    page.get_by_role("link", name="Edit settings").first.click()
+    page.get_by_role("combobox", name="Unnamed: 2").select_option("own")
+    page.get_by_role("button", name="Check file").click()
+    expect(page.get_by_role("heading", name=CHECK_TITLE)).to_be_visible()
+    expect(page.get_by_text("Unnamed: 2")).to_have_count(0)
+
+
 CONSENTS = (
     "E-Mail;Tel.;Newsletter?\nc1@consent.example;+49 30 1234567;ja\nc2@consent.example;+49 30 1234568;nein\n"
     "c3@consent.example;+49 30 1234569;\nc4@consent.example;;weiß nicht\n"

@@ -81,7 +81,8 @@ class ImportColumn(NamedTuple):
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
     """Return the columns of the mapping form; targets in a posted form take precedence over the stored ones."""
     items = []
-    types = store.get_options(job).column_types
+    options = store.get_options(job)
+    types, mapped = options.column_types, options.map
     for index, column in enumerate(job.columns):
         target = str(column["target"])
         own = (
@@ -93,9 +94,11 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
         if target.startswith("data."):
             type_ = types.get(column["name"], "")
             to = f"{CUSTOM_FIELD}-{type_}" if type_ else CUSTOM_FIELD
+        samples = [sample for sample in column["samples"] if sample.strip()]
         if f"to-{index}" in form.values:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
-        samples = [sample for sample in column["samples"] if sample]
+        elif job.phase == store.MAPPING and not samples and to in CUSTOM_TYPES and column["name"] not in mapped:
+            to = ""  # A column without values would become an empty custom field.
         full_names = [(text, detection.split_name(text)) for text in column.get("full_names", samples)]
         items.append(ImportColumn(column["name"], samples, to, own, full_names))
     return items
