@@ -307,7 +307,7 @@ def _finish(action: BulkAction, state: str) -> None:
         data = {"bulk_action_id": action.id, "action": action.action, "argument": action.argument, "state": state,
                 "changed": action.changed, "skipped": action.skipped, "actor": f"user:{action.user_id}"}  # fmt: skip
         log.record(NewEvent(action.account_id, "bulk_action_completed", None, data, f"act:{action.id}"))
-    store.forget_subscribed_count(action.account_id)
+    store.forget_sendable_count(action.account_id)
 
 
 def get(account_id: int, act_id: int) -> BulkAction:

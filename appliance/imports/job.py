@@ -237,7 +237,7 @@ def finish_import(import_id: int, status: str, error: str | None = None) -> None
         counts = {name: getattr(job, name) for name in ("created", "updated", "skipped", "failed")}
         data = {"import_id": job.id, "resource": job.resource, "status": status, "actor": job.actor, **counts}
         events.record(NewEvent(job.account_id, "import_completed", None, data, f"import:{job.id}", job.filename))
-    contacts.forget_subscribed_count(job.account_id)
+    contacts.forget_sendable_count(job.account_id)
 
 
 log = logging.getLogger("campanero.imports")

@@ -179,7 +179,7 @@ class _ImportUndo:
                 (now, now, self._import_id),
             )
             self._record_end()
-            contacts.forget_subscribed_count(self._account_id)
+            contacts.forget_sendable_count(self._account_id)
             return False
         notes = decode_snapshot(chunk[1])
         removed_count, stayed = 0, Counter(Import.get_by_id(self._import_id).left_in_place)

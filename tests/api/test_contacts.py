@@ -203,6 +203,12 @@ def test_filters_of_the_contact_list(api: Client) -> None:
     assert [row["id"] for row in api.get("/contacts", tag="vip").json] == [contact["id"]]
     assert {row["id"] for row in api.get("/contacts", source="fair").json} == {contact["id"], quiet["id"]}
     assert [row["id"] for row in api.get("/contacts", source="fair", subscribed_email="false").json] == [quiet["id"]]
+    api.post("/suppressions", {"address": "filter@example.org", "channel": "email"}).expect(201)
+    assert [row["id"] for row in api.get("/contacts", source="fair", subscribed_email="true").json] == [contact["id"]]
+    assert api.get("/contacts", source="fair", sendable_email="true").json == []
+    assert {row["id"] for row in api.get("/contacts", source="fair", sendable_email="false").json} == {
+        contact["id"], quiet["id"]
+    }  # fmt: skip
     assert api.get("/contacts", created_after="2100-01-01").json == []
     assert contact["id"] in [
         row["id"] for row in api.get("/contacts", created_after=contact["created_at"], limit=100).json

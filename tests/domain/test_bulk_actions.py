@@ -56,7 +56,7 @@ def test_the_count_of_subscribed_contacts_is_current_after_an_action(
     home: Home, contact_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a large account the count is cached; the end of a bulk action makes it anew. It never exceeds the total."""
-    monkeypatch.setattr(store, "_subscribed_counts", CostAwareCache[int](min_age_seconds=60))
+    monkeypatch.setattr(store, "_sendable_counts", CostAwareCache[int](min_age_seconds=60))
     assert store.count_contacts(home.account_id)[:2] == (7, 3)
     run_action(home, "unsubscribe", contact_ids[:2])
     assert store.count_contacts(home.account_id)[:2] == (7, 2)

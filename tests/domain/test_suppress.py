@@ -4,6 +4,7 @@ import pytest
 
 from appliance.audience import consent, suppressions
 from appliance.audience.consent import Evidence
+from appliance.audience.contacts import store
 from appliance.audience.suppressions import SuppressionCause
 from appliance.core.addresses import Address
 from appliance.core.errors import Invalid
@@ -158,3 +159,12 @@ def test_expired_suppressions_are_lifted(home: Home) -> None:
     suppression_id = suppress(home, ADDRESS, "manual")
     assert Channel.get(Channel.key == ADDRESS).suppression == "manual"
     assert suppressions.get(home.account_id, suppression_id).expires_at is None and not suppressions.has_expired()
+
+
+def test_the_count_of_contacts_who_get_campaigns(home: Home) -> None:
+    """A contact whose email address is suppressed is not counted, one whose phone number is suppressed is."""
+    for name in ("a", "b", "c"):
+        home.contact(f"{name}@example.org", phone=f"+1415555012{ord(name) - 97}")
+    suppress(home, "a@example.org", "hard_bounce")
+    suppress(home, "+14155550121", "manual")
+    assert store.count_contacts(home.account_id) == (3, 2, 2)

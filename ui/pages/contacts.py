@@ -38,8 +38,8 @@ TABLE_COLUMNS = (
     Column(gettext_noop("Added"), "created", is_visible=False),
 )  # fmt: skip
 _SHOW_FILTERS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    "subscribed": ({"subscribed_email": True}, []),
-    "not": ({"subscribed_email": False}, []),
+    "subscribed": ({"sendable_email": True}, []),
+    "not": ({"sendable_email": False}, []),
     "blocked": ({}, [{"name": "contact_suppressed", "predicate": "true", "value": True}]),
 }
 
@@ -125,8 +125,8 @@ def count_chips(account_id: int) -> tuple[Chip, ...]:
     counts = store.count_contacts(account_id)
     return (
         Chip("", pgettext("contacts", "All"), counts.total),
-        Chip("subscribed", gettext("Subscribed"), counts.subscribed),
-        Chip("not", gettext("Not subscribed"), counts.total - counts.subscribed),
+        Chip("subscribed", gettext("Subscribed"), counts.sendable),
+        Chip("not", gettext("Not subscribed"), counts.total - counts.sendable),
         Chip("blocked", gettext("Suppressed"), counts.suppressed),
     )
 

@@ -90,6 +90,8 @@ TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 _FLAG_LABELS = {
     "subscribed_email": (gettext_noop("Subscribed to email"), gettext_noop("Not subscribed to email")),
     "subscribed_phone": (gettext_noop("Subscribed to SMS"), gettext_noop("Not subscribed to SMS")),
+    "sendable_email": (gettext_noop("Subscribed to email"), gettext_noop("Not subscribed to email")),
+    "sendable_phone": (gettext_noop("Subscribed to SMS"), gettext_noop("Not subscribed to SMS")),
     "test": (gettext_noop("Only tests"), gettext_noop("Without tests")),
 }
 _FILTER_LABELS = {

@@ -181,6 +181,14 @@ class ContactQuery(PageQuery):
     subscribed_phone: (
         Annotated[bool, Meta(description="true: only contacts subscribed by phone; false: only others")] | UnsetType
     ) = UNSET
+    sendable_email: (
+        Annotated[bool, Meta(description="true: only contacts that can be sent marketing email; false: only others")]
+        | UnsetType
+    ) = UNSET
+    sendable_phone: (
+        Annotated[bool, Meta(description="true: only contacts that can be sent marketing SMS; false: only others")]
+        | UnsetType
+    ) = UNSET
     created_after: CreatedAfter | UnsetType = UNSET
     created_before: CreatedBefore | UnsetType = UNSET
     updated_after: (
@@ -224,7 +232,13 @@ class DeleteQuery(Struct):
 
 # The largest OFFSET that a query gets.
 _MAX_OFFSET = 2**53
-_SUBSCRIBED_KINDS = {"subscribed_email": "email", "subscribed_phone": "phone"}
+# The conditions of the filters that a channel `h` of the contact has to meet
+_CHANNEL_CONDITIONS = {
+    "subscribed_email": "h.kind = 'email' AND h.subscribed = 1",
+    "subscribed_phone": "h.kind = 'phone' AND h.subscribed = 1",
+    "sendable_email": "h.kind = 'email' AND h.subscribed = 1 AND h.suppression IS NULL",
+    "sendable_phone": "h.kind = 'phone' AND h.subscribed = 1 AND h.suppression IS NULL",
+}
 
 
 def get(account_id: int, contact_id: int) -> Contact:
@@ -271,33 +285,36 @@ def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rule
 
 
 class ContactCounts(NamedTuple):
-    """Numbers of contacts: all, those with a subscribed email address, and those with a suppressed address."""
+    """Numbers of contacts: all, those who can be sent marketing email, and those with a suppressed address."""
 
     total: int
-    subscribed: int
+    sendable: int
     suppressed: int
 
 
 # A count that takes less processor time than this, as up to some ten thousand contacts, is always current.
 _MIN_CACHED_SECONDS = 0.03
-_subscribed_counts: CostAwareCache[int] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
+_sendable_counts: CostAwareCache[int] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 
 
 def count_contacts(account_id: int) -> ContactCounts:
     """Return the numbers of contacts of an account, cached until the next write.
 
-    In a large account, the number of subscribed contacts is cached for longer, because it reads all addresses: for 12 s
-    at a million contacts. Bulk actions and imports end with `forget_subscribed_count`. Raises Invalid if counting takes
+    In a large account, the number of sendable contacts is cached for longer, because it reads all addresses: for 12 s
+    at a million contacts. Bulk actions and imports end with `forget_sendable_count`. Raises Invalid if counting takes
     too long.
     """
     total = members.count_contacts(account_id)
     count_sql = "SELECT count(DISTINCT contact_id) FROM channel"
     params = {"account": account_id}
-    subscribed_sql = f"{count_sql} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1"
+    sendable_sql = (
+        f"{count_sql} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1 "
+        "AND suppression IS NULL"
+    )
     return ContactCounts(
         total,
         # The cached number may include contacts that were deleted since.
-        min(total, _subscribed_counts.get(account_id, lambda: members.cached_count(subscribed_sql, params))),
+        min(total, _sendable_counts.get(account_id, lambda: members.cached_count(sendable_sql, params))),
         members.cached_count(
             f"{count_sql} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL",
             params,
@@ -305,9 +322,9 @@ def count_contacts(account_id: int) -> ContactCounts:
     )  # fmt: skip
 
 
-def forget_subscribed_count(account_id: int) -> None:
-    """Drop the cached count of subscribed contacts after the commit, so that users see what their action changed."""
-    after_commit(lambda: _subscribed_counts.invalidate(account_id))
+def forget_sendable_count(account_id: int) -> None:
+    """Drop the cached count of sendable contacts after the commit, so that users see what their action changed."""
+    after_commit(lambda: _sendable_counts.invalidate(account_id))
 
 
 def fetch_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
@@ -390,14 +407,11 @@ def build_condition(account_id: int, query: ContactQuery, rules: Sequence[Any] =
         )
         parameters["tag"] = query.tag
         parameters["tagged"] = f'%"{query.tag}"%' if compiler.PLAIN_TAG.match(str(query.tag)) else "%"
-    for name, kind in _SUBSCRIBED_KINDS.items():
+    for name, condition in _CHANNEL_CONDITIONS.items():
         value = getattr(query, name)
         if value is not UNSET:
-            clauses.append(
-                ("" if value else "NOT ")
-                + f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}' "
-                "AND h.subscribed = 1)"
-            )
+            exists = f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND {condition})"
+            clauses.append(exists if value else f"NOT {exists}")
     for compiled in _rule_conditions(account_id, rules, "r") if rules else ():
         clauses.append(f"({compiled.sql})")
         parameters.update(compiled.parameters)
