@@ -51,7 +51,8 @@ FORMS = {
         /flows/*/archive /flows/*/pause /flows/*/people/move_on /flows/*/people/take_out /flows/*/publish
         /flows/*/revive /flows/put-back /outbox/*/assume /outbox/*/cancel /outbox/*/retry /outbox/retry""",
     "admin": """
-        /brand /brand/logo /campaigns/*/approve /campaigns/*/reject /flows/*/approve /flows/*/reject /settings
+        /brand /brand/logo /brand/logo/undo /campaigns/*/approve /campaigns/*/reject /flows/*/approve
+        /flows/*/reject /settings
         /inbox/clear
         /settings/consent /settings/data/backup /settings/doctor /settings/domains /settings/domains/*/delete
         /settings/domains/*/rotate

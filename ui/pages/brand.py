@@ -15,7 +15,7 @@ from appliance.content.templates import revisions, starters
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages import preview
-from appliance.storage.models import Brand, Media
+from appliance.storage.models import Brand
 from appliance.storage.transactions import commit, fetch, render
 from ui import formats, forms, view
 from ui.forms import Form, FormPart, FormParts
@@ -165,16 +165,17 @@ async def build_context(account_id: int, form: Form) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, ...]:
-    """Store a picture as the logo of the brand, and return the colours found in it."""
+async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, tuple[str, ...]]:
+    """Store a picture as the logo of the brand; return the logo before, or an empty text, and the colours found."""
 
-    def store_logo() -> Media:
+    def store_logo() -> str:
+        previous = brand.get(account_id).logo or ""
         created = media.add(account_id, filename, picture)
         brand.update(account_id, validation.read(brand.BrandWrite, {"logo": created.signed_id}))
-        return created
+        return previous
 
-    await commit(store_logo)
-    return await _extract_colours(account_id, picture.content)
+    previous = await commit(store_logo)
+    return previous, await _extract_colours(account_id, picture.content)
 
 
 async def suggest_colours(account_id: int) -> tuple[str, ...]:
@@ -254,16 +255,32 @@ async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("account:write")
 async def upload_logo(request: Request, visit: Visit) -> HTTPResponse:
     """Store an uploaded picture as the logo; the notice says whether colours were found in it."""
-    return_path = "/welcome/brand" if request.args.get("first") else "/brand"
+    return_path = _logo_page(request)
     try:
         filename, picture = await pictures.receive_picture(request, visit.account_id)
     except errors.Invalid as error:
         view.flash(request, formats.sentence(error.fields["file"][0]))
         return view.redirect(request, return_path)
-    logo_colours = await set_logo(visit.account_id, filename, picture)
-    logo_saved = gettext("Logo saved.")
-    view.flash(request, gettext("Logo saved. See the suggested colours below.") if logo_colours else logo_saved)
+    previous, logo_colours = await set_logo(visit.account_id, filename, picture)
+    text = gettext("Logo saved. See the suggested colours below.") if logo_colours else gettext("Logo saved.")
+    undo_path = "/brand/logo/undo" + ("?first=1" if request.args.get("first") else "")
+    view.flash(request, text, undo=(undo_path, {"logo": previous}))
     return view.redirect(request, return_path)
+
+
+@pages.post("/logo/undo")
+@signed_in("account:write")
+async def undo_logo(request: Request, visit: Visit) -> HTTPResponse:
+    """Set the logo that the brand had before an upload; an empty text removes it. The uploaded picture is kept."""
+    changed = validation.read(brand.BrandWrite, {"logo": Form.from_request(request).text("logo")})
+    await commit(audit.run_and_record, visit.actor, "brand_update", brand.update, visit.account_id, changed)
+    view.flash(request, gettext("The logo is as before."))
+    return view.redirect(request, _logo_page(request))
+
+
+def _logo_page(request: Request) -> str:
+    """Return the URL of the page on which the logo was changed: the one of the set-up, or that of the brand."""
+    return "/welcome/brand" if request.args.get("first") else "/brand"
 
 
 def load_form(account_id: int) -> Form:
