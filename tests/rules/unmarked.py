@@ -39,6 +39,7 @@ NOT_SHOWN = {
     "ui/html/setup/domain.html": {"wide"},
     "ui/html/setup/mail.html": {"wide"},
     "ui/html/setup/sender.html": {"wide"},
+    "ui/html/setup/you.html": {"wide"},
     "ui/html/setup/you.html": {"Northwind"},
     "ui/documentation.py": {"not lossy WebP", "Shell", "Response", "Prometheus", "Caddyfile"},
     "ui/pages/editor.py": {"is not a colour", "must be between", "must be between ", "is too long"},

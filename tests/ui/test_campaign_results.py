@@ -75,6 +75,25 @@ def test_home_shows_results_and_growth(browser_page: Page, sent_campaign: Any, a
     assert axe.find_violations_in_light_and_dark(page) == []
 
 
+def test_home_needs_attention_while_sending_is_stopped(browser_page: Page, sent_campaign: Any, api: Client) -> None:
+    """Home says that nothing needs attention once the set-up is complete, but not while sending is stopped."""
+    page = browser_page
+    verdict = page.get_by_role("link", name="Nothing needs attention")
+    api.put("/brand", {"company_name": "Bakery", "physical_address": ""}).expect(200)
+    page.goto("/")
+    expect(page.get_by_role("region", name="Getting started")).to_be_visible()
+    expect(verdict).to_have_count(0)
+    api.put("/brand", {"physical_address": "4 Mill Lane, Leeds"}).expect(200)
+    api.patch("/account", {"email_from_email": "ana@example.com"}).expect(200)
+    page.goto("/")
+    expect(verdict).to_be_visible()
+    api.patch("/account", {"sending_stopped": True}).expect(200)
+    page.goto("/")
+    expect(page.locator(".banner")).to_contain_text("Sending is stopped")
+    expect(verdict).to_have_count(0)
+    api.patch("/account", {"sending_stopped": False}).expect(200)
+
+
 def test_resending_to_non_openers(browser_page: Page, sent_campaign: Any, api: Client) -> None:
     """The report leads to a draft for who did not open, with the segment explained and a hint at the subject."""
     page = browser_page

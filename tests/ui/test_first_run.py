@@ -24,6 +24,10 @@ def check_screen(page: Page, name: str) -> None:
 def check_home(page: Page) -> None:
     """Check that Home greets the new user, and that its first steps are as wide as the page."""
     expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
+    # Every step can be taken, not only the next one
+    steps = page.get_by_role("region", name="Getting started")
+    expect(steps.get_by_role("link", name="Import", exact=True)).to_be_visible()
+    expect(steps.get_by_role("link", name="New email")).to_be_visible()
     widths = page.locator(".home, .home > :nth-child(2)").evaluate_all("all => all.map(one => one.offsetWidth)")
     assert widths[0] == widths[1]
 
@@ -65,6 +69,17 @@ def check_proposed_account_name(page: Page) -> None:
     email.blur()
 
 
+def upload_logo(page: Page, file: Path) -> None:
+    """Choose a logo, which uploads it at once, undo that, and choose it again."""
+    file.write_bytes(encode_image(photo(), "PNG"))
+    page.get_by_label("Image file").set_input_files(file)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("The logo is as before.")).to_be_visible()
+    expect(page.get_by_role("img", name="Your logo")).to_have_count(0)
+    page.get_by_label("Image file").set_input_files(file)
+    expect(page.get_by_role("img", name="Your logo")).to_be_visible()
+
+
 def test_the_set_up_screens(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
 ) -> None:
@@ -75,6 +90,7 @@ def test_the_set_up_screens(
     check_screen(page, "you")
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("alert")).to_contain_text("4 fields need attention")
+    expect(page.get_by_role("alert")).to_contain_text("Password: use at least 10 characters.")
     check_screen(page, "you-all-wrong")
     page.get_by_label("Your name").fill("Ana")
     check_proposed_account_name(page)
@@ -97,10 +113,7 @@ def test_the_set_up_screens(
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Brand")
     expect(page.locator("#f-bg-color-well")).to_have_value("#f4f4f1")
-    logo = tmp_path / "logo.png"
-    logo.write_bytes(encode_image(photo(), "PNG"))
-    page.get_by_label("Image file").set_input_files(logo)
-    page.get_by_role("button", name="Upload logo").click()
+    upload_logo(page, tmp_path / "logo.png")
     proposed = page.get_by_role("link", name=re.compile("^#[0-9a-f]{6}$")).first
     colour = proposed.inner_text().strip()
     proposed.click()
@@ -111,7 +124,9 @@ def test_the_set_up_screens(
     expect(sample_email.locator("[bgcolor='#eeeeee'], [style*='#eeeeee']").first).to_be_attached()
     check_screen(page, "brand")
     page.get_by_role("button", name="Finish set-up").click()
-    expect(page.get_by_text("Set-up is complete. Send yourself a first email.")).to_be_visible()
+    toast = page.locator(".toast")
+    expect(toast).to_contain_text("Set-up is complete. Send yourself a first email.")
+    expect(toast.get_by_role("link", name="New email")).to_have_attribute("href", "/campaigns/new")
     check_home(page)
     kept = server.client(server.new_key()).get("/brand").expect(200)
     assert (kept["brand_color"], kept["bg_color"], kept["physical_address"]) == (
@@ -135,6 +150,8 @@ def test_choosing_the_language_of_the_set_up(
     expect(page.get_by_role("link", name="Deutsch")).to_have_attribute("aria-current", "true")
     page.get_by_role("button", name="Weiter").click()
     expect(page.get_by_role("alert")).to_contain_text("4 Felder prüfen")
+    expect(page.get_by_role("alert")).to_contain_text("Passwort: ")
+    expect(page.get_by_role("alert")).to_contain_text("10 Zeichen")
     page.get_by_label("Ihr Name").fill("Jana")
     page.get_by_label("Team oder Unternehmen").fill("Bäckerei")
     page.get_by_label("E-Mail").fill("jana@example.org")

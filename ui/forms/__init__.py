@@ -40,20 +40,23 @@ _HINTS = {
     "phone": gettext_noop("Enter the number with its country code, like +44 20 7946 0018."),
     "country": gettext_noop("Enter the two-letter country code, like GB."),
 }
-_LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
+_TOO_SHORT = gettext_noop("is too short (minimum is %(limit)s characters)")
+_TOO_LONG = gettext_noop("is too long (maximum is %(limit)s characters)")
 
 
 class Form:
     """The values and errors of a form, from which a page shows the user's entries again.
 
     `values` has the first value of each field, stripped; `lists` has all values as posted. `errors` maps fields to
-    sentences; the key `base` is shown above the form.
+    sentences; the key `base` is shown above the form. `labels` has the labels of fields, for the list of errors.
     """
 
     def __init__(self, values: dict[str, str] | None = None, lists: dict[str, list[str]] | None = None) -> None:
         self.values = values or {}
         self.lists = lists or {}
         self.errors: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+        self._nameless_errors: set[str] = set()
         # `merge_form` sets the conflicts and the digests of the stored values.
         self.conflicts: list[Any] = []
         self.stored_digests: dict[str, str] = {}
@@ -105,12 +108,26 @@ class Form:
         for path, messages in error.fields.items():
             last = path.rpartition(".")[2]
             field = (names or {}).get(path) or (names or {}).get(last) or (last if last in self.values else "base")
+            if field != "base" and field not in self.errors:
+                self._nameless_errors.add(field)
             self.add_error(
                 field, error_sentence(messages[0], path) if field == "base" else _field_sentence(field, messages[0])
             )
         if not error.fields:
             self.add_error("base", error_sentence(error.message))
         return self
+
+    def list_errors(self) -> list[tuple[str, str]]:
+        """Return the (field, sentence) of each error; a sentence that names no field has the field's label before it.
+
+        These are the sentences for validation messages, such as `Use at least 10 characters.`
+        """
+        return [
+            (name, gettext("%(label)s: %(value)s", label=self.labels[name], value=formats.uncapitalize(text)))
+            if name in self._nameless_errors and name in self.labels
+            else (name, text)
+            for name, text in self.errors.items()
+        ]
 
     def moment(self, day: str, hour: str, zone: ZoneInfo) -> int | None:
         """Return the time of a date field and an hour field in a time zone, in milliseconds.
@@ -145,14 +162,24 @@ def _field_sentence(field: str, message: str) -> str:
 
 def error_sentence(message: str, path: str = "") -> str:
     """Return a validation message as a sentence, which names `path` if it is given."""
-    if match := _LENGTH.match(message):
-        if match[1] == "short":
-            return ngettext("Use at least %(num)s character.", "Use at least %(num)s characters.", int(match[2]))
-        return ngettext("Use at most %(num)s character.", "Use at most %(num)s characters.", int(match[2]))
+    if limit := _find_limit(message, _TOO_SHORT):
+        return ngettext("Use at least %(num)s character.", "Use at least %(num)s characters.", limit)
+    if limit := _find_limit(message, _TOO_LONG):
+        return ngettext("Use at most %(num)s character.", "Use at most %(num)s characters.", limit)
     known_sentence = next((sentence for text, sentence in _SENTENCES.items() if is_message(message, text)), None)
     if known_sentence and not path:
         return gettext(known_sentence)
     return formats.sentence(f"{path.replace('_', ' ').replace('.', ' ')} {message}")
+
+
+def _find_limit(message: str, text: str) -> int:
+    """Return the limit in a validation message that is `text`, in English or in the language of the page, else 0."""
+    for known_text in (text, translate(text)):
+        before, _, after = known_text.partition("%(limit)s")
+        limit = message.removeprefix(before).removesuffix(after)
+        if limit.isdecimal() and message == f"{before}{limit}{after}":
+            return int(limit)
+    return 0
 
 
 def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
@@ -279,6 +306,10 @@ class FormParts:
         """Return the names of the fields of a part."""
         return self._parts[key].names
 
+    def field_labels(self) -> dict[str, str]:
+        """Return the label of the part of each field, in the language of the page."""
+        return {name: translate(part.label) for part in self._parts.values() for name in part.names}
+
     def value(self, form: Form, key: str) -> Any:
         """Return the value of a part for comparison: for each field the sorted values."""
         return [sorted(filter(None, self._values(form, name))) for name in self._parts[key].names]
@@ -322,7 +353,7 @@ def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNam
     is not merged.
     """
     digests = parts.digests(stored)
-    form.stored_digests = digests
+    form.stored_digests, form.labels = digests, {**parts.field_labels(), **form.labels}
     opened_digests = _decode(form.values.get("seen"))
     theirs, mine = form.values.pop("theirs", ""), form.values.pop("mine", "")
     if opened_digests is None:

@@ -189,7 +189,10 @@ def _list_by_phase(account_id: int, phase: Phase) -> list[Any]:
 
 
 class SetupStep(NamedTuple):
-    """A step of the setup checklist; `scope` is what a user needs to take it."""
+    """A step of the setup checklist; `scope` is what a user needs to take it.
+
+    The checklist is complete without its optional steps.
+    """
 
     title: str
     text: str
@@ -198,18 +201,25 @@ class SetupStep(NamedTuple):
     icon: str
     scope: str
     done: bool
+    is_optional: bool = False
 
 
 def _list_domain_step(account_id: int) -> list[SetupStep]:
-    """Return a list with the setup step for a sending domain, empty if the transport needs no sending domain."""
+    """Return a list with the setup step for a sending domain, empty in test mode.
+
+    The step is optional if the mail server sends from any domain.
+    """
     email = config.current().email
-    if email.transport == "capture" or email.allow_unverified_domains:
+    if email.transport == "capture":
         return []
     is_done = domains.find_default_domain(account_id) is not None
+    text = gettext("Add a few DNS records to prove you own it.")
+    if email.allow_unverified_domains:
+        text = gettext("Your mail server sends from any domain. DNS records of your own keep more emails out of spam.")
     return [
         SetupStep(
-            gettext("Verify your sending domain"), gettext("Add a few DNS records to prove you own it."),
-            gettext("Verify domain"), "/settings/domains", "zap", "domains:write", is_done,
+            gettext("Verify your sending domain"), text, gettext("Verify domain"), "/settings/domains", "zap",
+            "domains:write", is_done, email.allow_unverified_domains,
         )
     ]  # fmt: skip
 

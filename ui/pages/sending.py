@@ -269,7 +269,9 @@ async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
         return None
     except errors.DeliveryError as error:
         title = gettext(_FAILURE_TITLES.get(error.cause, _OTHER_FAILURE), server=_server_label(email, error.cause))
-        phrases = [formats.sentence(text) for text in (error.text, error.help) if text]
+        # The title says that the server cannot be reached.
+        place = smtp_connect.UNREACHABLE % {"host": email.relay.host, "port": email.relay.port, "error": ""}
+        phrases = [formats.sentence(text) for text in (error.text.removeprefix(place), error.help) if text]
         return {"good": False, "title": title, "words": " ".join(phrases)}
     except TimeoutError:
         cause = "timed_out"

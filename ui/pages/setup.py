@@ -82,6 +82,7 @@ async def create_owner(request: Request, token: str) -> HTTPResponse:
     form.require("account_name", gettext("Enter the name of your team or company."))
     form.require("email", gettext("Enter your email address."))
     form.values["password"] = form.raw("password")
+    form.labels = {"email": gettext("Email"), "password": gettext("Password")}
     try:
         new = await fetch(users.prepare_user, form["email"], form["password"], form["name"])
         if form.errors:
@@ -294,7 +295,10 @@ async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
         )
     except errors.Invalid as error:
         return await _render_brand(request, visit, brand_page.add_errors(form, error), 422)
-    view.flash(request, gettext("Set-up is complete. Send yourself a first email."))
+    view.flash(
+        request, gettext("Set-up is complete. Send yourself a first email."),
+        link=("/campaigns/new", gettext("New email")),
+    )  # fmt: skip
     return view.redirect(request, "/")
 
 
