@@ -1,6 +1,6 @@
 """Labels for pages: of events, states, reasons, suppressions and checks, with their icons and colours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from appliance.audience.filters.fields import CHOICE_LABELS
 from appliance.core import i18n
@@ -352,14 +352,14 @@ def sent_so_far(stats: Mapping[str, int]) -> str:
     return gettext("%(sent)s of %(total)s sent", sent=number(stats["accepted"]), total=total)
 
 
-def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]]) -> str:
+def campaign_outcome(stats: Mapping[str, int], skips: Mapping[str, int], channel: str = "email") -> str:
     """Return the outcome of a finished campaign, such as `Sent to 30 contacts. 19 skipped: unsubscribed`.
 
-    `skips` are pairs of the label of a skip reason and its number of messages.
+    `skips` has the number of messages by the code of their skip reason.
     """
     parts = [ngettext("Sent to %(num)s contact", "Sent to %(num)s contacts", stats["accepted"])]
     if stats["skipped"]:
-        parts.append(_describe_skipped(stats["skipped"], [(uncapitalize(reason), count) for reason, count in skips]))
+        parts.append(_describe_skipped(stats["skipped"], skips, channel))
     if stats["failed"]:
         parts.append(ngettext("%(num)s failed", "%(num)s failed", stats["failed"]))
     if stats["uncertain"]:
@@ -369,24 +369,72 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
     return ". ".join(parts)
 
 
-def _describe_skipped(skipped: int, reasons: Sequence[tuple[str, int]]) -> str:
-    if not reasons:
+def _describe_skipped(skipped: int, skips: Mapping[str, int], channel: str) -> str:
+    if not skips:
         return ngettext("%(num)s skipped", "%(num)s skipped", skipped)
-    return ngettext(
-        "%(num)s skipped: %(reasons)s", "%(num)s skipped: %(reasons)s", skipped, reasons=list_reasons(reasons)
-    )
+    if len(skips) == 1:
+        reasons = uncapitalize(reason_label(next(iter(skips)), channel))
+    else:
+        reasons = join_names([count_reason(code, count, channel) for code, count in skips.items()])
+    return ngettext("%(num)s skipped: %(reasons)s", "%(num)s skipped: %(reasons)s", skipped, reasons=reasons)
 
 
-def list_reasons(reasons: Sequence[tuple[str, int]]) -> str:
-    """Return labels of reasons with their numbers, such as `12 × unsubscribed, 3 × suppressed`.
+def count_reason(code: str, count: int, channel: str = "email") -> str:
+    """Return the number of messages that were skipped for a reason, such as `12 unsubscribed`."""
+    texts = _count_sms_reasons(count) if channel == "sms" else {}
+    if (text := {**_count_reasons(count), **texts}.get(code)) is not None:
+        return text
+    reason = code.removeprefix("suppressed_")
+    if reason in _SUPPRESSIONS and reason != code:
+        label = uncapitalize(suppression_label(reason))
+        return ngettext("%(num)s suppressed (%(reason)s)", "%(num)s suppressed (%(reason)s)", count, reason=label)
+    if reason != code:
+        return ngettext("%(num)s suppressed", "%(num)s suppressed", count)
+    return gettext("%(label)s: %(value)s", label=uncapitalize(reason_label(code, channel)), value=number(count))
 
-    A single reason has no number. The sign keeps labels apart from numbers, because in few languages the labels can
-    follow a number as part of a sentence.
-    """
-    if len(reasons) == 1:
-        return reasons[0][0]
-    parts = [gettext("%(number)s × %(reason)s", reason=reason, number=number(count)) for reason, count in reasons]
-    return ", ".join(parts)
+
+def _count_reasons(count: int) -> dict[str, str]:
+    return {
+        "unsubscribed": ngettext("%(num)s unsubscribed", "%(num)s unsubscribed", count),
+        "no_channel": ngettext("%(num)s without an email address", "%(num)s without an email address", count),
+        "invalid_address": ngettext(
+            "%(num)s with an invalid email address", "%(num)s with an invalid email address", count
+        ),
+        "not_verified": ngettext("%(num)s with an unconfirmed address", "%(num)s with an unconfirmed address", count),
+        "no_consent": ngettext("%(num)s not subscribed", "%(num)s not subscribed", count),
+        "country_not_allowed": ngettext(
+            "%(num)s in a country to which SMS are not allowed", "%(num)s in countries to which SMS are not allowed",
+            count,
+        ),
+        "sender_not_allowed": ngettext(
+            "%(num)s in a country without an approved sender", "%(num)s in countries without an approved sender", count
+        ),
+        "too_late": ngettext("%(num)s expired before sending", "%(num)s expired before sending", count),
+        "frequency_cap": ngettext("%(num)s over the frequency cap", "%(num)s over the frequency cap", count),
+        "quiet_hours_expired": ngettext(
+            "%(num)s expired during quiet hours", "%(num)s expired during quiet hours", count
+        ),
+        "overdue_on_resume": ngettext("%(num)s expired while paused", "%(num)s expired while paused", count),
+        "render_error": ngettext(
+            "%(num)s with content that could not be personalised",
+            "%(num)s with content that could not be personalised", count,
+        ),
+        "contact_deleted": ngettext("%(num)s deleted", "%(num)s deleted", count),
+        "smtputf8_unsupported": ngettext(
+            "%(num)s with an international address that the mail server does not support",
+            "%(num)s with international addresses that the mail server does not support", count,
+        ),
+    }  # fmt: skip
+
+
+def _count_sms_reasons(count: int) -> dict[str, str]:
+    return {
+        "no_consent": ngettext(
+            "%(num)s without SMS consent on record", "%(num)s without SMS consent on record", count
+        ),
+        "no_channel": ngettext("%(num)s without a phone number", "%(num)s without a phone number", count),
+        "invalid_address": ngettext("%(num)s without a mobile number", "%(num)s without a mobile number", count),
+    }  # fmt: skip
 
 
 # The filters of page templates, by name.

@@ -191,7 +191,7 @@ def test_skipped_contacts_in_the_report(browser_page: Page, server: Server) -> N
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["phase"] == "completed", 60)
     browser_page.goto(f"/campaigns/{campaign_id}")
     expect(browser_page.locator("#progress-title")).to_have_text(
-        "Sent to 2 contacts. 3 skipped: 2 × not subscribed, 1 × suppressed (added manually)"
+        "Sent to 2 contacts. 3 skipped: 2 not subscribed and 1 suppressed (added manually)"
     )
     browser_page.goto("/campaigns")
     row = browser_page.get_by_role("row").filter(has_text="In parts")

@@ -11,7 +11,7 @@ from appliance.audience.contacts import store
 from appliance.core import errors, validation
 from appliance.core.i18n import format_percent, gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
-from ui import formats, labels, view
+from ui import formats, view
 from ui.forms import Form, parse_id, parse_int
 from ui.guard import signed_in
 from ui.pages import contacts
@@ -31,6 +31,20 @@ _SKIPPED_LABELS = {
     "not_subscribed": gettext_noop("not subscribed"),
     "gone": gettext_noop("deleted meanwhile"),
 }
+
+
+def _count_skipped(reason: str, count: int) -> str:
+    """Return the number of contacts that a bulk action skipped for a reason, such as `3 already tagged`."""
+    return {
+        "in_list": lambda: ngettext("%(num)s already in the list", "%(num)s already in the list", count),
+        "left_list": lambda: ngettext("%(num)s who left the list", "%(num)s who left the list", count),
+        "not_in_list": lambda: ngettext("%(num)s not in the list", "%(num)s not in the list", count),
+        "tagged": lambda: ngettext("%(num)s already tagged", "%(num)s already tagged", count),
+        "untagged": lambda: ngettext("%(num)s not tagged", "%(num)s not tagged", count),
+        "too_many_tags": lambda: ngettext("%(num)s with too many tags", "%(num)s with too many tags", count),
+        "not_subscribed": lambda: ngettext("%(num)s not subscribed", "%(num)s not subscribed", count),
+        "gone": lambda: ngettext("%(num)s deleted meanwhile", "%(num)s deleted meanwhile", count),
+    }[reason]()
 
 
 def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
@@ -98,7 +112,10 @@ def _skipped_message(skipped: dict[str, int]) -> str:
     if not skipped:
         return ""
     total = sum(skipped.values())
-    reasons = labels.list_reasons([(gettext(_SKIPPED_LABELS[reason]), number) for reason, number in skipped.items()])
+    if len(skipped) == 1:
+        reasons = gettext(_SKIPPED_LABELS[next(iter(skipped))])
+    else:
+        reasons = formats.join_names([_count_skipped(reason, number) for reason, number in skipped.items()])
     return ngettext("%(num)s skipped: %(reasons)s.", "%(num)s skipped: %(reasons)s.", total, reasons=reasons)
 
 

@@ -421,6 +421,7 @@ def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str,
     campaign = store.get(account_id, campaign_id)
     has_started = campaign.phase not in ("draft", "scheduled")
     figures = results.build_report(account_id, campaign_id) if has_started else None
+    skip_counts = report.count_skips(campaign)
     return {
         **({"figures": figures} if figures is not None else {}),
         **(_load_overview(campaign, figures, by) if figures is not None and by is not None else {}),
@@ -429,8 +430,8 @@ def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str,
         "audience": lookups.describe_audience(campaign, lookups.load_audience_choices(account_id).names),
         "progress": report.get_progress(campaign),
         "ledger_differences": ledger_check.check_quickly(campaign) if campaign.started_at else [],
-        "skips": [(labels.reason_label(code, campaign.channel), count) for code,
-            count in report.count_skips(campaign).items()],
+        "skip_counts": skip_counts,
+        "skips": [(labels.reason_label(code, campaign.channel), count) for code, count in skip_counts.items()],
     }  # fmt: skip
 
 
