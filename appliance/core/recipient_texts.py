@@ -82,6 +82,11 @@ _TEXTS = {
     "prefs_gone": pgettext_noop(
         "recipient", "We hold no data about you, and you will not receive newsletters from {company}."
     ),
+    "prefs_test": pgettext_noop(
+        "recipient",
+        "This link is from a test message, so there is nothing to choose. Contacts choose here what they receive by "
+        "email and SMS, their topics, tracking and language, and can have their data deleted.",
+    ),
     "erase_heading": pgettext_noop("recipient", "Your data"),
     "erase_lead": pgettext_noop(
         "recipient",

@@ -145,6 +145,7 @@ class PreferencesPage(NamedTuple):
     channels: list[ChannelChoice]
     lists: list[ListOffer]
     tracking: Tracking
+    is_test: bool = False
 
     @property
     def has_mailbox(self) -> bool:
@@ -205,7 +206,8 @@ def get_preferences_page(token: str) -> PreferencesPage | None:
     channel = find_channel(message)
     if channel is None:
         style = brands.get_page_style(message.account_id)
-        return PreferencesPage(message.id, channel_kind(message), message.account_id, style, None, None, [], [], "none")
+        kind = channel_kind(message)
+        return PreferencesPage(message.id, kind, message.account_id, style, None, None, [], [], "none", message.test)
     contact = Contact.get_by_id(channel.contact_id)
     style = brands.get_page_style(message.account_id, contact.language)
     return PreferencesPage(

@@ -79,6 +79,20 @@ def test_the_preferences_page(server: Server) -> None:
     assert wrong == [400] * 3 and get_contact(server, contact_row) == before
 
 
+def test_the_link_in_a_test_message(server: Server) -> None:
+    """The page says that it belongs to a test, what contacts choose on it, and not that the address is unknown."""
+    api = server.client()
+    content = {"name": "Tested", "subject": "s", "body": "<a href='{{ preferences_url }}'>p</a>"}
+    template_id = api.post("/templates", content).expect(201)["id"]
+    sent = api.post(f"/templates/{template_id}/send_test", {"email": "colleague@example.net"}).expect(200)
+    message = api.wait(f"/messages/{sent['results'][0]['message_id']}", lambda row: row["status"] == "sent")
+    path = re.search(r"/p/[\w-]+", message["html"])
+    assert path is not None
+    page = request_as_visitor(server, "GET", path[0]).text
+    assert "This link is from a test message" in page and "Contacts choose here" in page
+    assert "We hold no data about you" not in page
+
+
 def test_a_number_of_somebody_else_is_not_opted_in(server: Server) -> None:
     """A number that only a sign-up form has named is not on the page of the email address, and keeps its STOP."""
     api, stopped = server.client(), "+442079460077"

@@ -105,7 +105,7 @@ def test_a_test_send_names_placeholders(page: Page, api: Client) -> None:
     page.goto(f"/campaigns/{campaign_id}/test")
     page.get_by_label("To", exact=True).fill("me@example.org")
     page.get_by_role("button", name="Send test").click()
-    expect(page.locator(".toast")).to_contain_text("is still placeholder text. 2 more items are unfinished.")
+    expect(page.locator(".toast")).to_contain_text("3 items are unfinished.")
 
 
 def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:

@@ -237,14 +237,11 @@ def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
 
 
 def unfinished_note(unfinished: Sequence[Any]) -> str:
-    """Return sentences about unfinished content for the notice after a test send; empty if there is none."""
-    if not unfinished:
-        return ""
-    first, others = formats.sentence(unfinished[0].message), len(unfinished) - 1
-    if not others:
-        return first
-    rest = ngettext("%(num)s more item is unfinished.", "%(num)s more items are unfinished.", others)
-    return f"{first} {rest}"
+    """Return a sentence about unfinished content for the notice after a test send; empty if there is none."""
+    if len(unfinished) == 1:
+        return formats.sentence(unfinished[0].message)
+    count = len(unfinished)
+    return ngettext("%(num)s item is unfinished.", "%(num)s items are unfinished.", count) if count else ""
 
 
 # Codes of findings that the checklist leaves out, since the render check shows them with the contacts concerned.
