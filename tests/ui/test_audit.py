@@ -45,6 +45,21 @@ def test_audit_entries(owner: Visitor) -> None:
     assert not SECRET.search(page) and PASSWORD not in page
 
 
+def test_audit_entries_in_words(server: Server, owner: Visitor) -> None:
+    """Settings have the labels of their pages, and a sign-in says how; what is for programs is only in the details."""
+    server.client().patch("/account", {"email_reply_to": "team@example.org", "approval_by_another": True}).expect(200)
+    page = owner.send("GET", "/settings/audit").text
+    words, details = (
+        re.sub(r"(?s)<details.*?</details>", "", page),
+        "".join(re.findall(r"(?s)<details.*?</details>", page)),
+    )
+    assert "Reply-to address" in words and "Require a different approver" in words
+    assert "Signed in with a browser" in words
+    for name in ("session_id", "session id", "email_reply_to", "approval_by_another"):
+        assert name not in words, name
+    assert all(name in details for name in ("session_id", "email_reply_to", "approval_by_another"))
+
+
 def test_audit_filters(owner: Visitor) -> None:
     """The filters apply to page and file, and days are inclusive; an invalid day is ignored."""
     created = audit_rows(owner, action="form_add")

@@ -12,6 +12,7 @@ from appliance.accounts.audit import AuditQuery
 from appliance.core import validation
 from appliance.core.i18n import gettext, gettext_noop, pgettext, pgettext_noop
 from appliance.exports import records
+from appliance.storage.models import Audit
 from appliance.storage.transactions import fetch
 from ui import view
 from ui.forms import parse_day, parse_int
@@ -130,6 +131,21 @@ _SUBJECT_LABELS = {
     "webhook": gettext_noop("Webhook %(id)s"),
 }  # fmt: skip
 
+# The labels of the fields of the settings, as on their pages
+_FIELD_LABELS = {
+    "time_zone": gettext_noop("Time zone"), "locale": gettext_noop("Language for recipients"),
+    "country_code": gettext_noop("Default phone country"), "email_from_name": gettext_noop("From name"),
+    "email_from_email": gettext_noop("From address"), "email_reply_to": gettext_noop("Reply-to address"),
+    "test_email_recipients": gettext_noop("Test email recipients"),
+    "approval_required": gettext_noop("Require approval for campaigns and flows"),
+    "approval_by_another": gettext_noop("Require a different approver"),
+    "block_on_missing_variable": gettext_noop("Require a value for every merge tag"),
+    "transactional_allowed": gettext_noop("Allow transactional messages"),
+    "frequency_cap": gettext_noop("Frequency cap"), "sms_opt_out_hint": gettext_noop("Opt-out text"),
+    "sms_opt_out_hints": gettext_noop("Opt-out in other languages"), "privacy_ip": gettext_noop("IP addresses"),
+}  # fmt: skip
+# How a user signed in, by the kind of the session
+_SIGN_INS = {"browser": gettext_noop("Signed in with a browser"), "token": gettext_noop("Signed in through the API")}
 # Details whose values are codes that `_DETAIL_WORDS` contains, too
 _CODED_DETAILS = frozenset(("kind", "role", "scope"))
 # The names and values of details that are recorded most often; others are shown as they are recorded.
@@ -146,25 +162,10 @@ _DETAIL_WORDS = {
     "status": pgettext_noop("audit", "status"),
     "email": pgettext_noop("audit", "email"),
     "host": pgettext_noop("audit", "host"),
-    "time_zone": pgettext_noop("audit", "time zone"),
-    "locale": pgettext_noop("audit", "locale"),
-    "country_code": pgettext_noop("audit", "country code"),
-    "email_from_name": pgettext_noop("audit", "email from name"),
-    "email_from_email": pgettext_noop("audit", "email from email"),
-    "email_reply_to": pgettext_noop("audit", "email reply to"),
-    "approval_required": pgettext_noop("audit", "approval required"),
-    "approval_by_another": pgettext_noop("audit", "approval by another"),
-    "test_email_recipients": pgettext_noop("audit", "test email recipients"),
-    "block_on_missing_variable": pgettext_noop("audit", "block on missing variable"),
-    "transactional_allowed": pgettext_noop("audit", "transactional allowed"),
     "sending_stopped": pgettext_noop("audit", "sending stopped"),
     "stop_reason": pgettext_noop("audit", "reason of the stop"),
-    "frequency_cap": pgettext_noop("audit", "frequency cap"),
     "sms_from": pgettext_noop("audit", "SMS sender"),
     "sms_quiet_hours": pgettext_noop("audit", "quiet hours"),
-    "sms_opt_out_hint": pgettext_noop("audit", "opt-out text"),
-    "sms_opt_out_hints": pgettext_noop("audit", "opt-out texts in other languages"),
-    "privacy_ip": pgettext_noop("audit", "IP addresses"),
     "scope": pgettext_noop("audit", "access"),
     "full": pgettext_noop("audit", "full access"),
     "for_tests": pgettext_noop("audit", "test key"),
@@ -183,8 +184,6 @@ _DETAIL_WORDS = {
     "sms.twilio.from": pgettext_noop("audit", "SMS sender"),
     "sms.http.url": pgettext_noop("audit", "SMS URL"),
     "sms.http.secret": pgettext_noop("audit", "SMS secret"),
-    "session_id": pgettext_noop("audit", "session id"),
-    "browser": pgettext_noop("audit", "browser"),
     "contacts": pgettext_noop("audit", "contacts"),
     "count": pgettext_noop("audit", "count"),
     "author": pgettext_noop("audit", "author"),
@@ -200,6 +199,13 @@ def action_label(action: str) -> str:
     if action in _ACTION_LABELS:
         return gettext(_ACTION_LABELS[action])
     return action.replace("_", " ").capitalize()
+
+
+def entry_label(entry: Audit) -> str:
+    """Return the label of the action of an entry; that of a sign-in says how the user signed in."""
+    if entry.action == "login" and (label := _SIGN_INS.get(str(entry.data.get("kind")))):
+        return gettext(label)
+    return action_label(entry.action)
 
 
 def actor_label(actor: str, names: dict[str, str]) -> str:
@@ -226,17 +232,21 @@ def _numbered_label(kind: str, number: str) -> str:
 
 
 def format_details(data: dict[str, Any], names: dict[str, str]) -> str:
-    """Return the details of an entry on one line, as `name: value` pairs; empty lists are left out.
+    """Return the details of an entry on one line, as `name: value` pairs.
 
-    `names` maps actors to names, as in `actor_label`.
+    Empty lists and what only programs need are left out. `names` maps actors to names, as in `actor_label`.
     """
+    is_session = "session_id" in data
     return ", ".join(
         gettext("%(label)s: %(value)s", label=_detail_word(name), value=_format_value(value, names, name))
-        for name, value in data.items() if value != []
+        for name, value in data.items()
+        if value != [] and name != "session_id" and not (is_session and name == "kind")
     )  # fmt: skip
 
 
 def _detail_word(name: str) -> str:
+    if name in _FIELD_LABELS:
+        return gettext(_FIELD_LABELS[name])
     return pgettext("audit", _DETAIL_WORDS[name]) if name in _DETAIL_WORDS else name.replace("_", " ")
 
 
@@ -273,7 +283,7 @@ async def show_log(request: Request, visit: Visit) -> HTTPResponse:
         }  # fmt: skip
 
     return view.render(
-        request, "settings/audit.html", also=("export",), filters=query, action_label=action_label,
+        request, "settings/audit.html", also=("export",), filters=query, entry_label=entry_label,
         actor_label=actor_label, subject_label=subject_label, format_details=format_details,
         is_filtered=any(query.values()), **await fetch(read),
     )  # fmt: skip
