@@ -75,7 +75,7 @@ def test_stuck_runs_are_reported_while_the_service_runs(home: Home) -> None:
     assert warnings(home.directory) == []
     with data_dir.lock(home.directory):
         first, second = warnings(home.directory)
-        assert first == "flow 1: 1 runs have been due"
+        assert first == "flow 1: 1 run has been due"
         assert second.startswith("flows has not processed ")
         transactions.write(execute, "UPDATE flow SET status = 'paused'")
         transactions.write(execute, "UPDATE cursor SET event_id = (SELECT max(id) FROM event)")

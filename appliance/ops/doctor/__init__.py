@@ -164,10 +164,11 @@ def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding
         return
     now = clock.now_ms()
     for flow_id, count, since in rows(_LATE_RUNS_SQL, {"account": account_id, "late": now - LATE_MS}):
-        message = gettext(
-            "flow %(flow)s: %(count)s runs have been due for %(minutes)s minutes and do not continue; see the log",
+        message = ngettext(
+            "flow %(flow)s: %(num)s run has been due for %(minutes)s minutes and does not continue; see the log",
+            "flow %(flow)s: %(num)s runs have been due for %(minutes)s minutes and do not continue; see the log",
+            count,
             flow=flow_id,
-            count=count,
             minutes=(now - since) // 60_000,
         )
         yield Finding("warn", "flows", message)

@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     """A result of a check.
 
     `check` is the name of the check, and `words` describes the result for the administrator. `fix` is a command,
-    setting or DNS record to paste, or a page to open; it is empty if there is none. The level `note` is advice: nothing
+    setting or DNS record to paste; it is empty if there is none. The level `note` is advice: nothing
     is wrong, but something is missing that will be needed. `meaning` says in full sentences what the result means for
     those who write campaigns; if it is empty, `explanations` has that text for its check and level.
     """

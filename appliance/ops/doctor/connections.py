@@ -335,7 +335,7 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
     domains = list(enabled if account_id is None else enabled.where(SendingDomain.account == account_id))
     if not domains:
         is_real = config.current().email.transport != "capture"
-        words = gettext("none: real email must be sent from a domain of yours (add it under Settings, Sending domains)")
+        words = gettext("none: real email must be sent from a domain of yours (add it under Settings, Domains)")
         yield Finding("warn" if is_real else "note", "domains", words)
     for domain in domains:
         expected_records = records.get_records(domain)
@@ -410,13 +410,13 @@ def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
         is_grave = email_settings.transport != "capture" and not email_settings.allow_unverified_domains
         name = spelling.display_domain(domain)
         words = gettext(
-            "%(address)s (%(by)s): %(name)s is not verified, so email is not signed and DMARC fails",
+            "%(address)s (%(by)s): %(name)s is not verified (add it under Settings, Domains), so email is not signed "
+            "and DMARC fails",
             address=address,
             by=by,
             name=name,
         )
-        fix = gettext("Add %(domain)s under Settings, Domains", domain=domain)
-        yield Finding("fail" if is_grave else "warn", "from", words, fix)
+        yield Finding("fail" if is_grave else "warn", "from", words)
 
 
 def _list_used_addresses(account_id: int | None) -> Iterator[_UsedAddress]:

@@ -54,9 +54,11 @@ def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lo
     if domain.endswith(".invalid"):
         # The domain is reserved (RFC 2606) and has no DNS records, so there is no record to propose.
         words = gettext(
-            "no From address is set, so the test message was from @%(domain)s, which mail servers reject", domain=domain
+            "no From address is set (set it under Settings, General), so the test message was from @%(domain)s, which "
+            "mail servers reject",
+            domain=domain,
         )
-        yield Finding(grave, "seed sender", words, "campanero: Settings, Sender, set the From address")
+        yield Finding(grave, "seed sender", words)
         return
     signing_domains: list[str] = []
     for text in message.get_all("DKIM-Signature") or []:
@@ -73,12 +75,10 @@ def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lo
                 gettext("signed by %(domain)s (%(name)s); the signature is valid", domain=tags["d"], name=name),
             )
     if not message.get_all("DKIM-Signature"):
-        fix = gettext("Add %(domain)s under Settings, Domains", domain=domain)
         yield Finding(
             "fail" if grave == "fail" else "warn",
             "seed DKIM",
-            gettext("email from %(domain)s is not signed", domain=domain),
-            fix,
+            gettext("email from %(domain)s is not signed (add the domain under Settings, Domains)", domain=domain),
         )
     return_domain = _domain_of(mail_from)
     is_spf_aligned = _is_aligned(return_domain, domain) and _has_record(lookup(return_domain, "TXT"), "v=spf1")
