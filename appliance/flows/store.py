@@ -136,12 +136,12 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
     return (
         Starter(
             "welcome", gettext("Welcome"),
-            gettext("Two emails for new members of a list; a click in the first email decides the second."),
+            gettext("Welcomes new members of a list, and follows up on whether they click."),
             name("Welcome"), {"event": "list_add"}, _build_welcome(look, emails),
         ),
         Starter(
             "win_back", gettext("Win-back"),
-            gettext("Asks inactive contacts whether they want to stay. Select a segment of them as the trigger."),
+            gettext("Asks a segment of inactive contacts whether they want to stay."),
             name("Win-back"), {"event": "segment_enter"}, _build_win_back(emails),
         ),
         Starter(
@@ -165,8 +165,7 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
         ),
         Starter(
             "sunset", gettext("Sunset"),
-            gettext("Asks contacts who have not engaged for long twice, and unsubscribes those who do not click from "
-                    "email. Select a segment of them as the trigger."),
+            gettext("Asks a segment of inactive contacts twice, and unsubscribes those who do not click."),
             name("Sunset"), {"event": "segment_enter"}, _build_sunset(emails),
         ),
     )  # fmt: skip

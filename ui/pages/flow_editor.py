@@ -173,7 +173,10 @@ def _load_panel(
         page["pick_segments"] = sorted(((str(row.id), row.name) for row in stored), key=lambda item: item[1].casefold())
         plain = draft.trigger._replace(data={})
         is_once = triggers.get_frequency(plain) == "once"
-        page["usual"] = gettext("Default: once") if is_once else gettext("Default: every time")
+        page["usual"] = gettext("Once (default)") if is_once else gettext("Every time (default)")
+        usual = "once" if is_once else "every_time"  # offered a second time only if it is the stored choice
+        stored_choice = page["form"]["often"]
+        page["frequencies"] = [row for row in page["frequencies"] if row[0] != usual or usual == stored_choice]
     page["tone"] = flow_tree.TONES.get(page["kind"].icon, "good") if page["kind"] else "good"
     field_types = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
     if "list" in field_types:

@@ -45,7 +45,10 @@ KIND = Kind(
     (
         line("code", gettext_noop("Code"), is_translatable=False),
         rich("text", gettext_noop("Offer"), aliases=("content", "title")),
-        line("expires_at", gettext_noop("Expiry date"), help=gettext_noop("A date, such as 2026-12-31.")),
+        line(
+            "expires_at", gettext_noop("Expiry date"),
+            help=gettext_noop("Shown as entered. A date such as 2026-12-31 is shown in the language of the email."),
+        ),
         line("expires_text", gettext_noop("Expiry label"), gettext_noop("Valid until"), wording="label"),
         group("button", gettext_noop("Button"), (
             line("text", gettext_noop("Text"), aliases=("label",), wording="label"),
