@@ -188,6 +188,11 @@ def test_starters_count_emails_and_steps_of_all_branches(page: Page) -> None:
     card.get_by_role("button", name="Use this flow").click()
     expect(page.locator("#tree li[data-step]")).to_have_count(5)
     expect(page.locator("#tree .s", has_text="Email")).to_have_count(3)
+    page.goto(f"{page.url.partition('?')[0]}?step=start")
+    # The default is offered once
+    expect(page.get_by_label("Re-entry").locator("option")).to_have_text(
+        ["Once (default)", "Every time", "At most once every … days"]
+    )
 
 
 def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:

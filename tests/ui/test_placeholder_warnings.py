@@ -106,6 +106,10 @@ def test_a_test_send_names_placeholders(page: Page, api: Client) -> None:
     page.get_by_label("To", exact=True).fill("me@example.org")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator(".toast")).to_contain_text("3 items are unfinished.")
+    # Without recipients there is no choice of whose values to show
+    empty = api.post("/campaigns", {"name": "Nobody yet", "template_attributes": {"subject": "x"}}).expect(201)["id"]
+    page.goto(f"/campaigns/{empty}/test")
+    expect(page.locator("#people")).to_be_hidden()
 
 
 def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
