@@ -109,15 +109,6 @@
     const form = ctx.sourceElement?.closest?.("form");
     if (ctx.response?.status >= 400 && form?.dataset.guard !== undefined) guard(form);
   });
-  // A chosen file is uploaded at once, unless the page has other changes, which the upload would lose.
-  document.addEventListener("change", ({ target }) => {
-    const form = target.files?.length && target.closest("form[data-upload]");
-    if (!form || unsaved?.isConnected) return;
-    const status = $("[role=status]", form);
-    status.textContent = t("Uploading %(name)s…", { name: target.files[0].name });
-    status.before(document.createElement("progress"));
-    form.requestSubmit();
-  });
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
 
   // A page change that comes too fast for its fade is no error.

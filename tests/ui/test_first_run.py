@@ -134,8 +134,20 @@ def test_the_set_up_screens(
         "#eeeeee",
         "4 Mill Lane, Leeds",
     )
+    check_unsaved_colours(page, tmp_path / "logo.png")
     page.context.close()
     assert not browser_problems.found
+
+
+def check_unsaved_colours(page: Page, file: Path) -> None:
+    """Check that a logo is not uploaded at once if the page has changes that the upload would lose."""
+    page.goto("/brand")
+    page.locator("#f-text-color").fill("#333333")
+    page.get_by_label("New logo").set_input_files(file)
+    expect(page.get_by_role("button", name="Upload logo")).to_be_visible()
+    expect(page.locator("#f-text-color")).to_have_value("#333333")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved. Emails that are not sent yet use the new brand.")).to_be_visible()
 
 
 def test_choosing_the_language_of_the_set_up(
