@@ -321,9 +321,10 @@ class SimulateRequest(SimulationInput):
 
 
 class Expectation(Struct):
-    """An expected result of a script: either of a `step`, its outcome or message, or how the simulation ends.
+    """One expected result of a script: either what happens at a `step`, or how the simulation ends (`end`).
 
-    The message of the step must contain `subject` and `text`; upper and lower case do not matter.
+    `outcome`, `subject` and `text` are for steps, and `reason` is for both. A message of the step must contain
+    `subject` in its subject, and one must contain `text` in its text; upper and lower case do not matter.
     """
 
     step: Id | UnsetType = UNSET

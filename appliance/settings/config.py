@@ -336,13 +336,19 @@ _layers: LoadedConfig | None = None
 
 
 def set_current(config: Config, layers: LoadedConfig | None = None) -> None:
-    """Set the configuration of this process, at the start and after a change on a settings page."""
+    """Set the configuration of this process, at the start and after a change on a settings page.
+
+    `layers` is the same configuration with the sources of its values, for `get_loaded`.
+    """
     global _current, _layers
     _current, _layers = config, layers
 
 
 def get_loaded() -> LoadedConfig:
-    """Return the configuration of this process with its sources. Raises RuntimeError if only `config` was set."""
+    """Return the configuration of this process with its sources.
+
+    Raises RuntimeError if `set_current` was not called yet, or last without `layers`.
+    """
     if _layers is None:
         raise RuntimeError("the configuration was set without its layers")
     return _layers

@@ -391,7 +391,7 @@ def write_if_unchanged(
 
 
 def retry_on_change(function: PageHandler) -> PageHandler:
-    """Wrap a handler so that it runs again if it raises ChangedMeanwhile."""
+    """Wrap a handler so that it runs again each time it raises ChangedMeanwhile."""
 
     @wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> HTTPResponse:

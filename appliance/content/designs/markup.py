@@ -293,7 +293,7 @@ def mask_tags(html: str, tags: Sequence[MergeTag] | None = None) -> str:
 
 
 def tags_between(tags: Sequence[MergeTag], start: int, end: int) -> Sequence[MergeTag]:
-    """Return those of the sorted tags of a text that are within a range."""
+    """Return the merge tags that begin at or after `start` and before `end`; `tags` must be sorted by position."""
     first = bisect_left(tags, start, key=_start_of)
     return tags[first : bisect_left(tags, end, lo=first, key=_start_of)]
 

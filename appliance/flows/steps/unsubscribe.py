@@ -52,14 +52,15 @@ class Unsubscribe(StepKind):
         return {"channel": channel}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Opt out all addresses of each contact on the channel, with the flow as the evidence (docs/decisions.md#9).
+        """Opt out the subscribed addresses of each contact on the channel, with the flow as the evidence.
 
-        The step is skipped, with a reason, for a deleted contact and for a contact who has no subscribed address.
+        An earlier opt-out is recorded again if it came with an import (docs/decisions.md#9). The step counts as
+        skipped, with a reason, for a deleted contact and for a contact who has no subscribed address.
         """
         return [_unsubscribe(active_run, _KINDS[node.props["channel"]], context) for active_run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a text with the channel."""
+        """Return `Unsubscribe from email` or `Unsubscribe from SMS`, translated."""
         return gettext("Unsubscribe from SMS") if props["channel"] == "sms" else gettext("Unsubscribe from email")
 
 
