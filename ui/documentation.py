@@ -204,14 +204,14 @@ _TITLE_POINTS, _HEADING_POINTS, _MAX_TEXT_POINTS = 10, 6, 3
 
 
 class SearchResult(NamedTuple):
-    """A part that matches a search, with an excerpt as (text, whether it matches) pieces."""
+    """A part of the documentation that matches a search; `excerpt` has (text, whether it matches) pieces."""
 
     part: Part
     excerpt: tuple[tuple[str, bool], ...]
 
 
 class SearchIndex:
-    """The words of all parts, counted once."""
+    """A search of parts of the documentation, whose words are counted once."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._entries = [

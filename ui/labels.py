@@ -284,7 +284,10 @@ def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:
 
 
 def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
-    """Return the reasons why the undo of an import leaves rows unchanged, with counts: `messaged since then (2)`."""
+    """Return the reasons why the undo of an import leaves rows unchanged, with counts: `messaged since then (2)`.
+
+    `counts` are by reason. `resource` is what was imported: `contacts` or `suppressions`.
+    """
     labels = _UNDO_EXCEPTIONS
     if resource == "suppressions":
         labels = {**labels, "changed": gettext_noop("suppressed again since then")}

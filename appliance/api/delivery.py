@@ -359,7 +359,7 @@ def _validate_simulation(account_id: int, request: Simulate, number: int) -> Non
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
             validate=validator(_validate_simulation, access=require_contacts_scope))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
-    """Simulate a recipient's action on a captured message; the effects are the same as of a real action.
+    """Simulate a recipient's action on a captured message; the effects are those of a real action.
 
     Also requires `contacts:read`.
     """

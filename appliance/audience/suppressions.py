@@ -245,7 +245,7 @@ def _find_channel(row: Suppression) -> Channel | None:
 
 
 def get(account_id: int, suppression_id: int) -> Suppression:
-    """Return a suppression in force; raises NotFound, also if it has expired."""
+    """Return a suppression. Raises NotFound if the account has none with this id, or if it has expired."""
     suppression = Suppression.get_or_none(
         Suppression.account == account_id, Suppression.id == suppression_id, _is_in_force(clock.now_ms())
     )

@@ -166,9 +166,10 @@ class PreparedEvent(NamedTuple):
 
 
 def prepare(request: EventWrite, test: bool = False) -> PreparedEvent:
-    """Validate and convert an event without the database; field errors are returned in `faults`.
+    """Validate an event and convert it to the values of its row, without reading the database.
 
-    The first parse of a User-Agent takes a millisecond, so do not call this on the event loop.
+    Field errors are not raised, but returned in `faults`. The first parse of a User-Agent takes a millisecond, so do
+    not call this on the event loop.
     """
     faults: dict[str, list[str]] = {}
     name_fault = log.find_name_error(request.event)

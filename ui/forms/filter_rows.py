@@ -77,7 +77,7 @@ class FilterRow:
 
     @property
     def value_kind(self) -> str:
-        """Return the kind of value that the predicate takes, as `typed_values.value_kind` does."""
+        """Return the kind of value that the predicate takes, such as `days` or `pair`; empty for unknown predicates."""
         return typed_values.value_kind(self.type, self.predicate)
 
     @property

@@ -268,7 +268,7 @@ _FIX_PAGES = {
 
 
 class FindingGroup(NamedTuple):
-    """The findings that have the same effect on sending.
+    """The preflight findings that have the same effect on sending.
 
     `rows` are (colour class, sentence, URL); the URL is empty if the user may not open the page.
     """
@@ -280,7 +280,7 @@ class FindingGroup(NamedTuple):
 
 
 class Checklist(NamedTuple):
-    """The groups that have findings, the most severe first, and a text with the number of findings in each."""
+    """The preflight findings in groups, the most severe first; `summary` has the number of findings in each group."""
 
     groups: list[FindingGroup]
     summary: str

@@ -432,11 +432,11 @@ class _Compiler:
         return sql + (f"BETWEEN {query.at_least}{upper}" if upper else f">= {query.at_least}")
 
     def matching_events(self, query: EventQuery) -> str:
-        """Return FROM and WHERE of the events of contact `c` that match a query."""
+        """Return the FROM and WHERE clauses that select the events of contact `c` that match a query."""
         return f"FROM event e WHERE e.contact_id = c.id AND {self._event_conditions(query)}"
 
     def matching_contacts(self, query: EventQuery) -> str:
-        """Return a query of the ids of all contacts who have the required number of matching events."""
+        """Return the SELECT statement for the ids of all contacts who have the required number of matching events."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
             f"SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "

@@ -465,7 +465,7 @@ class View:
         return render_table(mjml, self.theme, "rtl" if self.is_rtl else "ltr")
 
     def resolve_colour(self, value: str | None, fallback: str) -> str:
-        """Return a colour of the document as `#rrggbb`, or the fallback if it is empty or invalid."""
+        """Return a colour, such as `red` or `theme:brand`, as `#rrggbb`; the fallback if it is empty or invalid."""
         return self.theme.colour(value, fallback)
 
     def text_colour_on(self, background: str) -> str:

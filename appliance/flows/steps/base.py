@@ -157,7 +157,8 @@ class StepKind(ABC):
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
         """Return details for the timeline entry of a simulated step.
 
-        The key `filters` has a list of `Reason`; all other keys become the entry's `data`.
+        The key `filters` has a `simulation_timeline.Reason` for each filter that the step tested; all other keys become
+        the entry's `data`.
         """
         return {}
 

@@ -53,7 +53,7 @@ class Wait(StepKind):
         return [CONTINUE if run.step_visit_id is not None else wait_until(until) for run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a text with the duration."""
+        """Return a text such as `Wait 3 days`, translated."""
         return gettext("Wait %(duration)s", duration=format_duration(props["duration"]))
 
 

@@ -92,7 +92,7 @@ def get_other_texts(texts: str, locale: str) -> str | None:
 def build_sources(
     document: Mapping[str, Any], look: Look, locale: str, marketing: bool = True
 ) -> dict[str | None, MessageSource]:
-    """Return the source of an email in each of its languages; the original comes first, under None."""
+    """Return the sources of an email by language, from the fields of a template; the original is first, under None."""
     choices = {
         language: MessageLanguage(language, recipient_texts.choose_language(language, locale))
         for language in (None, *translations.get_available_languages(document))

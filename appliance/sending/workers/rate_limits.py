@@ -246,9 +246,9 @@ class RateLimits(ABC):
         """Return what of the channel is paused, throttled or has used up a limit; may be called from any thread."""
 
     def get_sender_limit_name(self, sender: str) -> str | None:
-        """Return the name of the sender limit that holds back campaigns, or None if the channel holds back none.
+        """Return the name of the sender's rate limit, or None if the channel never holds back campaigns for it.
 
-        `ReadyQueue` reads no rows of a campaign while too many of its messages wait for this limit.
+        While too many messages of a campaign wait for this limit, `ReadyQueue` reads no more rows of the campaign.
         """
         return None
 

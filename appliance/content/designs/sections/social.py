@@ -107,10 +107,9 @@ def icon_urls(view: View, badge: Badge) -> tuple[str, str]:
 
 
 def badge_colours(view: View, badge: Badge) -> tuple[str, str, str, str]:
-    """Return the look of a badge: (dark mode class, background colour, border, text colour).
+    """Return the colours of a badge: (CSS class for dark mode, background colour, border, text colour).
 
-    The CSS class changes the badge in dark mode. The border is a CSS declaration. Without a class, background or
-    border, its value is an empty string.
+    The border is a CSS declaration. The class, the background and the border are empty strings if the badge has none.
     """
     plain = view.background is None
     if view.props.style == "outline":
