@@ -135,7 +135,7 @@ def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
         yield Finding("preheader_missing", message, "template_attributes.preheader")
     if case.content is None:
         return
-    for name in merge.find_unknown_roots(case.content.variables()):
+    for name in merge.find_unknown_variables(case.content.variables()):
         yield Finding(
             "unknown_merge_tag", gettext("%(tag)s is not a known merge tag and will be blank", tag=name), _BODY
         )

@@ -291,7 +291,7 @@ class RehearsalRun:
             language: [
                 name
                 for name, variable in merge.find_variables(message, campaign.channel).items()
-                if variable["required"] and not merge.find_unknown_roots([name])
+                if variable["required"] and not merge.find_unknown_variables([name])
             ]
             for language, message in translations.list_messages(document, campaign.channel)
         }

@@ -110,7 +110,7 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
     """Warn of unknown merge tags, a text that does not name its sender, and URL shorteners that networks block."""
     if case.text is None:
         return
-    for name in merge.find_unknown_roots(list(case.text.variables)):
+    for name in merge.find_unknown_variables(list(case.text.variables)):
         yield Finding(
             "unknown_merge_tag", gettext("%(name)s is not a known merge tag and will be blank", name=name), _BODY
         )
@@ -339,7 +339,7 @@ def _check_tags(case: PreflightInput, message: TranslatedMessage) -> Iterator[Fi
 
 def _find_unknown(content: Any, text: Any) -> set[str]:
     names = content.variables() if content is not None else list(text.variables) if text is not None else []
-    return set(merge.find_unknown_roots(names))
+    return set(merge.find_unknown_variables(names))
 
 
 def _check_placeholders(original_messages: set[str], message: TranslatedMessage) -> Iterator[Finding]:

@@ -152,7 +152,7 @@ def test_find_unknown_roots() -> None:
     """Variables whose first part is unknown are returned, so that preflight can warn about them."""
     compiled = merge.compile_template("{{ contact.first_name }} {{ contcat.first_name }} {{ first_name }}", "text")
     assert compiled.variables == ["contact.first_name", "contcat.first_name", "first_name"]
-    assert merge.find_unknown_roots(compiled.variables) == ["contcat.first_name"]
+    assert merge.find_unknown_variables(compiled.variables) == ["contcat.first_name"]
 
 
 @pytest.mark.parametrize(

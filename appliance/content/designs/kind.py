@@ -281,7 +281,7 @@ def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str 
 
 
 def normalize_address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
-    """Return an address with a scheme, or None if its scheme is not in `schemes`.
+    """Return an address with a scheme of `schemes`, or None for any other text.
 
     A host without a scheme gets `https://`. A merge tag at the beginning is allowed, and `#anchor` if `schemes` are
     those of links. Line ends and outer white space are removed.
@@ -411,7 +411,7 @@ class View:
 
     @property
     def cell_padding(self) -> str:
-        """Return the padding of a table cell as CSS.
+        """Return the padding of a table cell as CSS, with at most 10 pixels above and below.
 
         It is zero unless the section is in a column and the surrounding cell does not have the padding already.
         """

@@ -481,7 +481,7 @@ def html_template_to_text(html: str, keeps_links: bool = True) -> str:
 
 
 def find_comments(html: str) -> list[str]:
-    """Return the comments of an HTML document, also conditional ones for Outlook; not one that is not closed."""
+    """Return the closed comments of an HTML document, including the conditional ones for Outlook."""
     return [match[0] for match in _COMMENT.finditer(html) if match[1]]
 
 

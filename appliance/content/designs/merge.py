@@ -75,7 +75,7 @@ def find_error(source: str | None, context: Context) -> str | None:
     return None
 
 
-def find_unknown_roots(names: list[str]) -> list[str]:
+def find_unknown_variables(names: list[str]) -> list[str]:
     """Return the variables whose root, the first part of the name, is not in `ROOTS`; they render as empty text."""
     return [name for name in names if name.split(".")[0] not in ROOTS]
 

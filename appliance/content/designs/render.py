@@ -84,14 +84,14 @@ def _to_pixels(values: Any) -> str:
 
 
 def render_design(
-    design: Any, look: Look, locale: str = "en", marked: bool = False, texts: str | None = None
+    design: Any, look: Look, locale: str = "en", marked: bool = False, texts_language: str | None = None
 ) -> RenderedDesign:
     """Render a document; an unreadable or too large document becomes an empty email with advice.
 
     Raises Unavailable if its HTML cannot be sanitized now, and no other error.
     Recent renderings of documents shorter than `_MAX_CACHED_CHARACTERS` are cached. `marked` adds comments for the
-    canvas that mark where each section begins and ends. `texts` is the language of the product's texts if it is not
-    that of the locale.
+    canvas that mark where each section begins and ends. `texts_language` is the language of the product's texts if it
+    is not that of the locale.
     """
     try:
         text = document.to_canonical_json(design)
@@ -102,7 +102,7 @@ def render_design(
         return _render_empty(Finding("too_large", gettext_noop("The design is too large")), look, locale)
     make = _render_cached if len(text) < _MAX_CACHED_CHARACTERS else _render
     look_text = _replace_surrogates(json.dumps(look, ensure_ascii=False))
-    return make(_replace_surrogates(text), look_text, locale, marked, texts)
+    return make(_replace_surrogates(text), look_text, locale, marked, texts_language)
 
 
 def _replace_surrogates(text: str) -> str:
@@ -128,9 +128,11 @@ def _render_empty(finding: Finding, look: Look, locale: str) -> RenderedDesign:
     return _render("{}", json.dumps(look), locale)._replace(advice=(Advice(finding, "sections"),))
 
 
-def _render(text: str, look: str, locale: str, marked: bool = False, texts: str | None = None) -> RenderedDesign:
+def _render(
+    text: str, look: str, locale: str, marked: bool = False, texts_language: str | None = None
+) -> RenderedDesign:
     with sanitizer.limit_refused_parts():
-        return _Rendering(text, Look(*json.loads(look)), locale, marked, texts).result()
+        return _Rendering(text, Look(*json.loads(look)), locale, marked, texts_language).result()
 
 
 _render_cached = lru_cache(maxsize=64)(_render)
@@ -139,7 +141,9 @@ _render_cached = lru_cache(maxsize=64)(_render)
 class _Rendering:
     """One rendering of a document: its protected merge tags, and the advice, conditions and size so far."""
 
-    def __init__(self, text: str, look: Look, locale: str, marked: bool = False, texts: str | None = None) -> None:
+    def __init__(
+        self, text: str, look: Look, locale: str, marked: bool = False, texts_language: str | None = None
+    ) -> None:
         raw = json.loads(text)
         raw = raw if isinstance(raw, dict) else {}
         self.tokens = Tokens()
@@ -147,7 +151,7 @@ class _Rendering:
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}
         self.look, self.locale, self.marked = _sanitize_look(look), locale, marked
-        self.texts_language = texts
+        self.texts_language = texts_language
         self.theme = self._resolve_logo(raw, document_theme(raw, look))
         self.level = self.section_count = self.size = 0
 

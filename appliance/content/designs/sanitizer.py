@@ -457,7 +457,7 @@ def _to_plain_paragraphs(html: str) -> str:
 
 @contextlib.contextmanager
 def limit_refused_parts() -> Iterator[None]:
-    """Make all HTML in this block that is not small count as too complex after `_MAX_REFUSED_PARTS` that are."""
+    """In a `with` block, treat HTML that is not small as too complex once `_MAX_REFUSED_PARTS` parts were."""
     token = _allowed_refusals.set([_MAX_REFUSED_PARTS])
     try:
         yield

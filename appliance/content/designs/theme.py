@@ -166,13 +166,13 @@ class Theme(NamedTuple):
         return named.get(value.strip().lower()) or parse_colour(value) or fallback
 
 
-def resolve_theme(document: Mapping[str, Any], look: Look) -> Theme:
-    """Return the theme of a document.
+def resolve_theme(own_theme: Mapping[str, Any], look: Look) -> Theme:
+    """Return the resolved theme of a document whose `theme` is `own_theme`.
 
     Each value is the first one of: the document's theme, the brand's theme, the brand's other fields, the default.
     Invalid colours and widths are skipped.
     """
-    layers: tuple[Mapping[str, Any], ...] = (document, look.theme, look._asdict())
+    layers: tuple[Mapping[str, Any], ...] = (own_theme, look.theme, look._asdict())
 
     def first(name: str) -> str | None:
         return next((text for layer in layers if isinstance(text := layer.get(name), str) and text.strip()), None)

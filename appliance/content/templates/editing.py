@@ -501,7 +501,11 @@ def _build_conflict(template: Template, path: str, current: Any, edited_field: s
 
 
 def edit_sections(
-    account_id: int, template_id: int, make: SectionEdit, user_id: int | None, prepared: PreparedContent | None = None
+    account_id: int,
+    template_id: int,
+    section_edit: SectionEdit,
+    user_id: int | None,
+    prepared: PreparedContent | None = None,
 ) -> EditResult:
     """Apply a section edit of `template_edits`, and return the template with the key of the section to select.
 
@@ -510,20 +514,20 @@ def edit_sections(
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
-    edit, key = build_section_edit(template, make)
+    edit, key = build_section_edit(template, section_edit)
     store.write(template, edit.values, user_id, edit.label, prepared=prepared)
     return EditResult(template, key)
 
 
-def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str | None]:
-    """Return (the edit that `make` produces on a copy of the design, key of the section to select next or None).
+def build_section_edit(template: Template, section_edit: SectionEdit) -> tuple[Edit, str | None]:
+    """Return (the edit of a copy of the design, key of the section to select next or None).
 
-    Raises the errors of `make`, and Invalid if the design becomes too large.
+    Raises the errors of `section_edit`, and Invalid if the design becomes too large.
     """
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []
-    label, key = make(design, document.list_entries(design))
+    label, key = section_edit(design, document.list_entries(design))
     return Edit({"design": _validate_design(design)}, label), key
 
 

@@ -1,4 +1,4 @@
-"""Finds placeholders: default texts and links of an email that its author has not replaced.
+"""Find placeholders: default texts and links of an email that its author has not replaced.
 
 They are derived from section kinds (`Prop.default`), from new sections (`Kind.initial_props`) and from the starters, so
 that no separate list has to be maintained.

@@ -58,7 +58,7 @@ def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -
 def build_query(account_id: int, query: TemplateQuery) -> Any:
     """Return an unordered query of the matching templates.
 
-    Archived templates, and templates of deleted campaigns and flows, are left out.
+    Archived templates are left out, and those of deleted campaigns, flows and steps, and of steps only in a draft.
     """
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
     deleted_flows = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
@@ -248,14 +248,14 @@ def describe_conflict(template: Template, moment: int | None = None, revision: i
 
 def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
-    restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
-    starts_over: bool = False, prepared: PreparedContent | None = None,
+    restored_number: int | None = None, is_undo_step: bool = False, edited_field: str | None = None,
+    begins: bool = False, starts_over: bool = False, prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     """Write fields in their stored form, with a revision if any changed; return whether any changed.
 
     `label` is the text in the history, by default the changed fields. `edited_field` names the changed value if only
     one changed: quick further changes of it by the same user share the revision. `restored_number` is the revision that
-    the values come from. `moved` marks a step of undo or redo, which adds a revision even if nothing changed. If
+    the values come from. `is_undo_step` marks a step of undo or redo, which adds a revision even if nothing changed. If
     `begins` is set and the write fills an empty template, undo cannot go back to the empty state. `starts_over` means
     that the fields replace the whole content, as with a chosen template: undo cannot go back behind this revision.
 
@@ -268,7 +268,7 @@ def write(
         _require_sender(user_id)
     previous_revision = template.revision
     changed = _write_fields(
-        template, values, user_id, label, restored_number, moved, edited_field, begins, starts_over, prepared
+        template, values, user_id, label, restored_number, is_undo_step, edited_field, begins, starts_over, prepared
     )
     if template.revision != previous_revision:
         if campaign is not None:
@@ -306,8 +306,8 @@ def write_silently(template: Template, values: dict[str, Any], user_id: int | No
 
 def _write_fields(
     template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
-    restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
-    starts_over: bool = False, prepared: PreparedContent | None = None,
+    restored_number: int | None = None, is_undo_step: bool = False, edited_field: str | None = None,
+    begins: bool = False, starts_over: bool = False, prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     was_empty, former = is_empty(template), to_document(template)
     # The values are compared as JSON, because another order of keys and `1.0` instead of `1` are changes too.
@@ -315,13 +315,13 @@ def _write_fields(
     for name in changed:
         setattr(template, name, values[name])
     template.translations = _prune_translations(to_document(template), former, template.channel)
-    if not changed and not moved:
+    if not changed and not is_undo_step:
         return False
     template.variables = _find_variables(template, prepared)
     folded = revisions.pop_mergeable_revision(template, edited_field, user_id)
     parent_number = folded.parent_number if folded is not None else None
     is_beginning = starts_over or (begins and was_empty and not is_empty(template))
-    if not moved and folded is None and not is_beginning:
+    if not is_undo_step and folded is None and not is_beginning:
         parent_number = revisions.fetch_origins(template.id)[template.revision].position
     template.revision += 1
     template.updated_at = max(clock.now_ms(), template.updated_at + 1)
@@ -509,7 +509,7 @@ class TemplateOwner(Struct):
 def find_owner(template: Template) -> TemplateOwner:
     """Return the owner of a template: a campaign, a flow with the step, or the template itself.
 
-    Raises NotFound if the campaign, the flow or the step was deleted.
+    Raises NotFound if the campaign, the flow or the step was deleted, or the step is only in the draft of the flow.
     """
     if template.flow_id is None:
         return TemplateOwner("template", template.id, template.name or gettext(UNTITLED))
@@ -535,7 +535,7 @@ def get_campaign_template(account_id: int, campaign_id: int) -> Template:
 
 
 def get_step_template(account_id: int, flow_id: int, action_id: int) -> Template:
-    """Return the template of a flow's step; raises NotFound, also for a deleted flow."""
+    """Return the template of a flow's step; raises NotFound, also for a deleted flow or a step only in its draft."""
     template: Template | None = (
         Template.select()
         .join(Flow, on=(Template.flow == Flow.id))

@@ -53,7 +53,7 @@ class SectionTarget(Struct):
     column: int = 0
 
 
-def add_section(kind: str, spot: SectionTarget, locale: str) -> SectionEdit:
+def add_section(kind: str, target: SectionTarget, locale: str) -> SectionEdit:
     """Return an edit that adds a section of a kind, with texts in the language of `locale`, that of the account.
 
     The edit raises NotFound for an unknown kind or target, and Invalid if the section is not allowed at the target.
@@ -68,13 +68,13 @@ def add_section(kind: str, spot: SectionTarget, locale: str) -> SectionEdit:
             raise NotFound
         with use_language(language_of_locale(locale)):
             raw = _set_ids({"type": kind, "props": build_initial_props(section_kind)})
-        _insert(design, entries, raw, section_kind, spot, lenient=True)
+        _insert(design, entries, raw, section_kind, target, lenient=True)
         return _ADDED % {"section": section_kind.label}, str(raw["id"])
 
     return make
 
 
-def move_section(key: str, spot: SectionTarget) -> SectionEdit:
+def move_section(key: str, target: SectionTarget) -> SectionEdit:
     """Return an edit that moves a section.
 
     The edit raises NotFound for an unknown section or target, and Invalid if the section is not allowed at the target.
@@ -82,13 +82,13 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
-        targets = [target for target in (spot.before, spot.after, spot.parent) if target]
-        if any(target == key or _is_inside(entries, target, key) for target in targets):
+        target_keys = [target_key for target_key in (target.before, target.after, target.parent) if target_key]
+        if any(target_key == key or _is_inside(entries, target_key, key) for target_key in target_keys):
             raise Invalid({"base": [gettext("A section cannot be moved into itself.")]})
         # A marker keeps the old position until the section is inserted, so that the other indexes do not shift.
         mark: dict[str, Any] = {}
         entry.siblings[entry.position] = mark
-        _insert(design, entries, entry.raw, entry.section.kind, spot)
+        _insert(design, entries, entry.raw, entry.section.kind, target)
         _remove_marker(entry.siblings, mark)
         return _MOVED % {"section": entry.stored_label}, _find_key(design, entry.raw)
 
@@ -474,5 +474,5 @@ def _undo_or_redo(
     revision_name = revisions.describe_revision(target)
     label = (_UNDONE if direction == "undo" else _REDONE) % {"revision": revision_name}
     values = revisions.get_content_values(target.document)
-    write(template, values, user_id, label, restored_number=number, moved=True, prepared=prepared)
+    write(template, values, user_id, label, restored_number=number, is_undo_step=True, prepared=prepared)
     return template

@@ -69,7 +69,7 @@ class TemplateQuery(PageQuery):
         | UnsetType
     ) = UNSET
     channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
-    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for name and subject")] | UnsetType = UNSET
 
 
 # The merge context of each field.

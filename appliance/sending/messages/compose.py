@@ -293,7 +293,9 @@ def _compile(source: MessageSource) -> CompiledMessage:
             design, needs_footer = designs.add_footer(design), False
         rendered = render.render_design(design, look, source.locale, source.marked, source.texts)
         if needs_footer and not has_footer(rendered.html):
-            rendered = render.render_design(designs.add_footer(design), look, source.locale, texts=source.texts)
+            rendered = render.render_design(
+                designs.add_footer(design), look, source.locale, texts_language=source.texts
+            )
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _get_text_part(source.body) or rendered.text
     if source.marketing:

@@ -175,7 +175,7 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
             character=sms_preview.forcing.name,
         )
         warnings.append(PreviewWarning("sms_ucs2", text, "body"))
-    for name in merge.find_unknown_roots(merge.compile_template(body, "text").variables):
+    for name in merge.find_unknown_variables(merge.compile_template(body, "text").variables):
         warnings.append(
             PreviewWarning(
                 "unknown_merge_tag", gettext("%(name)s is not a known merge tag and will be blank", name=name), "body"
@@ -408,7 +408,7 @@ def _build_samples(
 
 def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[PreviewWarning]:
     warnings = [PreviewWarning(item.code, item.message, f"document.{item.path}") for item in content.advice]
-    for name in merge.find_unknown_roots(content.variables()):
+    for name in merge.find_unknown_variables(content.variables()):
         warnings.append(
             PreviewWarning(
                 "unknown_merge_tag",
