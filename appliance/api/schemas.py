@@ -213,7 +213,7 @@ class Stats(Struct):
     bounced: int
     complained: Annotated[int, Meta(description="reported as spam")]
     failed: int
-    skipped: Annotated[int, Meta(description="skipped, by reason")]
+    skipped: Annotated[int, Meta(description="skipped, each for a reason")]
     cancelled: Annotated[int, Meta(description="cancelled before they were sent")]
     uncertain: Annotated[int, Meta(description="unconfirmed: it cannot be known whether the next hop accepted them")]
     accepted: int

@@ -301,7 +301,7 @@ class CountryFigures(Struct):
     delivered: Annotated[int, Meta(description="reported as delivered")]
     bounced: int
     failed: int
-    skipped: Annotated[int, Meta(description="skipped, by reason")]
+    skipped: Annotated[int, Meta(description="skipped, each for a reason")]
     clicked: Annotated[int, Meta(description="number of people who clicked a link")]
     parts: Annotated[int, Meta(description="number of accepted SMS parts")]
 

@@ -347,7 +347,7 @@ class Change(NamedTuple):
 
 
 def find_references(draft: FlowDraft) -> set[tuple[str, int | None]]:
-    """Return (kind, id) of the segments and lists that a flow depends on, live and with its unpublished changes."""
+    """Return (kind, id or None) of the segments and lists that a flow depends on, live and with unpublished changes."""
     changed = copy(draft.flow)
     changed.steps = draft.steps
     trigger = {("segment", draft.trigger.segment_id), ("list", draft.trigger.contact_list_id)}
@@ -446,7 +446,7 @@ def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
 
 
 def publish(account_id: int, flow_id: int, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> Flow:
-    """Publish the draft as the version that new runs follow; do nothing if there are no unpublished changes.
+    """Publish the draft as the version that new runs follow; without one, only `updated_at` changes.
 
     Raises NotFound, or Invalid with all blockers or if the change of an active flow needs approval.
     """

@@ -476,7 +476,7 @@ def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
     if run_rows:
         ids, now = sorted({row[0] for row in run_rows}), clock.now_ms()
         # A contact who has bought must not get a message that asks them to buy and was held for quiet hours.
-        run_ends.cancel_messages(ids, now, but_service=True)
+        run_ends.cancel_messages(ids, now, keep_transactional=True)
         run_ends.complete_runs_at_goal(ids, run_rows[0][1], now)
 
 

@@ -178,8 +178,8 @@ _HINTS = {("activate", "archived"): "Make it a draft first: PATCH its `status`."
 def change_status(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
     """Change the status of a flow; the caller saves the flow.
 
-    An archived flow keeps its contacts. `messages` are as in `activate`. Raises Unavailable while contacts are being
-    removed, or Invalid: `invalid_transition`, or with all blockers.
+    An archived flow keeps its contacts. `messages` are as in `activate`. Raises the errors of `activate`, `pause` and
+    `restore_draft`.
     """
     if to == "active":
         activate(flow, by, messages=messages)
@@ -201,8 +201,7 @@ def restore_draft(flow: Flow) -> None:
 def undo_status_change(flow: Flow, to: str, by: Actor) -> None:
     """Undo pausing, resuming or archiving a flow: return it to its former status `to`. The caller saves the flow.
 
-    Raises Unavailable while contacts are being removed, or Invalid if the change is no longer possible:
-    `invalid_transition`, or with all blockers.
+    Raises Invalid (`invalid_transition`) if the change is no longer possible, and the errors of `activate`.
     """
     require_write_transaction()
     paused_at = flow.paused_at

@@ -45,7 +45,7 @@ class FlowStats(Struct):
     bounced: int
     complained: Annotated[int, Meta(description="reported as spam")]
     failed: int
-    skipped: Annotated[int, Meta(description="skipped, by reason")]
+    skipped: Annotated[int, Meta(description="skipped, each for a reason")]
     cancelled: Annotated[int, Meta(description="cancelled before they were sent")]
     uncertain: Annotated[int, Meta(description="unconfirmed: it cannot be known whether the next hop accepted them")]
     accepted: int
@@ -200,7 +200,7 @@ _count_cache = _CountCache()
 
 
 def load_stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
-    """Return the statistics of flows by id: runs from the flows' counters, messages from the ledger."""
+    """Return the statistics of flows by id: runs from the flows' counters, messages from the ledger or its cache."""
     ids = sorted(flow.id for flow in flows)
     entered_count = sum(flow.entered_count for flow in flows)
     ledger = _count_cache.get_or_count(("stats", *ids), entered_count, lambda: _count_ledger(ids))

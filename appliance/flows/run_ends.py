@@ -64,8 +64,8 @@ def complete_runs_at_goal(run_ids: Sequence[int], goal: str, now: int) -> list[i
     return _end_runs(run_ids, "completed", "goal", now, goal)
 
 
-def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
-    """Cancel the queued and held messages of runs; with `but_service`, transactional ones are still sent.
+def cancel_messages(run_ids: Sequence[int], now: int, keep_transactional: bool = False) -> None:
+    """Cancel the queued and held messages of runs; with `keep_transactional`, transactional ones are still sent.
 
     A message whose earlier attempt may have been accepted becomes uncertain instead.
     """
@@ -74,7 +74,7 @@ def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False)
         "NULL, "
         "updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
         "AND transactional <= ?3",
-        (json.dumps(list(run_ids)), now, not but_service),
+        (json.dumps(list(run_ids)), now, not keep_transactional),
     ).fetchall()
 
 
@@ -105,7 +105,9 @@ def end_runs_of_merged_contact(contact_id: int, other_id: int, now: int) -> None
         "WHERE other.contact_id = ?2 AND other.status = 'live' AND kept.contact_id = ?1 AND kept.status = 'live'",
         (contact_id, other_id),
     )
-    cancel_messages(end_runs([row[0] for row in duplicates], "exited", "contact_merged", now), now, but_service=True)
+    cancel_messages(
+        end_runs([row[0] for row in duplicates], "exited", "contact_merged", now), now, keep_transactional=True
+    )
 
 
 def _end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now: int, goal: str | None) -> list[int]:

@@ -64,7 +64,14 @@ class Assumption(Struct):
     """
 
     event: Annotated[EventName, Meta(description="name of the assumed event")]
-    after: Annotated[int, Meta(ge=0, le=MAX_SECONDS), Meta(description="seconds after the start")] | UnsetType = UNSET
+    after: (
+        Annotated[
+            int,
+            Meta(ge=0, le=MAX_SECONDS),
+            Meta(description="seconds after the start or, with `step`, after the message of that step was sent"),
+        ]
+        | UnsetType
+    ) = UNSET
     at: Annotated[When, Meta(description="time of the event")] | UnsetType = UNSET
     step: (
         Annotated[

@@ -434,7 +434,7 @@ class RecentContact(NamedTuple):
 
 
 class RecentMatches(NamedTuple):
-    """The last contacts that had the trigger's event, newest first, and how many had it in the last `days` days."""
+    """How many contacts had the trigger's event in the last `days` days, and the latest of them, newest first."""
 
     days: int
     number: int
@@ -442,7 +442,7 @@ class RecentMatches(NamedTuple):
 
 
 def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7, channels: Collection[str] = ()) -> RecentMatches:
-    """Return the number of contacts that had the trigger's event in the last `days` days, and the last `MAX_EVENTS`.
+    """Return how many contacts had the trigger's event in the last `days` days, and the latest `MAX_EVENTS` of them.
 
     For each of these contacts, the result says whether its last event matches the trigger. A trigger that is incomplete
     or invalid matches no contact. Quiet events, such as those of an import without flows, start nothing and are left

@@ -33,7 +33,7 @@ class Reason(Struct):
     matches: Annotated[bool, Meta(description="whether the filter matches")]
     decided: Annotated[bool, Meta(description="whether this filter determined the result")]
     actual: Annotated[Any, Meta(description="actual value of the contact")]
-    actual_text: Annotated[str, Meta(description="the same as a sentence")]
+    actual_text: Annotated[str, Meta(description="the same as text")]
     rows: Annotated["list[Reason]", Meta(description="filters of the group")]
 
 
@@ -152,7 +152,7 @@ class RenderedMessage(Struct):
     subject: str | None
     html: Annotated[str, Meta(description="HTML content; null if there is none")] | None
     text: str | None
-    leaves_at: Annotated[str, Meta(description="when the message is sent; null if it is not")] | None
+    leaves_at: Annotated[str, Meta(description="until when the message is held; null if it is not held")] | None
     segments: int | None = None
 
     def is_held(self, now: int) -> bool:
@@ -172,7 +172,7 @@ class Entry(Struct):
     step_id: Annotated[int, Meta(description="id of the step; null if there is none")] | None = None
     path: Annotated[str, Meta(description="path of the step in the flow")] | None = None
     type: str | None = None
-    outcome: Annotated[str, Meta(description="how the contact left the step")] | None = None
+    outcome: Annotated[str, Meta(description="how the contact left the step, or `waits`")] | None = None
     reason: Annotated[str, Meta(description="reason")] | None = None
     until: Annotated[str, Meta(description="until when the contact waits")] | None = None
     event: Annotated[str, Meta(description="name of the event")] | None = None
@@ -209,7 +209,7 @@ class Simulation(Struct):
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
     version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
-    contact: Annotated[SimulatedContact, Meta(description="id of the contact")]
+    contact: Annotated[SimulatedContact, Meta(description="contact of the simulation")]
     time_zone: Annotated[str, Meta(description="time zone for times of day")]
     started_at: Annotated[str, Meta(description="when the simulation begins")]
     until: str
