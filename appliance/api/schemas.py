@@ -260,7 +260,7 @@ class Campaign(Struct):
     name: str
     data: Annotated[Json, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
     tracking: bool
-    scheduled_at: Annotated[Moment, Meta(description="when the campaign is sent; null once it is sent")] | None
+    scheduled_at: Annotated[Moment, Meta(description="when to send, kept afterwards; null if no time was set")] | None
     sent_count: Annotated[
         int, Meta(description="number of messages ever accepted by the next hop, without tests; it never decreases")
     ]

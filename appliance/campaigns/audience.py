@@ -315,8 +315,8 @@ def find_first_recipient(campaign: Campaign) -> int | None:
     return contact_ids[0] if contact_ids else None
 
 
-def find_last_campaign(campaign: Campaign) -> tuple[int, int | None]:
-    """Return (time of the last email to any member, time when the newest member was added), in Unix milliseconds.
+def find_last_sent_and_added(campaign: Campaign) -> tuple[int, int | None]:
+    """Return (time of the last email to a member, time when the newest member was added), in Unix milliseconds.
 
     The first is 0 if no member ever got an email, the second None if there are no members. Both may be cached.
     """

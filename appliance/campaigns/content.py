@@ -293,7 +293,7 @@ def find_sample_contact(campaign: Campaign) -> Contact | None:
 
 
 def list_bare_links(campaign: Campaign) -> list[str]:
-    """Return the addresses without `https://` in the text of an SMS, each once; their clicks are not tracked."""
+    """Return the addresses without `https://` in a tracked SMS, each once, whose clicks are not tracked."""
     if campaign.channel != "sms" or not campaign.tracking:
         return []
     return list(dict.fromkeys(place.address for place in links.find_bare_links(campaign.template.body or "")))

@@ -176,7 +176,7 @@ def _check_test_sent(case: PreflightInput) -> Iterator[Finding]:
 def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:
     if not audience.is_set(case.campaign):
         return
-    last_sent_at, last_added_at = audience.find_last_campaign(case.campaign)
+    last_sent_at, last_added_at = audience.find_last_sent_and_added(case.campaign)
     since = clock.now_ms() - 180 * _DAY_MS
     if last_added_at is not None and (last_sent_at < since if last_sent_at else last_added_at < since):
         message = gettext(
@@ -516,6 +516,7 @@ def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:
     """Return the sender of a campaign (docs/decisions.md#6, Sender).
 
     Keys: `email`, `name` and `reply_to`; for SMS also `number`, the default sender (some countries have another one).
+    `name` is that of the account; a From name in the content replaces it.
     """
     template = campaign.template
     if campaign.channel == "sms":

@@ -198,7 +198,7 @@ def _find_number_problem(contact: Contact, key: str) -> str | None:
 
 
 def sample_evenly(ids: list[int], limit: int = MAX_RENDERED) -> list[int]:
-    """Return at most `limit` of the ids, evenly spaced from the first to the last."""
+    """Return at most `limit` of the ids, evenly spaced, beginning with the first."""
     return ids if len(ids) <= limit else [ids[index * len(ids) // limit] for index in range(limit)]
 
 

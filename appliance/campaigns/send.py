@@ -159,7 +159,7 @@ def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend 
     campaign = store.get(account_id, campaign_id)
     states.require_action(campaign, "resume")
     states.refuse_failed_domain(campaign)
-    campaign.pause_reason, campaign.baseline = None, states.count_by_status(campaign)
+    campaign.pause_reason, campaign.baseline = None, states.get_auto_pause_counts(campaign)
     if campaign.started_at is None:
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
             refuse_blocked(campaign, False, by, prepared)

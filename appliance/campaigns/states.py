@@ -153,7 +153,7 @@ def refuse_failed_domain(campaign: Campaign) -> None:
         raise Invalid({field: [message]}, reason="sender_not_ready", message=message, blockers=blockers)
 
 
-def count_by_status(campaign: Campaign) -> dict[str, int]:
+def get_auto_pause_counts(campaign: Campaign) -> dict[str, int]:
     """Return the counts that the automatic pause compares with its limits.
 
     Keys, in this order: `sent`, `refused`, `bounced`, `complained`, and those of `outcomes.count_sender_rejections`.
@@ -167,8 +167,7 @@ def count_by_status(campaign: Campaign) -> dict[str, int]:
 def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Cancel an active or paused campaign for good; only messages that are already being sent still leave.
 
-    Records the event `campaign_completed`. Raises NotFound, or Invalid
-    (`invalid_transition`) for another status.
+    Records the event `campaign_completed`. Raises NotFound, or Invalid (`invalid_transition`) for another status.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -345,7 +344,7 @@ def find_auto_pause_reason(campaign: Campaign) -> str | None:
     address = (campaign.sender or {}).get("email")
     if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
         return "domain_failed"
-    counts = count_by_status(campaign)
+    counts = get_auto_pause_counts(campaign)
     sent, refused, bounced, complained, strangers, filtered = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
     )  # fmt: skip

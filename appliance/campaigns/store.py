@@ -64,7 +64,7 @@ class CampaignCreate(Struct):
     name: Name
     channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
     scheduled_at: (
-        Annotated[When, Meta(description="when the campaign is sent; null once it is sent")] | None | UnsetType
+        Annotated[When, Meta(description="when to send; it takes effect when the draft is sent")] | None | UnsetType
     ) = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
@@ -87,7 +87,7 @@ class CampaignPatch(Struct):
     name: Name | UnsetType = UNSET
     channel: Literal["email", "sms"] | UnsetType = UNSET
     scheduled_at: (
-        Annotated[When, Meta(description="when the campaign is sent; null once it is sent")] | None | UnsetType
+        Annotated[When, Meta(description="when to send; null makes a scheduled campaign a draft")] | None | UnsetType
     ) = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
@@ -170,7 +170,7 @@ class CampaignQuery(PageQuery):
     ) = UNSET
     phase: Annotated[Phase, Meta(description="only campaigns in this phase")] | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
-    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for name and subject")] | UnsetType = UNSET
     approval_state: (
         Annotated[
             Literal["pending_review", "approved", "rejected"],
