@@ -206,7 +206,7 @@ def _inspect_upload(account_id: int, upload: Upload, has_file: bool, faults: Fau
     inspection = faults.collect(store.preview, upload) if has_file else None
     if not has_file:
         faults.add("file", "can't be blank")
-    faults.collect(store.check_lists, account_id, upload.options)
+    faults.collect(store.check_options, account_id, upload.options)
     faults.check()
     assert inspection is not None  # `check` raises unless a file was received and could be inspected.
     return inspection

@@ -355,7 +355,7 @@ def _iso_time(groups: dict[str, str | None]) -> str | None:
 
 
 class DateColumn:
-    """The values of a column, from which `verdict` detects whether they are dates and in which order."""
+    """The values of a column, from which `get_format` detects whether they are dates and in which order."""
 
     def __init__(self) -> None:
         self._filled = self._dates = 0
@@ -391,7 +391,7 @@ class DateColumn:
         return (order or "ambiguous") if self._either else "clear"
 
 
-def convert_date(text: str, verdict: DateFormat) -> tuple[str | None, str | None]:
+def convert_date(text: str, date_format: DateFormat) -> tuple[str | None, str | None]:
     """Convert a value of a column of dates; return (ISO 8601 text, None), or (None, reason) if it is not converted."""
     parsed = parse_date(text)
     if parsed is None:
@@ -401,6 +401,6 @@ def convert_date(text: str, verdict: DateFormat) -> tuple[str | None, str | None
     if not (parsed.day_first and parsed.month_first):
         # Only one order makes a valid date of 31.12.1985 or 12/31/1985, even in a column that contains both orders.
         return parsed.day_first or parsed.month_first, None
-    if verdict in ("ambiguous", "mixed", "clear"):
+    if date_format in ("ambiguous", "mixed", "clear"):
         return None, gettext_noop("may be day or month first")
-    return (parsed.month_first if verdict == "mdy" else parsed.day_first), None
+    return (parsed.month_first if date_format == "mdy" else parsed.day_first), None

@@ -355,7 +355,7 @@ class ExistingContacts:
         return [channel for channel in self.channels.values() if channel.touched]
 
     def next_id(self) -> int:
-        """Return an id for a new contact. No other thread can take this id before the write transaction ends."""
+        """Return an id for a new contact. In a write transaction, no other thread can take it before the end."""
         if self._next is None:
             self._next = storage_sql.last_id("contact")
         self._next += 1

@@ -284,7 +284,7 @@ def _with_mark(mark: str, value: int | float, is_plain: bool) -> Amount:
 
 
 class NumberColumn:
-    """The values of a column, from which `verdict` detects whether all are numbers, and with which decimal mark.
+    """The values of a column, from which `get_format` detects whether all are numbers, and with which decimal mark.
 
     `example` is the longest value that shows the number format. `exception_examples` are the first different values
     that are not numbers. `has_leading_zeros` says that a value is like 08805. With `is_forced`, values that are not
@@ -362,15 +362,15 @@ class NumberColumn:
         return found_mark or "ambiguous"
 
 
-def convert_number(text: str, verdict: NumberFormat) -> tuple[int | float | None, str | None]:
+def convert_number(text: str, number_format: NumberFormat) -> tuple[int | float | None, str | None]:
     """Convert a value of a column of numbers; return (number, None), or (None, reason) if it is not converted."""
     amount = parse_amount(text)
     if amount is None:
         return None, gettext_noop("is not a number")
     if amount.with_comma is None or amount.with_point is None:
         return (amount.with_point if amount.with_comma is None else amount.with_comma), None
-    if amount.is_clear or verdict == ",":
+    if amount.is_clear or number_format == ",":
         return amount.with_comma, None
-    if verdict == ".":
+    if number_format == ".":
         return amount.with_point, None
     return None, gettext_noop("may have a decimal comma or groups of digits")

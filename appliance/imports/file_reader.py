@@ -78,9 +78,9 @@ class StagingTask(Struct):
 class FilePreview(NamedTuple):
     """The format, columns and samples of a file, from its first lines.
 
-    `format` is `csv` or `jsonl`. `skip` is the length of the byte order mark. `delimiter` is None for JSON lines.
-    `headed` is whether the file has a row of column names; otherwise `names` are made up. `rows` has the cells of the
-    first rows, and `samples` those of a few of them.
+    `format` is `csv` or `jsonl`. `skip` is the length of the byte order mark in bytes. `delimiter` is None for JSON
+    lines. `headed` is whether the file has a row of column names; otherwise `names` are made up. `rows` has the cells
+    of the first rows, and `samples` those of a few of them.
     """
 
     format: str

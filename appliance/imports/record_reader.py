@@ -30,7 +30,7 @@ class BlankLines(str):
 
 
 def find_encoding(path: Path) -> tuple[str, int]:
-    """Return the encoding of a file and the length of its byte order mark.
+    """Return the encoding of a file and the length of its byte order mark in bytes.
 
     Without a mark, UTF-16 is recognized by its zero bytes. Any other file is UTF-8, or Windows-1252 if more of its
     bytes are invalid in UTF-8 than it has valid characters beyond ASCII.

@@ -344,7 +344,7 @@ class _LineFlags:
 
 
 class OutcomeReviewer:
-    """A reviewer for the outcomes of an import. Call `more` until it returns False, then `build_review`."""
+    """A reviewer for the outcomes of an import. Call `load_next` until it returns False, then `build_review`."""
 
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0

@@ -207,16 +207,17 @@ MAPPING = "mapping"
 
 
 def import_directory(import_id: int | None = None) -> Path:
-    """Return the directory of the files of an import, or of all imports, which is created if missing."""
+    """Return the directory of an import's files, or that of all imports, of which only the latter is created here."""
     base = Path(config.current().data_dir) / "imports"
     base.mkdir(mode=0o700, exist_ok=True)
     return base if import_id is None else base / str(import_id)
 
 
 def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
-    """Return the preview of an uploaded file, and sync the file to disk; raises Invalid if the options do not fit it.
+    """Return the preview of an uploaded file, and sync the file to disk.
 
-    With `mapped=False`, no column of addresses is required, because the user maps the columns later.
+    With `mapped=False`, no column of addresses is required, because the user maps the columns later. Raises Invalid if
+    the file cannot be read as a table, or the options do not fit it.
     """
     faults, file_preview = Faults(), None
     try:
@@ -244,13 +245,13 @@ def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
     return file_preview
 
 
-def check_lists(account_id: int, options: ImportOptions) -> None:
+def check_options(account_id: int, options: ImportOptions) -> None:
     """Raise Invalid if a list does not exist or mirrors a segment, or the default country is unknown."""
     _resolve_options(account_id, options, dry_run=True)
 
 
 def create(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Create an import of a previewed file, and wake the import worker. Raises Invalid as `check_lists` does.
+    """Create an import of a previewed file, and wake the import worker. Raises Invalid as `check_options` does.
 
     The file is moved to the directory of the import, and the directory is synced to disk before the commit.
     """
