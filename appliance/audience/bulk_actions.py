@@ -215,8 +215,9 @@ RETENTION_MS = 24 * 3600 * 1000
 def start(
     account_id: int, user_id: int, act: str, argument: dict[str, Any], contact_ids: list[int], evidence: Evidence
 ) -> BulkAction:
-    """Store an action for contacts of an account, so that it can be run in batches; duplicate ids are ignored.
+    """Store an action for contacts of an account; duplicate ids are ignored.
 
+    A job runs it; with up to `MAX_SYNC_CONTACTS` contacts, the caller calls `run_batch` until it returns False.
     Raises NotFound if the list does not exist, and Invalid for an unknown action, an invalid tag, or a list that
     mirrors a segment.
     """
@@ -338,7 +339,7 @@ def fetch_recent(account_id: int, max_actions: int = 100) -> list[BulkAction]:
 
 
 def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> BulkAction:
-    """Start the opposite action for the contacts that an action changed, and return the new action.
+    """Start the opposite action for the contacts that an action changed, as `start` does, and return the new action.
 
     Raises NotFound. Raises Invalid if the action has not ended as `done`, changed nothing, has no opposite, is itself
     an undo or is already undone.

@@ -48,8 +48,10 @@ class Evidence(msgspec.Struct):
     test: bool = False
 
 
-def find_suppression_reason(account_id: int, kind: str, address_hash: bytes, but: tuple[str, ...] = ()) -> str | None:
-    """Return the most severe reason for which an address is suppressed now, or None; reasons in `but` are ignored."""
+def find_suppression_reason(
+    account_id: int, kind: str, address_hash: bytes, ignored: tuple[str, ...] = ()
+) -> str | None:
+    """Return the most severe reason for which an address is suppressed now, or None; `ignored` are not considered."""
     reasons = {
         row[0]
         for row in rows(
@@ -58,7 +60,7 @@ def find_suppression_reason(account_id: int, kind: str, address_hash: bytes, but
             (account_id, kind, address_hash, clock.now_ms()),
         )
     }
-    return next((reason for reason in REASONS_BY_SEVERITY if reason in reasons and reason not in but), None)
+    return next((reason for reason in REASONS_BY_SEVERITY if reason in reasons and reason not in ignored), None)
 
 
 def find_channel_suppression(channel: Channel) -> str | None:
@@ -90,8 +92,9 @@ def inherit_address_state(channel: Channel) -> None:
 def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
     """Apply an operator's choice for a channel; return True if an opt-out or suppression still blocks the opt-in.
 
-    `subscribed=False` opts out and returns False. True opts in. None means that the address was written without a
-    choice, and opts in unless the recipient has opted out. After a complaint or an erasure, nothing opts in.
+    `subscribed=False` opts out, unless the channel was never subscribed, and returns False. True opts in. None means
+    that the address was written without a choice, and opts in unless the recipient has opted out. After a complaint or
+    an erasure, nothing opts in.
     """
     require_write_transaction()
     if subscribed is False:
@@ -133,8 +136,8 @@ def opt_in(channel: Channel, by: By, evidence: Evidence) -> None:
 def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
     """Opt a channel out and record the evidence; return False, without a change, if it is already opted out.
 
-    A recipient's opt-out replaces an operator's opt-out. An opt-out that changes nothing is recorded too (see
-    `repeat_opt_out`).
+    A recipient's opt-out replaces an operator's opt-out. An opt-out that changes nothing is recorded only if the last
+    one came with an import (`repeat_opt_out`).
     """
     require_write_transaction()
     is_opted_out = not channel.subscribed and channel.opt_out_at is not None
@@ -402,8 +405,8 @@ def has_left_list(contact_id: int, list_ids: list[int]) -> bool:
 def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool:
     """Set a contact's choice of tracking of opens and clicks; return False, without a change, if it is already set.
 
-    A choice that is already set is recorded as evidence unless the contact's last choice was the same, so that the undo
-    of the import that set it keeps it.
+    A choice other than `full` that is already set is recorded as evidence unless the contact's last choice was the
+    same, so that the undo of the import that set it keeps it.
     """
     require_write_transaction()
     contact = Contact.get_by_id(channel.contact_id)

@@ -310,7 +310,7 @@ def _match_address(text: str) -> Any:
 
 
 def fetch_history(suppression: Suppression) -> History:
-    """Return the contact of a suppressed address, and up to `_MAX_HISTORY` rows of evidence about it, newest first.
+    """Return up to `_MAX_HISTORY` rows of evidence about a suppressed address, newest first, and its contact's id.
 
     Evidence of other contacts who had the address before is left out.
     """

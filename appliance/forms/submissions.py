@@ -403,7 +403,7 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
     if recent is not None:
         return False
     address_hash = crypto.hash_address(kind, key)
-    reason = consent.find_suppression_reason(sign_up.account.id, kind, address_hash, but=consent.BLOCKING_REASONS)
+    reason = consent.find_suppression_reason(sign_up.account.id, kind, address_hash, ignored=consent.BLOCKING_REASONS)
     if reason in _UNREACHABLE_REASONS:
         return False
     household = addresses.client_network(sign_up.evidence.ip or "")

@@ -70,40 +70,40 @@ def remove_from_index(contact_id: int) -> None:
     run(DELETE_SQL, (contact_id,))
 
 
-def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[int, float]]:
-    """Return up to `limit` contacts that match `words` as (id, score), unordered; the best match has the lowest score.
+def rank_matches(query: str, account_id: int | None, limit: int) -> list[tuple[int, float]]:
+    """Return up to `limit` contacts that match `query` as (id, score), unordered; the best match has the lowest score.
 
-    `account_id=None` means the contacts of all accounts.
+    `query` is from `build_query`. `account_id=None` means the contacts of all accounts.
     """
-    params = {"words": words, "account": account_id}
+    params = {"words": query, "account": account_id}
     return rows(
         f"SELECT s.rowid, bm25(contact_search) FROM {_from_clause(account_id)} WHERE {_MATCH} LIMIT {limit}", params
     )
 
 
-def count_matches(words: str, account_id: int | None) -> int:
-    """Return the number of contacts that match `words`, in one account, or in all accounts if `account_id` is None."""
-    params = {"words": words, "account": account_id}
+def count_matches(query: str, account_id: int | None) -> int:
+    """Return the number of contacts that match `query`; the parameters are as in `rank_matches`."""
+    params = {"words": query, "account": account_id}
     return int(scalar(f"SELECT count(*) FROM {_from_clause(account_id)} WHERE {_MATCH}", params))
 
 
-def newest_matches(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
-    """Return a page of the ids of contacts that match `words`, highest id first.
+def newest_matches(query: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
+    """Return a page of the ids of contacts that match `query`, highest id first.
 
-    `account_id=None` means the contacts of all accounts.
+    The parameters are as in `rank_matches`; a `query` of None matches no contact.
     """
     matches = rows(
         f"SELECT s.rowid FROM {_from_clause(account_id)} WHERE {_MATCH} "
         "ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
-        {"words": words, "account": account_id, "limit": limit, "offset": offset},
+        {"words": query, "account": account_id, "limit": limit, "offset": offset},
     )
     return [row[0] for row in matches]
 
 
-def matches_between(words: str | None, low: int, high: int) -> set[int]:
-    """Return the ids from `low` to `high` of contacts that match `words`, in all accounts."""
+def matches_between(query: str | None, low: int, high: int) -> set[int]:
+    """Return the ids from `low` to `high` of contacts that match a `query` of `build_query`, in all accounts."""
     sql = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
-    return {row[0] for row in rows(sql, (words, low, high))}
+    return {row[0] for row in rows(sql, (query, low, high))}
 
 
 def _from_clause(account_id: int | None) -> str:
@@ -138,7 +138,7 @@ class Order(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The table after FROM, with the index in this order if there is one."""
+        """Return the table after FROM, with the index in this order if there is one."""
         return f"contact c {f'INDEXED BY {self.index_name}' if self.index_name else 'NOT INDEXED'}"
 
 

@@ -48,7 +48,7 @@ class Compiled(NamedTuple):
 
 
 class Binder:
-    """Assigns names with a common prefix to parameters, so that several compiled parts fit in one statement."""
+    """Parameters with names that begin with `prefix`, so that several compiled parts fit in one statement."""
 
     def __init__(self, prefix: str, scope: Scope) -> None:
         self.prefix = prefix

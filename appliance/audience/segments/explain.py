@@ -273,7 +273,7 @@ def is_member(nodes: list[Node], scope: Scope, contact_id: int, more: Mapping[st
 
 
 def describe_filters(account_id: int, nodes: list[Node], scope: Scope) -> str:
-    """Return filters as one sentence, with the names of the account's lists, segments, flows and campaigns."""
+    """Return filters as `describe` does, with the names of the account's lists, segments, flows and campaigns."""
     return describe(nodes, scope, lambda kind, number: _quote_name(account_id, kind, number))
 
 

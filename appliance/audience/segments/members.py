@@ -263,12 +263,12 @@ class BackgroundCount:
 
     @property
     def is_done(self) -> bool:
-        """Whether the count has ended, also by an error or because it was cancelled."""
+        """Return whether the count has ended, also by an error or because it was cancelled."""
         return self._done.is_set()
 
     @property
     def floor(self) -> int:
-        """The number of matches so far, rounded down to its largest unit of 1,000, 10,000 or 100,000; 0 below 1,000."""
+        """Return the matches so far, rounded down to the largest unit of 1,000, 10,000 or 100,000; 0 below 1,000."""
         step = next((step for step in (100_000, 10_000, 1_000) if self.match_count >= step), 0)
         return self.match_count // step * step if step else 0
 

@@ -44,7 +44,7 @@ _suggestions: dict[tuple[Any, ...], tuple[float, Any]] = {}
 
 
 class Key(Struct):
-    """A path in custom data, with statistics of its values and an example.
+    """A path in custom data or in the data of events, with statistics of its values and an example.
 
     `types` has the number of sampled values by type: `text`, `date` (a text such as 2026-01-31), `number`, `boolean`
     and `list`. `people` is the number of contacts with a value, or for the data of events the number of sampled events
@@ -77,7 +77,7 @@ def suggest_data_keys(account_id: int) -> list[Key]:
 
 
 def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
-    """Return up to `limit` values of a field, the most common first.
+    """Return up to `limit` values of a field, at most 50, the most common first.
 
     Values that differ only in case are one value, as for the predicate `eq`, in the spelling that most contacts have.
     Returns an empty list for unknown fields, for fields of types other than text, code, tags and custom data, and for

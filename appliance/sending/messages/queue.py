@@ -212,11 +212,11 @@ def _get_recipient_refusal(row: LedgerRow) -> str | None:
         reason = consent.find_suppression_reason(row.account_id, row.address_kind, hashed)
         if reason in consent.BLOCKING_REASONS and _is_opt_in_request(row):
             reason = consent.find_suppression_reason(
-                row.account_id, row.address_kind, hashed, but=consent.BLOCKING_REASONS
+                row.account_id, row.address_kind, hashed, ignored=consent.BLOCKING_REASONS
             )
         if reason and is_auto_reply(row):
             reason = consent.find_suppression_reason(
-                row.account_id, row.address_kind, hashed, but=AUTO_REPLY_ALLOWED_REASONS
+                row.account_id, row.address_kind, hashed, ignored=AUTO_REPLY_ALLOWED_REASONS
             )
         if reason:
             return f"suppressed_{reason}"
