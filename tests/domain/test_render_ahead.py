@@ -207,6 +207,19 @@ def test_a_learned_rate_outlives_groups_without_refusals(home: Home) -> None:
     assert [status.group for status in rate_limits.get_status().throttled_groups] == ["d0.example"]
 
 
+def test_direct_delivery_is_limited_with_another_transport(home: Home) -> None:
+    """Direct messages of an earlier transport wait once their recipient group has its connections."""
+    send_campaign(home, "p@example.org")
+    use_relay(home, free_port())
+    rate_limits = EmailRateLimits(config.current().email)
+    (row,) = QueueReader().fetch_candidates(1)
+    assert rate_limits.is_unlimited
+    maximum = rate_limits.get_max_connections("example.org", "example.org")
+    directs = [row._replace(id=number, provider="direct") for number in range(1, maximum + 2)]
+    refused = [direct.id for direct in directs if rate_limits.admit(direct, "news@example.net") is not None]
+    assert refused == [maximum + 1]
+
+
 def test_limits_without_waiting_messages_are_forgotten(home: Home) -> None:
     """A refill forgets the groups and campaigns for which no message waits any more."""
     send_campaign(home, "p@gmail.com")

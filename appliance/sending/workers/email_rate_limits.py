@@ -184,7 +184,6 @@ class EmailRateLimits(RateLimits):
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:
         throttle = self._get_throttle(provider, group)
         throttle.record_refusal(now, error.text, bounce_classes.asks_for_pause(error))
-        self.is_unlimited = False
         return throttle
 
     def _get_throttle(self, provider: str, group: str) -> AdaptiveThrottle:
@@ -200,6 +199,7 @@ class EmailRateLimits(RateLimits):
         else:
             throttle = AdaptiveThrottle(group, self._max_connections, self._pause_seconds)
         self._throttles[provider, group] = throttle
+        self.is_unlimited = False
         return throttle
 
     def _drop_throttles(self) -> None:

@@ -332,18 +332,22 @@ class SmtpWorker:
     async def _deliver(self, client: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
         """Send the message of an outcome, and set the error or reply of the outcome.
 
-        The next message is taken meanwhile, unless it would have to be put back because the server is slow. Its
-        envelope is sent behind this message if both have the same provider.
+        The next message is taken meanwhile, unless it would have to be put back because the server is slow. It is
+        claimed and its envelope is sent behind this message if both go to the same server.
         """
         provider, next_envelope, started_at = outcome.row.provider, None, time.monotonic()
         if not (self._limits.has_overall_limit or self._is_server_slow or self._stop_switch.is_halted()):
             self._next = self._ready_queue.poll(behind=True)
-        if self._next is not None and self._next.prepared is not None and self._next.row.provider == provider:
+        if (
+            self._next is not None
+            and self._next.prepared is not None
+            and self._next.row.provider == provider
+            and self._has_fixed_server(provider)
+        ):
             next_envelope = self._next.prepared.envelope
-            if self._has_fixed_server(provider):
-                previous, self._previous_outcome = self._previous_outcome, None
-                revision = transactions.get_permission_revision()
-                self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.row), revision)
+            previous, self._previous_outcome = self._previous_outcome, None
+            revision = transactions.get_permission_revision()
+            self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.row), revision)
         self._store_previous_outcome()
         self._start_waiting()
         try:

@@ -1,0 +1,28 @@
+"""Messages that were queued for direct delivery are delivered directly, also after another transport was chosen."""
+
+from collections import Counter
+
+from tests.direct.conftest import StartDirect, send_to
+from tests.kit.mail_network import MailNetwork
+from tests.kit.recipients import wait_until_completed
+
+
+def test_after_a_change_of_transport_each_server_gets_only_its_own(direct: StartDirect, world: MailNetwork) -> None:
+    """A server never gets the envelope of a message to another server, so all messages arrive."""
+    servers = {name: world.mail(f"mx.{name}", name) for name in ("one.example", "two.example", "three.example")}
+    server = direct()
+    api = server.client()
+    stop_file = server.data / "STOP"
+    stop_file.touch()
+    addresses = [f"p{number}@{name}" for number in range(20) for name in servers]
+    path = send_to(api, *addresses)
+    server.stop()
+    server.env["CAMPANERO_EMAIL__TRANSPORT"] = "capture"
+    stop_file.unlink()
+    server.start()
+    campaign = wait_until_completed(api, path)
+    received = Counter(message.to for smtp in servers.values() for message in smtp.messages)
+
+    assert campaign["stats"]["sent"] == len(addresses) and received == Counter(addresses)
+    for name, smtp in servers.items():
+        assert [entry.line for entry in smtp.phases("rcpt") if not entry.line.endswith(f"@{name}>")] == []
