@@ -8,7 +8,7 @@ from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError, Rec
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.workers.rate_limits import (
-    HOUR,
+    HOUR_SECONDS,
     NEVER,
     SILENCE_SECONDS,
     WINDOW_SECONDS,
@@ -116,11 +116,11 @@ def test_the_hourly_limit_is_a_sliding_window() -> None:
         limiter.record(at)
     assert limiter.allowed_at(200.0) <= 200.0
     limiter.take(200.0)
-    assert limiter.allowed_at(300.0) == HOUR
+    assert limiter.allowed_at(300.0) == HOUR_SECONDS
     limiter.end(used=False)
     assert limiter.allowed_at(300.0) <= 300.0
     limiter.take(300.0)
-    assert limiter.allowed_at(HOUR - 1) == HOUR and limiter.allowed_at(HOUR) <= HOUR
+    assert limiter.allowed_at(HOUR_SECONDS - 1) == HOUR_SECONDS and limiter.allowed_at(HOUR_SECONDS) <= HOUR_SECONDS
 
 
 def test_the_number_of_connections_is_limited() -> None:

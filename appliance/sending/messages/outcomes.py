@@ -337,7 +337,8 @@ def record_failure(outcome: Outcome) -> None:
         and not (row.campaign_id is None and has_expired(row, now))
     ):
         ledger.record_error(row, error)
-        # No attempt is counted, because the transport failed and not this recipient.
+        # No attempt is counted, because the transport failed and not this recipient. Messages of a campaign wait until
+        # the transport works or a user cancels the campaign; all others expire.
         delay = parse_seconds(get_channel_settings(row).probe_after)
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):

@@ -363,7 +363,8 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
 # the ledger at once: other claims and outcomes, every SMS, and acceptances in direct delivery, whose server and
 # encryption have no column here.
 
-# A plus sign keeps SQLite from using an index, so that it reads the log first, and then the messages by id.
+# In these statements a plus sign before a column keeps SQLite from using its index, so that it reads the log first, and
+# then the messages by id.
 _UNFINISHED = "('queued', 'held', 'sending')"
 # Items: (id, time of the first attempt, hash of the body).
 _LOG_CLAIM = (

@@ -1,4 +1,4 @@
-"""What must not be tried now: transports and mail servers that fail, campaigns that are rejected, and all sending."""
+"""Pause transports and mail servers that fail, hold campaigns that are rejected, and stop all sending."""
 
 import asyncio
 import threading
@@ -73,7 +73,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         # By provider: its current pause, or the last one until the provider replies.
         self._pauses: dict[str, _TransportPause] = {}
-        # By provider (of the client) or campaign id (of the sender): rejections in a row.
+        # Rejections in a row: of this client by provider, of the sender by campaign id.
         self._refusal_counts: dict[str | int, int] = {}
         # By campaign id: ids of the messages that could not be authenticated.
         self._unauthenticated: dict[int, set[int]] = {}

@@ -19,7 +19,7 @@ from appliance.sending.workers.circuit_breaker import UnreachableHosts
 from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit
 from appliance.sending.workers.mx_connections import MxConnection, MxConnections
 from appliance.sending.workers.renderer import RenderedMessage
-from appliance.sending.workers.sender import Run, Sender, WorkerContext
+from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
 from appliance.sending.workers.smtp_worker import SmtpWorker
 from appliance.settings import config
 from appliance.storage.database import close_database
@@ -59,7 +59,8 @@ class EmailWorker(SmtpWorker):
         finally:
             self._connecting = None
         connection = self._mx_connections.postpone_slow(connection)
-        # The place is held until the outcome is stored, so that it counts all messages that a crash leaves in doubt.
+        # The transaction ends when the outcome is stored, so that the limit counts every message that a crash would
+        # leave in doubt.
         async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
             await self._process_with(ready, connection)
 
@@ -143,7 +144,7 @@ class EmailSender(Sender[EmailRateLimits]):
             if not self._woken.is_set():
                 return
 
-    def _open(self) -> Run[EmailRateLimits]:
+    def _create_workers(self) -> WorkerGroup[EmailRateLimits]:
         email = config.current().email
         worker_count = email.connections
         if email.transport == DIRECT:
@@ -165,7 +166,7 @@ class EmailSender(Sender[EmailRateLimits]):
                 await worker.close()
                 self._workers.discard(worker)
 
-        return Run(context, worker_count, run_worker)
+        return WorkerGroup(context, worker_count, run_worker)
 
     async def _wait_for_wake_up(self) -> bool:
         return False

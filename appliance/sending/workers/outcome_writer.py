@@ -1,8 +1,8 @@
 """Write outcomes and claims of many workers in one transaction (group commit).
 
 Only one transaction is in progress at a time. Entries that arrive meanwhile share the next transaction, which begins
-as soon as there are enough entries (one of every worker), or a millisecond after the first: a commit costs much more
-than an entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged
+as soon as there are enough entries (one of every worker), or a millisecond after the first. A commit costs much more
+than an entry, and this millisecond does not delay a message that is claimed ahead. Accepted emails are logged
 (`messages/queue.py`) and settled some tenths of a second later, or by the next other write.
 """
 

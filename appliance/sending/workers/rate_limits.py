@@ -19,10 +19,11 @@ from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
 from appliance.storage import transactions
 
-HOUR = 3600.0
-# A message that is late by up to this many seconds does not delay the next one. A longer delay is not made up for, to
-# avoid bursts.
-_SLACK = 0.1
+HOUR_SECONDS = 3600.0
+# A message that begins late by up to this many seconds does not delay the next one. After a longer delay the next one
+# may follow sooner by only this much, to avoid bursts.
+_MAX_MADE_UP_SECONDS = 0.1
+# The time at which a message may be sent if a message in progress has to end first.
 NEVER = float("inf")
 
 
@@ -51,7 +52,7 @@ class RateLimiter:
             return 0.0
         # Other threads call this too, so expired entries are removed only where one is added.
         try:
-            at = self._hour[-self.limit.per_hour] + HOUR
+            at = self._hour[-self.limit.per_hour] + HOUR_SECONDS
         except IndexError:  # fewer than the limit were sent
             return 0.0
         return at if at > now else 0.0
@@ -60,7 +61,7 @@ class RateLimiter:
         """Count a message whose sending begins at `now`, and reserve its time for the limit of messages a second."""
         self.in_use += 1
         if self._gap:
-            self._next = max(self._next, now - _SLACK) + self._gap
+            self._next = max(self._next, now - _MAX_MADE_UP_SECONDS) + self._gap
         self.record(now)
 
     def end(self, used: bool) -> None:
@@ -78,7 +79,7 @@ class RateLimiter:
         """
         if self.limit.per_hour:
             self._hour.append(at)
-            while self._hour[0] <= at - HOUR:
+            while self._hour[0] <= at - HOUR_SECONDS:
                 self._hour.popleft()
 
 
@@ -113,7 +114,7 @@ class AdaptiveThrottle:
         self._gap = 0.0
         self._next = 0.0
         self._window: float | None = None  # start of the window without a refusal
-        self._taken = 0  # messages accepted in the window
+        self._accepted_count = 0  # messages accepted in the window
 
     def record_refusal(self, now: float, text: str, silence: bool) -> None:
         """Reduce the rate and pause; with `silence`, pause for `SILENCE_SECONDS` and continue with one connection.
@@ -139,12 +140,12 @@ class AdaptiveThrottle:
         if now < self.paused_until:
             return False
         if self._window is None:
-            self._window, self._taken = now, 0
-        self._taken += 1
-        if now >= self._window + WINDOW_SECONDS or self._taken > (
+            self._window, self._accepted_count = now, 0
+        self._accepted_count += 1
+        if now >= self._window + WINDOW_SECONDS or self._accepted_count > (
             _ACCEPTED_TO_RECOVER_SLOW if self._gap else _ACCEPTED_TO_RECOVER
         ):
-            self._window, self._taken = now, 0
+            self._window, self._accepted_count = now, 0
             self._level = max(0, self._level - 1)
             if self._gap:
                 self._gap = self._gap / 2 if self._gap > _MIN_GAP_SECONDS else 0.0
@@ -327,7 +328,7 @@ class RateLimits(ABC):
         """
         limiters = (limit for limit in self._get_all_limits() if isinstance(limit, RateLimiter))
         if not self._has_counted_past and any(limiter.limit.per_hour for limiter in limiters):
-            since = clock.now_ms() - int(HOUR * 1000)
+            since = clock.now_ms() - int(HOUR_SECONDS * 1000)
             self.count_past(await transactions.fetch(queue.list_accepted_since, since, channel))
             self._has_counted_past = True
 
@@ -340,7 +341,7 @@ class RateLimits(ABC):
         loop_now, now = clock.monotonic(), clock.now_ms()
         for sent_at, provider, sender, recipient in messages:
             at = loop_now - (now - sent_at) / 1000
-            if at > loop_now - HOUR:
+            if at > loop_now - HOUR_SECONDS:
                 for limit in self._get_configured_limits(provider, sender or "", recipient or ""):
                     limit.record(at)
 

@@ -26,7 +26,7 @@ _MAX_READY_BYTES = 32 * 1024 * 1024
 _MAX_RENDER_SECONDS = 0.25
 # A turn of usual templates takes one to two milliseconds.
 _LONG_TURN_SECONDS = 0.01
-# Delay before rows are read again that were skipped although their recipient group has room.
+# Delay before parked rows are read again if the last refill read none of them although their recipient group has room.
 _BLOCKED_SECONDS = 1.0
 
 
@@ -68,7 +68,7 @@ class ReadyQueue:
         self._sender_limits: dict[int, str] = {}  # by campaign id: the limit of its sender
         self._renderer = Renderer()
         self._reader = QueueReader(channel, names)
-        self._blocked_groups: set[str] = set()  # recipient groups whose rows were skipped
+        self._blocked_groups: set[str] = set()  # recipient groups and limits with parked rows
         self._filling: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()  # of the worker that waits for a limit
         self._changed = asyncio.Event()  # ends that wait (`_wait_for_change`)
@@ -138,7 +138,7 @@ class ReadyQueue:
             self._filling = asyncio.create_task(self._refill())
 
     def _may_find_more(self) -> bool:
-        """Return whether there may be rows to render: rows not read yet, or skipped rows whose group has room now."""
+        """Return whether there may be rows to render: rows not read yet, or parked rows whose group has room now."""
         if not self.is_exhausted or not self._blocked_groups:
             return not self.is_exhausted
         if self._get_blocked_seconds() > 0:
@@ -147,15 +147,15 @@ class ReadyQueue:
         return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
     def _get_blocked_seconds(self) -> float:
-        """Return for how many more seconds skipped rows are not read again; 0 or less if they may be read."""
+        """Return for how many more seconds parked rows are not read again; 0 or less if they may be read."""
         return self._blocked_until - clock.monotonic()
 
     def _waits_for_limits(self) -> bool:
-        """Return whether there are messages that wait for a limit, rendered or skipped.
+        """Return whether there are messages that wait for a limit, rendered or parked.
 
         A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
-        sent sooner.
-        While only other limits are waited for, the refill in progress may bring such messages.
+        sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
+        so the result is then False.
         """
         return bool(self._rendered or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
 

@@ -46,7 +46,7 @@ class WorkerContext(Generic[Limits]):
 
 
 @dataclass(frozen=True)
-class Run(Generic[Limits]):
+class WorkerGroup(Generic[Limits]):
     """The workers of one event loop; `run_worker` runs one worker until it finds no message."""
 
     context: WorkerContext[Limits]
@@ -76,7 +76,7 @@ class Sender(ABC, Generic[Limits]):
         delivery_status.set_reporter(channel, self.get_status)
 
     @abstractmethod
-    def _open(self) -> Run[Limits]:
+    def _create_workers(self) -> WorkerGroup[Limits]:
         """Return the workers for the running event loop."""
 
     def _create_context(
@@ -142,23 +142,23 @@ class Sender(ABC, Generic[Limits]):
         return status._replace(paused_transports=paused, connections=self._count_connections())
 
     async def _run(self) -> None:
-        """Run workers on this event loop until `_rest` returns False or the sender is stopped or retired.
+        """Run workers on this event loop until `_wait_for_wake_up` returns False or the sender is stopped or retired.
 
-        Then wait for the open transactions and close all connections.
-        A wake-up starts workers in place of those that ended because they found no message.
+        Then wait for the open transactions and close all connections. A wake-up starts workers in place of those that
+        ended because they found no message.
         """
         self._loop, self._wake_event = asyncio.get_running_loop(), (wake_event := asyncio.Event())
         self._tasks = set()
-        run = self._open()
-        ready_queue, outcome_writer = run.context.ready_queue, run.context.outcome_writer
+        group = self._create_workers()
+        ready_queue, outcome_writer = group.context.ready_queue, group.context.outcome_writer
         try:
             await self.limits.count_past_hour(self._channel)
             while not self.stopping.is_set():
                 wake_event.clear()
                 self._woken.clear()
                 ready_queue.refill()
-                for _ in range(run.worker_count - len(self._tasks)):
-                    self._start_worker(run, wake_event)
+                for _ in range(group.worker_count - len(self._tasks)):
+                    self._start_worker(group, wake_event)
                 await wake_event.wait()
                 if not self._tasks and not self._woken.is_set() and not await self._wait_for_wake_up():
                     return
@@ -174,7 +174,7 @@ class Sender(ABC, Generic[Limits]):
             await self._close_connections()
             await ready_queue.close()
 
-    def _start_worker(self, run: Run[Limits], wake_event: asyncio.Event) -> None:
+    def _start_worker(self, group: WorkerGroup[Limits], wake_event: asyncio.Event) -> None:
         """Start one worker; when the last one ends, `wake_event` is set."""
 
         def end(task: "asyncio.Task[None]") -> None:
@@ -182,13 +182,13 @@ class Sender(ABC, Generic[Limits]):
             if not self._tasks:
                 wake_event.set()
 
-        self._tasks.add(task := asyncio.create_task(self._run_worker(run)))
+        self._tasks.add(task := asyncio.create_task(self._run_worker(group)))
         task.add_done_callback(end)
 
-    async def _run_worker(self, run: Run[Limits]) -> None:
+    async def _run_worker(self, group: WorkerGroup[Limits]) -> None:
         """Run one worker; its errors are logged, so that the other workers continue."""
         try:
-            await run.run_worker()
+            await group.run_worker()
         except Unavailable as error:
             log.error("%s: sending stopped: %s", self._name, error)
         except Exception:

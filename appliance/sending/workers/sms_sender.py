@@ -37,7 +37,7 @@ from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.rate_limits import SmsRateLimits
 from appliance.sending.workers.renderer import RenderedMessage
-from appliance.sending.workers.sender import Run, Sender, WorkerContext
+from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
@@ -64,12 +64,13 @@ class _InProgress:
     """What the workers know of each other's messages; used on one event loop."""
 
     def __init__(self, connections: int) -> None:
-        # By number: messages in progress, including those whose outcome is not stored yet.
+        # Number of messages in progress by recipient, including those whose outcome is not stored yet.
         self.counts: Counter[str] = Counter()
         # Messages to look up at the provider. Only some workers do this, so slow lookups do not delay other messages.
         self.lookup_queue: deque[RenderedMessage] = deque()
         self.lookup_workers, self.max_lookup_workers = 0, max(1, connections // 4)
-        # Numbers with a lookup in progress. Only one at a time, so that two equal messages do not match the same SMS.
+        # Recipients with a lookup in progress. Each has only one at a time, so that two equal messages do not match the
+        # same SMS.
         self.in_lookup: set[str] = set()
 
     def finish(self, number: str) -> None:
@@ -144,7 +145,7 @@ class SmsWorker:
                 outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
                 await self._transmit(prepared, outcome, revision)
                 if isinstance(outcome.error, _Withdrawn):
-                    return  # claimed again, which records why
+                    return  # it is queued again, and the next attempt to claim it records why it may not be sent
                 self._record_answer(outcome, prepared.sender)
                 if not isinstance(outcome.error, Uncertain):
                     self._context.breaker.record_answer(ready.row, outcome.error)
@@ -232,13 +233,13 @@ class SmsWorker:
                 return
             shared.in_lookup.add(number)
             try:
-                matches = await self._find_accepted(row, prepared)
+                result = await self._find_accepted(row, prepared)
                 if shared.counts[number]:
-                    matches = Postponed("another message to this number is being sent", _CONCURRENT_SECONDS)
-                if isinstance(matches, DeliveryError):
-                    await transactions.commit(retries.postpone_lookup, row, matches)
+                    result = Postponed("another message to this number is being sent", _CONCURRENT_SECONDS)
+                if isinstance(result, DeliveryError):
+                    await transactions.commit(retries.postpone_lookup, row, result)
                 else:
-                    await transactions.commit(retries.settle_lookup, row, prepared, matches)
+                    await transactions.commit(retries.settle_lookup, row, prepared, result)
             finally:
                 shared.in_lookup.discard(number)
         finally:
@@ -293,7 +294,7 @@ class SmsSender(Sender[SmsRateLimits]):
         super().wake()
         with self._lock:
             if self._thread is None and not self.stopping.is_set():
-                self._thread = threading.Thread(target=self._run_thread, name="texter")
+                self._thread = threading.Thread(target=self._run_thread, name="sms-sender")
                 self._thread.start()
 
     def join(self, timeout: float | None = None) -> None:
@@ -312,12 +313,12 @@ class SmsSender(Sender[SmsRateLimits]):
                 self.stopping.wait(_RETRY_SECONDS)
         close_database()
 
-    def _open(self) -> Run[SmsRateLimits]:
+    def _create_workers(self) -> WorkerGroup[SmsRateLimits]:
         connections = config.current().sms.connections
         # A batch begins with its first entry: a request takes much longer than a commit, and nothing is claimed ahead.
         context = self._create_context(connections * _READY_PER_CONNECTION, 1, SenderLimitNames())
         in_progress = _InProgress(connections)
-        return Run(context, connections, lambda: SmsWorker(context, in_progress).run())
+        return WorkerGroup(context, connections, lambda: SmsWorker(context, in_progress).run())
 
     async def _close_connections(self) -> None:
         await provider_base.close_connections()

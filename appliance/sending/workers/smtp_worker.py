@@ -90,7 +90,7 @@ class SmtpWorker:
             while await self._take_next():
                 await self._send_next()
         finally:
-            self._return_next()
+            self._put_back_next()
             if self._timer is not None:
                 self._timer.cancel()
             await self._store_pending_outcome()
@@ -103,7 +103,7 @@ class SmtpWorker:
             # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
             if self._next_envelope is not None:
                 self._abort_connection(ready.row.provider)
-            self._return(ready)
+            self._put_back(ready)
         elif ready is not None:
             try:
                 await self._process(ready, client, connection_error)
@@ -172,14 +172,14 @@ class SmtpWorker:
         if loop.time() < self._next_waits_until:
             self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
         else:
-            self._return_next()
+            self._put_back_next()
 
-    def _return_next(self) -> None:
+    def _put_back_next(self) -> None:
         ready, self._next = self._next, None
         if ready is not None:
-            self._return(ready)
+            self._put_back(ready)
 
-    def _return(self, ready: RenderedMessage) -> None:
+    def _put_back(self, ready: RenderedMessage) -> None:
         """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
         pending, self._next_claim = self._next_claim, None
         if pending is None:
