@@ -162,7 +162,9 @@ def test_metrics_contain_no_personal_data(server: Server, api: Client) -> None:
         asked.request("GET", path, None, headers)
     asked.request("CANARY", "/v1/my/contacts", None, headers)
     text = api.get("/metrics").text
-    assert not re.search(r"CANARY|4711|4712|example\.com|@|<", text)
+    # The values are left out, because a measured value may contain the digits of an id
+    labels = re.sub(r" \S+$", "", text, flags=re.MULTILINE)
+    assert not re.search(r"CANARY|4711|4712|example\.com|@|<", labels)
     result = exposition.parse(text)["campanero_http_request_seconds"]
     assert {"/v1/my/contacts/{id}", "unknown"} <= result.values_of("route")
     assert result.value("_count", route="/v1/my/contacts/{id}", status="4xx") == 2
