@@ -12,8 +12,8 @@ from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError
 from appliance.core.i18n import gettext_noop
 
 # When rejections suppress the address: at the first, second, third or fifth one within 30 days, or never.
-# "left" means that the provider reports an opt-out.
-SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "never"]
+# `opted_out` means that the provider reports an opt-out, which suppresses the address like a stop keyword.
+SuppressionRule = Literal["at_once", "second", "third", "fifth", "opted_out", "never"]
 
 
 class BounceClass(NamedTuple):
@@ -100,7 +100,7 @@ UNREACHABLE = BounceClass(
     gettext_noop("The number is suppressed if this happens three times in 30 days."),
 )  # fmt: skip
 OPTED_OUT = BounceClass(
-    "opted_out", gettext_noop("the contact opted out at the provider"), "left",
+    "opted_out", gettext_noop("the contact opted out at the provider"), "opted_out",
     gettext_noop("No more SMS are sent to this number until it replies START."),
 )  # fmt: skip
 FILTERED = BounceClass(

@@ -360,18 +360,18 @@ def count_by_status(column: Literal["campaign_id", "flow_id"], number: int) -> d
 
 SENDS = Counter(
     "sends_total",
-    "Messages whose attempt ended, by what became of it: accepted, put_off (tried again later), failed, skipped, "
-    "uncertain, cancelled.",
+    "Messages whose attempt ended, by result: accepted, put_off (tried again later), failed, skipped, uncertain, "
+    "cancelled.",
     ("channel", "provider", "group", "result"),
 )
 
-BOUNCES = Counter("bounces_total", "Messages that were refused or came back, by what that means.", ("channel", "class"))
-COMPLAINTS = Counter("complaints_total", "Messages that their recipients called spam.", ("channel",))
+BOUNCES = Counter("bounces_total", "Messages that were rejected or bounced, by bounce class.", ("channel", "class"))
+COMPLAINTS = Counter("complaints_total", "Messages that recipients reported as spam.", ("channel",))
 
 TRANSACTIONS = Histogram(
     "smtp_transaction_seconds",
-    "From the envelope to the server's last word on a message, by what that was: accepted, refused, put_off, "
-    "uncertain, broken.",
+    "Time from the envelope to the server's final reply, by result: accepted, refused, put_off, uncertain, broken "
+    "(any other error).",
     ("provider", "result"),
 )
 

@@ -225,7 +225,7 @@ def apply_bounce(row: LedgerRow, bounce_class: BounceClass, source: str, text: s
         senders.count_warm_up_failure(row, "hard")
     if bounce_class.suppression_rule == "never":
         return bounce_class
-    if bounce_class.suppression_rule in ("at_once", "left"):
+    if bounce_class.suppression_rule in ("at_once", "opted_out"):
         _suppress(row, "hard_bounce" if bounce_class.suppression_rule == "at_once" else "stop_keyword", source, text)
         return bounce_class
     if row.channel == "email":

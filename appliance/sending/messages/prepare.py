@@ -336,26 +336,26 @@ class MessagePreparer:
         self,
         shared: SharedContent,
         row: LedgerRow,
-        showing: ConditionCache | None = None,
+        conditions: ConditionCache | None = None,
     ) -> dict[str, Any]:
         """Return the values of the merge tags of one message.
 
-        `showing` is a cache that evaluates conditions for many recipients at a time. Without it, they are evaluated for
-        this recipient alone.
+        `conditions` is a cache that evaluates the conditions of sections for many recipients at a time. Without it,
+        they are evaluated for this recipient alone.
         """
-        person = shared.sample_contact_id if shared.sample_contact_id is not None else row.contact_id
-        person = None if person == NO_CONTACT_ID else person
+        contact_id = shared.sample_contact_id if shared.sample_contact_id is not None else row.contact_id
+        contact_id = None if contact_id == NO_CONTACT_ID else contact_id
         contact_values = self._contact_values.get((self._get_source(row), row.contact_id))
         if contact_values is not None:
             recipient_values = merge_tags.get_recipient_values(contact_values, row.recipient, row.address_kind)
         else:
             recipient_values = self._get_contact_values(
-                person, shared, row, is_own_address=shared.sample_contact_id is None
+                contact_id, shared, row, is_own_address=shared.sample_contact_id is None
             )
-        if showing is not None:
-            show_values = showing.get_values(row.contact_id)
+        if conditions is not None:
+            show_values = conditions.get_values(row.contact_id)
         else:
-            show_values = merge_tags.get_show_values(row.account_id, person, shared.content.conditions)
+            show_values = merge_tags.get_show_values(row.account_id, contact_id, shared.content.conditions)
         values = {
             **shared.values,
             **recipient_values,

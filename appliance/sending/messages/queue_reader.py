@@ -88,7 +88,8 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
 class QueueReader:
     """A reader of the open rows of a channel that keeps a position in each source; only one thread may use it.
 
-    `names` returns the recipient groups or limits of a row, by default its recipient groups.
+    `names` returns the recipient groups or limits of a row, by default its recipient groups. `has_more` is True if the
+    last call of `fetch_candidates` stopped in a source before its end, although it returned fewer rows than it might.
     """
 
     def __init__(self, channel: str = "email", names: LimitNames | None = None) -> None:
