@@ -124,6 +124,11 @@ class Outcome(msgspec.Struct):
 COLUMNS = ", ".join(LedgerRow._fields)
 
 
+def get_row(message_id: int) -> LedgerRow:
+    """Return the ledger row of a message that exists."""
+    return LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))[0])
+
+
 def mark_skipped(row: LedgerRow, reason: str, now: int) -> None:
     """Set a message to `skipped` and record an event.
 

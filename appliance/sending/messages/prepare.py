@@ -33,7 +33,7 @@ from appliance.sending.messages import (
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
-from appliance.sending.messages.ledger import COLUMNS, LedgerRow, OutgoingMessage
+from appliance.sending.messages.ledger import LedgerRow, OutgoingMessage
 from appliance.sending.messages.links import LINK_NAMES
 from appliance.sending.messages.shared_content import (
     ConditionCache,
@@ -45,7 +45,7 @@ from appliance.sending.messages.shared_content import (
     build_stored_source,
 )
 from appliance.settings import config
-from appliance.storage.database import rows, scalar
+from appliance.storage.database import scalar
 from appliance.storage.models import Account, Contact, Message, MessageContent, User
 from appliance.storage.models.message import NO_CONTACT_ID
 
@@ -527,11 +527,8 @@ def get_source(account_id: int, message_id: int) -> bytes:
         stored = scalar(sql, (message_id,))
         if stored is not None:
             return bytes(stored)[:MAX_SOURCE_BYTES]
-    [ledger_row] = [
-        LedgerRow._make(columns) for columns in rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))
-    ]
     try:
-        return MessagePreparer().prepare(ledger_row).envelope.content[:MAX_SOURCE_BYTES]
+        return MessagePreparer().prepare(ledger.get_row(message_id)).envelope.content[:MAX_SOURCE_BYTES]
     except SenderRejected as error:
         raise NotReproducible(_MAY_NOT_SEND % {"reason": error}) from None
     except (MergeError, ValueError) as error:

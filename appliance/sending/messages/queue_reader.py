@@ -57,7 +57,7 @@ def _get_recipient_groups(row: LedgerRow) -> tuple[str, ...]:
     return mx_routes.get_group_names(row.provider, row.recipient_key or "")
 
 
-def get_live_campaigns(channel: str) -> dict[int, int]:
+def _get_live_campaigns(channel: str) -> dict[int, int]:
     """Return the campaigns of a channel that may send now: campaign id to account id."""
     return dict(
         rows(
@@ -74,7 +74,7 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
     The random order keeps one campaign from always being first.
     """
     sources_by_account: dict[int, list[Source]] = {}
-    for campaign_id, account_id in get_live_campaigns(channel).items():
+    for campaign_id, account_id in _get_live_campaigns(channel).items():
         sources_by_account.setdefault(account_id, []).append(Source("campaign", campaign_id))
     for (account_id,) in rows(_ACCOUNTS.format(where=_FLOW_ROWS)):
         sources_by_account.setdefault(account_id, []).append(Source("flow", account_id))

@@ -303,7 +303,7 @@ def retry(account_id: int, message_id: int, actor: str) -> Message:
     require_write_transaction()
     row = ledger.get(account_id, message_id)
     _require_action(row, "retry")
-    reason = queue.get_refusal(_get_row(row.id))
+    reason = queue.get_refusal(ledger.get_row(row.id))
     if reason is not None:
         raise Invalid(
             {"to": [gettext("may not be written to")]},
@@ -413,10 +413,6 @@ def _fetch_selection(campaign_id: int, selection: MessageSelection) -> list[Ledg
         (campaign_id, selection.status, selection.after_id, *(selection.ids or ()), _MAX_ROWS_PER_WRITE),
     )
     return [LedgerRow._make(columns) for columns in records]
-
-
-def _get_row(message_id: int) -> LedgerRow:
-    return LedgerRow._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))[0])
 
 
 def _is_campaign_cancelled(campaign_id: int | None) -> bool:

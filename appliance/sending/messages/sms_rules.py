@@ -313,7 +313,7 @@ def count_sms_parts(outcomes: Iterable[Outcome]) -> None:
     require_write_transaction()
     parts: Counter[int] = Counter()
     for outcome in outcomes:
-        if outcome.row.provider != "capture":
+        if outcome.row.provider != _CAPTURE:
             parts[outcome.row.account_id] += (outcome.prepared.parts if outcome.prepared else None) or 1
     now = clock.now_ms()
     connection().executemany(
