@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tests.direct.conftest import StartDirect, send_to
+from tests.kit.clock import TestClock
 from tests.kit.mail_network import MailNetwork
 from tests.kit.recipients import wait_until_completed
 
@@ -26,3 +27,24 @@ def test_after_a_change_of_transport_each_server_gets_only_its_own(direct: Start
     assert campaign["stats"]["sent"] == len(addresses) and received == Counter(addresses)
     for name, smtp in servers.items():
         assert [entry.line for entry in smtp.phases("rcpt") if not entry.line.endswith(f"@{name}>")] == []
+
+
+def test_the_warm_up_goes_on_after_a_change_of_transport(
+    direct: StartDirect, world: MailNetwork, clock: TestClock
+) -> None:
+    """Messages that are still delivered directly keep to the quota of the day."""
+    mx = world.mail("mx.people.example", "people.example")
+    clock.advance(86_400 - (clock.now() + 43_200) % 86_400)  # noon, so that midnight does not come during the test
+    server = direct(clock=clock, direct__warm_up="true")
+    api = server.client()
+    stop_file = server.data / "STOP"
+    stop_file.touch()
+    path = send_to(api, *[f"p{number}@people.example" for number in range(60)])
+    server.stop()
+    server.env["CAMPANERO_EMAIL__TRANSPORT"] = "capture"
+    stop_file.unlink()
+    server.start()
+    mx.wait_for(50)
+    campaign = api.wait(path, lambda row: row["stats"]["sent"] == 50)
+
+    assert campaign["waiting"]["reason"] == "warm_up" and len(mx.messages) == 50

@@ -116,7 +116,7 @@ class EmailRateLimits(RateLimits):
         self._slow_groups: deque[tuple[float, str]] = deque(maxlen=100)
         self._has_limits = bool(self.has_overall_limit or self._senders or self._groups)
         self._is_direct = self._provider == DIRECT
-        self._has_warm_up = self._is_direct and email.direct.warm_up
+        self._has_warm_up = email.direct.warm_up
         self._quotas: dict[str, WarmUpQuota] = {}  # by sending domain
         self.is_unlimited = not self._has_limits and not self._is_direct
 
