@@ -79,7 +79,15 @@ class BulkSimulation(Struct):
     """The result of a bulk simulation: how many contacts matched the trigger, and how their simulated runs went."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
-    version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
+    version: (
+        Annotated[
+            int,
+            Meta(
+                description="live version that was simulated; null if the flow is not active or other steps were tried"
+            ),
+        ]
+        | None
+    )
     days: Annotated[int, Meta(description="number of past days whose triggers are simulated")]
     met: Annotated[int, Meta(description="number of contacts that met the trigger")]
     rehearsed: Annotated[int, Meta(description="number of contacts simulated")]

@@ -208,7 +208,15 @@ class Simulation(Struct):
     """The result of a simulation of a flow with one contact; nothing was sent or recorded."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
-    version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
+    version: (
+        Annotated[
+            int,
+            Meta(
+                description="live version that was simulated; null if the flow is not active or other steps were tried"
+            ),
+        ]
+        | None
+    )
     contact: Annotated[SimulatedContact, Meta(description="contact of the simulation")]
     time_zone: Annotated[str, Meta(description="time zone for times of day")]
     started_at: Annotated[str, Meta(description="when the simulation begins")]
