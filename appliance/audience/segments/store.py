@@ -102,7 +102,8 @@ def detach(kind: Kind, number: int) -> None:
     """Remove a list or a segment, which is about to be deleted, from the triggers of flows and campaigns.
 
     A flow gets a manual trigger until a user chooses another one. A campaign is marked with `audience_deleted`.
-    Otherwise the flow or campaign would be for all contacts.
+    Otherwise the flow or campaign would be for all contacts. Ids in the data of triggers (more lists, exclusions,
+    filters) stay.
     """
     require_write_transaction()
     column = _COLUMN[kind]
