@@ -1,5 +1,8 @@
 """Write the database rows of a chunk of contacts: plain people in a few statements, all others through `RowWriter`.
 
+Plain people are rows with one email address that has no contact, suppression or remembered opt-out in the account, and
+that are plain in the staging file (`staging._SORT`).
+
 `SnapshotBuilder` records what the chunk changes, so that `removal` can undo it.
 """
 
