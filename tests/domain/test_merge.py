@@ -148,7 +148,7 @@ def test_unknown_variables_are_empty(source: str) -> None:
     assert render("{{ nobody | default: 'there' }}") == "there"
 
 
-def test_find_unknown_roots() -> None:
+def test_find_unknown_variables() -> None:
     """Variables whose first part is unknown are returned, so that preflight can warn about them."""
     compiled = merge.compile_template("{{ contact.first_name }} {{ contcat.first_name }} {{ first_name }}", "text")
     assert compiled.variables == ["contact.first_name", "contcat.first_name", "first_name"]
