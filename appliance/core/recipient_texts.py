@@ -194,6 +194,9 @@ _TEXTS = {
     "mail_view": pgettext_noop("recipient", "View in browser"),
     # Before the last day of a coupon.
     "coupon_until": pgettext_noop("recipient", "Valid until"),
+    # In the plain text of emails: the price of a product that has an original price, and a video without a caption.
+    "price": pgettext_noop("recipient", "{price} (was {old_price})"),
+    "video": pgettext_noop("recipient", "Video"),
 }
 
 # The supported languages, each with its name in that language.

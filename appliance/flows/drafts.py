@@ -173,14 +173,14 @@ def duplicate_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> in
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     copied = document.copy_step(_get_step(draft, step_id), _get_id_generator(draft))
-    with_content = include_contents(account_id, copied)
+    with_content = include_contents(copied)
     _save_steps(
         draft, _check_steps(document.insert_step(draft.steps, Position(document.AFTER, step_id), with_content)), by
     )
     return int(copied["id"])
 
 
-def include_contents(account_id: int, step: Step) -> Step:
+def include_contents(step: Step) -> Step:
     """Return a copied step, with its branches, marked so that saving it copies the content of its template.
 
     The mark is an empty `content` beside the `template_id` of the original.
@@ -190,11 +190,7 @@ def include_contents(account_id: int, step: Step) -> Step:
         copied["content"] = {}
     return {
         **copied,
-        **{
-            branch: [include_contents(account_id, child) for child in step[branch]]
-            for branch in BRANCHES
-            if branch in step
-        },
+        **{branch: [include_contents(child) for child in step[branch]] for branch in BRANCHES if branch in step},
     }
 
 
@@ -548,7 +544,7 @@ def duplicate_flow(account_id: int, flow_id: int, by: Actor) -> Flow:
     )  # fmt: skip
     Trigger.create(account=account_id, flow=copied, created_at=now, updated_at=now)
     copied.steps = versions.save_contents(
-        account_id, copied.id, [include_contents(account_id, step) for step in draft.steps], by.user_id
+        account_id, copied.id, [include_contents(step) for step in draft.steps], by.user_id
     )  # fmt: skip
     store.set_trigger(copied, draft.trigger)
     return store.save(copied)

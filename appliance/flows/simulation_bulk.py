@@ -271,7 +271,8 @@ def _find_audience(account_id: int, flow: Flow, since: int, limit: int) -> _Audi
     condition = triggers.compile_condition(account_id, flow.id, spec)
     source = (
         f"FROM event {EVENT_ALIAS} JOIN contact c ON c.id = {EVENT_ALIAS}.contact_id "
-        f"WHERE {EVENT_ALIAS}.created_at >= :since AND {EVENT_ALIAS}.test = 0 AND {condition.sql}"
+        f"WHERE {EVENT_ALIAS}.created_at >= :since AND {EVENT_ALIAS}.test = 0 AND {EVENT_ALIAS}.quiet = 0 "
+        f"AND {condition.sql}"
     )
     values = {**condition.parameters, "since": since}
     total = fetch_one(f"SELECT count(DISTINCT c.id) {source}", values)

@@ -92,6 +92,17 @@ def test_aliases_in_links_and_buttons() -> None:
     assert "Ring it" in design.html
 
 
+def test_plain_texts_are_in_the_language_of_the_email() -> None:
+    """The plain text of a product with an original price, and of a video without a caption."""
+    sections = [
+        {"type": "product", "props": {"name": "Glocke", "price": "20 €", "old_price": "30 €"}},
+        {"type": "video", "props": {"href": "https://shop.example/film"}},
+    ]
+    text = render_design({"sections": sections}, LOOK, "fr").text
+
+    assert "Glocke: 20 € (au lieu de 30 €)" in text and "[Vidéo]" in text
+
+
 def test_all_kinds_of_the_contract_exist() -> None:
     """Each kind of docs/decisions.md#11 is declared with its properties and has a sample."""
     assert {kind.name for kind in KINDS} == set(CONTRACT) == set(SAMPLES)

@@ -50,6 +50,14 @@ def test_bulk_counts_equal_single_simulations(home: Home) -> None:
     assert "Wait 1 day" in lines and "  Yes: Exit the flow" in lines, result.text
 
 
+def test_events_that_start_no_flow_are_left_out(home: Home) -> None:
+    """Contacts of an import without flows did not meet the trigger, as in a live flow."""
+    live, imported = home.contact("live@example.org"), home.contact("imported@example.org")
+    flows_home.record_event(home, "cart_add", live.id)
+    flows_home.record_event(home, "cart_add", imported.id, quiet=True)
+    assert simulate_bulk(home, create_flow(home, [EMAIL], {"event": "cart_add"})).met == 1
+
+
 def test_assumed_events_apply_to_a_share_of_contacts(home: Home) -> None:
     """An event with a share happens to about that share of contacts, always the same ones, and can reach the goal."""
     contacts = [home.contact(f"p{n}@example.org") for n in range(40)]

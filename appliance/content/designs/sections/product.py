@@ -29,7 +29,7 @@ def to_text(view: View, product: SimpleNamespace) -> str:
     """Return a product as plain text: name and prices, description, and the link of the button, else of the product."""
     price = product.price or ""
     if product.old_price:
-        price = f"{price} (was {product.old_price})".strip()
+        price = view.texts["price"].format(price=price, old_price=product.old_price).strip()
     href = product.button.href if product.button and product.button.href else product.href
     parts = [f"{product.name}: {price}" if price else product.name, view.plain_text(product.description), href]
     return "\n".join(part for part in parts if part)

@@ -7,8 +7,8 @@ from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
-    """Return the section as plain text: the caption, or else "Video", and the link."""
-    return f"[{view.props.caption or 'Video'}]\n{view.props.href or '#'}"
+    """Return the section as plain text: the caption, or else "Video" in the language of the email, and the link."""
+    return f"[{view.props.caption or view.texts['video']}]\n{view.props.href or '#'}"
 
 
 def advise(view: View) -> Iterator[Finding]:
