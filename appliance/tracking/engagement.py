@@ -36,11 +36,6 @@ _VERIFY_CHANNEL = (
 )
 
 
-def current_ms() -> int:
-    """Return the current time in milliseconds."""
-    return clock.now_ms()
-
-
 class _MessageState:
     """The state of a message while hits are counted: the times of its first open and click, its contact and address."""
 
@@ -60,7 +55,7 @@ def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]
     ids = ",".join({str(message.message_id) for message, _, _ in hits})
     query = "SELECT id, opened_at, clicked_at, contact_id, recipient_key FROM message WHERE id IN"
     states = {row[0]: _MessageState(*row[1:]) for row in rows(f"{query} ({ids})")}
-    now, database = current_ms(), connection()
+    now, database = clock.now_ms(), connection()
     marked: set[int] = set()
     contacts: list[tuple[Any, ...]] = []
     interactions: list[tuple[Any, ...]] = []
@@ -320,7 +315,8 @@ def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
 def record_reply(message_id: int, source: str) -> bool:
     """Record a reply to a message, which verifies the address (docs/decisions.md#9).
 
-    `source` is the way in which the reply was received. Returns False if the message or its recipient was deleted.
+    `source` says who reported the reply, such as `capture` for a simulated one. Returns False if the message or its
+    recipient was deleted.
     """
     require_write_transaction()
     message_row = fetch_one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))

@@ -156,7 +156,7 @@ class SimulatedAction(NamedTuple):
 def prepare_action(account_id: int, captured_id: int, request: Simulate) -> SimulatedAction:
     """Validate an action for a captured message.
 
-    Raises NotFound, or Invalid if the message does not allow the action.
+    Raises NotFound, or Invalid if the message does not allow the action or has no such link.
     """
     row = capture_inbox.get(account_id, captured_id)
     message = Message.get_or_none(Message.account == account_id, Message.id == row.message_id)
@@ -191,9 +191,9 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
 
 
 async def perform_action(action: SimulatedAction) -> None:
-    """Apply an action. Raises Unavailable if the database is unavailable.
+    """Apply an action, and retry it up to `_MAX_TRIES` times until the captured message is recorded as sent.
 
-    The action is retried up to `_MAX_TRIES` times while the captured message is not recorded as sent yet.
+    Raises Unavailable if the message is not recorded as sent by then, or if the database is unavailable.
     """
     for tries_left in range(_MAX_TRIES, -1, -1):
         try:

@@ -32,7 +32,7 @@ class UnsubscribePage(NamedTuple):
     masked_address: str | None  # None if the recipient was erased
     style: PageStyle
     subscribed: bool
-    can_undo: bool  # no complaint or erasure prevents a new opt-in
+    can_undo: bool  # a contact has the address, and no complaint or erasure prevents a new opt-in
 
 
 def find_message(token: str) -> Message | None:
@@ -64,7 +64,7 @@ def get_unsubscribe_page(token: str) -> UnsubscribePage | None:
 def opt_out(
     token: str, source: str, ip: str | None = None, user_agent: str | None = None, text: str | None = None
 ) -> bool:
-    """Opt the address of a message out of all marketing; repeating it changes nothing.
+    """Opt the address of a message out of all marketing; this may be repeated.
 
     Returns False for an invalid token. `source` is `one_click`, `link`, `mailto` (with the token of an unsubscribe
     address), or the name of the provider or simulation that reported the opt-out. The opt-out of an address without a
@@ -305,7 +305,7 @@ def _apply_channel_choice(
 
 
 def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
-    """Opt the address of a message in again after an opt-out, and return True; repeating it changes nothing.
+    """Opt the address of a message in again after an opt-out, mark it as verified, and return True.
 
     Returns False if a complaint or erasure prevents the opt-in, so that only a new sign-up helps. Returns None if the
     token is invalid or the contact no longer exists.
