@@ -115,7 +115,7 @@ def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None
     """Confirm the sign-up or erasure of a token, and return its state; a repetition changes nothing.
 
     `text` is the text of the confirmation page, stored as evidence. Return `done`, or `expired` if the link is too old,
-    or None if the token is invalid or the row was deleted.
+    or None if the token is invalid or the row was deleted. Raises Invalid as `save_contact` does.
     """
     require_write_transaction()
     confirmation = find_confirmation(token)

@@ -116,12 +116,15 @@ def _parse_field(written: Any) -> Field:
 
 
 def check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
-    """Add the errors of field definitions whose types are valid to `faults`, at `fields[i]` and its parts."""
+    """Add the errors of field definitions to `faults`, at `fields[i]` and its parts, and strip the options of fields.
+
+    Values of a wrong type are skipped, because parsing has reported them.
+    """
     seen_keys: set[str] = set()
     for index, field in enumerate(form_fields):
         name = field if isinstance(field, str) else field.name
         if not isinstance(name, str):
-            continue  # The error of a missing or invalid name was reported before.
+            continue
         match = _DATA_KEY.fullmatch(name)
         if match is None:
             faults.add(f"fields[{index}]", gettext("is invalid"))
@@ -192,7 +195,7 @@ def _read_text(field: Field, value: Any, faults: Faults) -> Any:
     """Return text of up to `MAX_TEXT_CHARACTERS`, or a boolean or number of JSON; lists and objects are left out."""
     if isinstance(value, str):
         value = value.replace("\r\n", "\n").strip()
-        if not is_text(value):
+        if not is_storable(value):
             faults.add(field.name, gettext("is invalid"))
         elif len(value) > MAX_TEXT_CHARACTERS:
             faults.add(field.name, gettext("is too long (maximum is %(limit)s characters)", limit=MAX_TEXT_CHARACTERS))
@@ -251,7 +254,7 @@ _READERS: Mapping[str, Callable[[Field, Any, Faults], Any]] = {
 }  # fmt: skip
 
 
-def is_text(value: str) -> bool:
+def is_storable(value: str) -> bool:
     """Return whether a text can be stored: it has no NUL and no unpaired surrogates."""
     return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
 

@@ -1,4 +1,4 @@
-"""Create, read, update and delete sign-up forms, and limit the rate of anonymous clients."""
+"""Create, read, update and delete sign-up forms, and limit how often clients submit forms or request emails."""
 
 import re
 import threading
@@ -110,7 +110,7 @@ class FormPatch(Struct):
 class FormQuery(PageQuery):
     """Filters of the form list."""
 
-    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="text that the name contains")] | UnsetType = UNSET
 
 
 def list_forms(account_id: int, query: FormQuery) -> Page:
@@ -293,38 +293,38 @@ def get_redirect_url(form: Form) -> str | None:
     return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 
-# Submissions of anonymous clients are counted in memory: a restart resets the counts, and no client data is stored.
+# Attempts of clients are counted in memory: a restart resets the counts, and no client data is stored.
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 # The maximum number of counted keys; the least recently used key is removed first.
 _MAX_RATE_KEYS = 50_000
 
 _rate_lock = threading.Lock()
-_submission_times: OrderedDict[str, deque[int]] = OrderedDict()
+_attempt_times: OrderedDict[str, deque[int]] = OrderedDict()
 
 
-def count_submission(key: str, limit: int, window_ms: int) -> int:
-    """Count a submission under a key and return 0.
+def count_attempt(key: str, limit: int, window_ms: int) -> int:
+    """Count an attempt, such as a submission or a requested email, under a key and return 0.
 
-    If the key already has `limit` submissions in the last `window_ms` milliseconds, do not count, and return the
+    If the key already has `limit` attempts in the last `window_ms` milliseconds, do not count, and return the
     seconds to wait.
     """
     now = clock.now_ms()
     with _rate_lock:
-        times = _submission_times.setdefault(key, deque())
-        _submission_times.move_to_end(key)
+        times = _attempt_times.setdefault(key, deque())
+        _attempt_times.move_to_end(key)
         while times and not now - window_ms < times[0] <= now:
             times.popleft()
         if len(times) >= limit:
             return max(1, (times[0] + window_ms - now) // 1000 + 1)
         times.append(now)
-        while len(_submission_times) > _MAX_RATE_KEYS:
-            _submission_times.popitem(last=False)
+        while len(_attempt_times) > _MAX_RATE_KEYS:
+            _attempt_times.popitem(last=False)
     return 0
 
 
 def check_rate(key: str, limit: int, window_ms: int = MINUTE_MS) -> None:
-    """Count a submission under a key; raises RateLimitExceeded with the seconds to wait (see `count_submission`)."""
-    wait = count_submission(key, limit, window_ms)
+    """Count an attempt under a key; raises RateLimitExceeded with the seconds to wait (see `count_attempt`)."""
+    wait = count_attempt(key, limit, window_ms)
     if wait:
         raise RateLimitExceeded(gettext("Too many attempts."), retry_after=wait)

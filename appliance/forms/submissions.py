@@ -252,7 +252,7 @@ def accept_submission(form: Form, submission: Submission, ip: str, user_agent: s
     """Count a submission, record its event, and sign up the contact or request confirmation.
 
     Without confirmation, a submission neither lifts an opt-out nor replaces existing values. Do nothing if the form was
-    deleted.
+    deleted. Raises Invalid as `save_contact` does.
     """
     require_write_transaction()
     if not Form.select().where(Form.id == form.id).exists():
@@ -407,10 +407,10 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
     if reason in _UNREACHABLE_REASONS:
         return False
     household = addresses.client_network(sign_up.evidence.ip or "")
-    if store.count_submission(f"mail:{household}", MAX_MAILS_PER_CLIENT, store.HOUR_MS):
+    if store.count_attempt(f"mail:{household}", MAX_MAILS_PER_CLIENT, store.HOUR_MS):
         return False
     mailbox = f"mailbox:{sign_up.account.id}:{addresses.find_mailbox(key)}"
-    return not store.count_submission(mailbox, MAX_MAILS_PER_MAILBOX, store.DAY_MS)
+    return not store.count_attempt(mailbox, MAX_MAILS_PER_MAILBOX, store.DAY_MS)
 
 
 def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
@@ -435,7 +435,7 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
 
 
 def list_expired(limit: int) -> list[int]:
-    """Return the ids of up to `limit` confirmations whose link expired (`LINK_LIFETIME_MS`) and whose data remains."""
+    """Return the ids of up to `limit` unconfirmed rows with data whose link has expired (`LINK_LIFETIME_MS`)."""
     return _list_ids("created_at < ? AND confirmed_at IS NULL AND key IS NOT NULL", LINK_LIFETIME_MS, limit)
 
 

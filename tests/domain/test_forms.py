@@ -65,9 +65,9 @@ def test_a_clock_step_back_resets_rate_limits(home: Home) -> None:
     """Submissions counted in the future are forgotten."""
     home.advance(86_400)
     for _ in range(3):
-        store.count_submission("back", 3, store.MINUTE_MS)
+        store.count_attempt("back", 3, store.MINUTE_MS)
     home.advance(-86_400)
-    assert store.count_submission("back", 3, store.MINUTE_MS) == 0
+    assert store.count_attempt("back", 3, store.MINUTE_MS) == 0
 
 
 def test_an_unanswered_confirmation_expires(home: Home) -> None:

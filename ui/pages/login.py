@@ -142,9 +142,7 @@ async def request_reset(request: Request) -> HTTPResponse:
         _MAX_REQUESTS_PER_CLIENT,
         request_limits.FAILURE_WINDOW_MS,
     )
-    if not store.count_submission(
-        f"reset:{request_limits.email_key(form['email'])}", _MAX_EMAILS_PER_HOUR, store.HOUR_MS
-    ):
+    if not store.count_attempt(f"reset:{request_limits.email_key(form['email'])}", _MAX_EMAILS_PER_HOUR, store.HOUR_MS):
         try:
             # The response does not wait for the email: its time would reveal whether the user exists.
             submit(system_emails.request_password_reset, form["email"], request.ctx.client)
