@@ -1,4 +1,4 @@
-"""Lists and counts events with the index that suits the filters, and formats events for API and webhooks."""
+"""List and count events with the index that suits the filters, and format events for API and webhooks."""
 
 import threading
 from collections import OrderedDict
@@ -22,8 +22,8 @@ class EventFilters(NamedTuple):
     """Filters of a list of events; None means no filter.
 
     `after` (inclusive) and `before` (exclusive) are times in Unix milliseconds. `batch` selects the events of one
-    import or bulk action. Without `batch`, `is_grouped` leaves out the events of all of them, because a separate event
-    counts them.
+    import or bulk action, or of the contacts that one campaign skipped. Without `batch`, `is_grouped` leaves out the
+    events of all of them, because a separate event counts them.
     """
 
     account_id: int
@@ -190,15 +190,15 @@ class Event(Struct):
     id: int
     account_id: int
     contact_id: Annotated[int, Meta(description="the contact of the event; null: none")] | None
-    user_id: Annotated[int, Meta(description="the user who acted; null: no user of the account")] | None
+    user_id: Annotated[int, Meta(description="always null: events name no user")] | None
     event: Annotated[str, Meta(description="name of the event")]
     amount: Annotated[float, Meta(description="value of the event, such as the total of an order")] | None
     data: Annotated[dict[str, Any], Meta(description="further data, as JSON of at most 32 KiB")]
     idempotency_key: (
-        Annotated[str, Meta(description="key that identifies a repeated request, for each event name")] | None
+        Annotated[str, Meta(description="key that identifies repeated requests with the same event name")] | None
     )
     resource_uid: (
-        Annotated[str, Meta(description="your id of the object that it concerns, such as `order:4711`")] | None
+        Annotated[str, Meta(description="your id of the object that the event concerns, such as `order:4711`")] | None
     )
     resource_name: Annotated[str, Meta(description="name of that object")] | None
     resource_url: Annotated[str, Meta(description="URL of that object")] | None
@@ -223,7 +223,10 @@ class Event(Struct):
     utm_content: Annotated[str, Meta(description="`utm_content` of the visited URL")] | None
     utm_campaign: Annotated[str, Meta(description="`utm_campaign` of the visited URL")] | None
     created_at: Annotated[Moment, Meta(description="when the event happened")]
-    updated_at: Annotated[Moment, Meta(description="same as `created_at`: events do not change")]
+    updated_at: Annotated[
+        Moment,
+        Meta(description="when the event was recorded, or its data was last corrected, such as the verdict on a click"),
+    ]
 
 
 _COLUMNS = tuple(name for name in Event.__struct_fields__ if not name.endswith("_at"))

@@ -1,4 +1,4 @@
-"""Records events of the service, defines their kinds, lists and counts events, and deletes expired ones.
+"""Record events of the service, define their kinds, list and count events, and delete expired ones.
 
 Other modules insert events too: audience snapshots, imports and engagement write sets of rows in one statement without
 a Python object for each, and `submit.py` writes all columns of a client's event and returns the new id.
@@ -60,7 +60,7 @@ class NewEvent(msgspec.Struct):
     test: bool = False
     chain_depth: int = 0
     quiet: bool = False  # the event is only recorded and starts no flow
-    batch: str | None = None  # as in `in_batch`, which stands for events without one of their own
+    batch: str | None = None  # the import or bulk action, such as `import:12`; None: that of `in_batch`, if any
 
 
 class EventQuery(PageQuery):

@@ -1,4 +1,4 @@
-"""Validates events that API clients submit, and records each once per event name and idempotency key.
+"""Validate events that API clients submit, and record each once per event name and idempotency key.
 
 As much of the validation as possible runs outside the writer thread.
 """
@@ -86,14 +86,17 @@ class EventWrite(Struct):
     contact_id: Annotated[Id, Meta(description="id of the contact; this or `contact_email`")] | None | UnsetType = UNSET
     contact_email: Annotated[EmailText, Meta(description="email address of the contact")] | None | UnsetType = UNSET
     create_contact: (
-        Annotated[bool, default(False), Meta(description="create an unknown contact, without opt-in")] | UnsetType
+        Annotated[
+            bool, default(False), Meta(description="create the contact of an unknown `contact_email`, without opt-in")
+        ]
+        | UnsetType
     ) = UNSET
     amount: (
         Annotated[float, Meta(description="value of the event, such as the total of an order")] | None | UnsetType
     ) = UNSET
     data: Annotated[Data, Meta(description="further data, as JSON of at most 32 KiB")] | None | UnsetType = UNSET
     resource_uid: (
-        Annotated[Short, Meta(description="your id of the object that it concerns, such as `order:4711`")]
+        Annotated[Short, Meta(description="your id of the object that the event concerns, such as `order:4711`")]
         | None
         | UnsetType
     ) = UNSET
@@ -115,7 +118,7 @@ class EventWrite(Struct):
         Annotated[
             str,
             Meta(min_length=1, max_length=255),
-            Meta(description="key that identifies a repeated request, for each event name"),
+            Meta(description="key that identifies repeated requests with the same event name"),
         ]
         | None
         | UnsetType
@@ -149,7 +152,7 @@ class PreparedEvent(NamedTuple):
     creates: bool
     ip: dict[str, str | None]  # the IP address to store, by the account's `privacy_ip`; empty if none was sent
     at: int | None  # the time of the event in ms; None: the time at which it is recorded
-    late: bool | None  # true: the event starts no flow, because of `trigger` or its age
+    quiet: bool  # the event starts no flow, because of `trigger` or its age
     values: dict[str, Any]
     faults: dict[str, list[str]]
 
@@ -332,7 +335,7 @@ def _insert_event(account_id: int, prepared: PreparedEvent, now: int, privacy: s
         raise Invalid(faults)
     at = now if prepared.at is None else prepared.at
     values = prepared.values | {
-        "account_id": account_id, "contact_id": contact_id, "generated": False, "quiet": bool(prepared.late),
+        "account_id": account_id, "contact_id": contact_id, "generated": False, "quiet": prepared.quiet,
         "chain_depth": 0, "ip": prepared.ip.get(privacy), "created_at": at, "updated_at": now,
     }  # fmt: skip
     row = values | {"data": _JSON.db_value(values["data"])}

@@ -1,4 +1,4 @@
-"""Detects the kind of program, the browser, the operating system and the kind of device from User-Agent headers."""
+"""Detect the kind of program, the browser, the operating system and the kind of device from User-Agent headers."""
 
 import re
 from collections.abc import Callable
@@ -77,8 +77,8 @@ def classify(agent: str | None) -> str:
 def parse_device(agent: str | None) -> Device:
     """Parse the browser, the operating system and the kind of device from a User-Agent.
 
-    All three are None if the program is a scanner, tool or proxy. The first parse of a User-Agent takes a millisecond,
-    so parse it before a write transaction.
+    All three are None unless the program is a `reader` or `unknown` (`classify`). The first parse of a User-Agent takes
+    a millisecond, so parse it before a write transaction.
     """
     if agent is None or classify(agent) not in ("reader", "unknown"):
         return Device(None, None, None)
