@@ -128,7 +128,7 @@ def _error_phrase(name: str, field: Field | None, message: str, either: set[str]
 
 
 def _find_language(request: Request, form: Form) -> str | None:
-    """Return the language of a form, else the language that the visitor's browser prefers, or None."""
+    """Return the language of a form, else the first language of the visitor's browser, or None."""
     return form.language or pages.read_browser_language(request)
 
 

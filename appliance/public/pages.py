@@ -100,7 +100,7 @@ def detect_language(request: Request) -> str:
 
 
 def read_browser_language(request: Request) -> str | None:
-    """Return the language that the browser prefers (RFC 9110, section 12.5.4), or None."""
+    """Return the first language of the Accept-Language header as a tag, or None; quality values are ignored."""
     preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
     return i18n.normalize_language_tag(preferred[:35])
 
