@@ -350,7 +350,10 @@ def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> P
 
 
 def get_delivery(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Return a delivery of a webhook, with the name of its event. Raises NotFound if either does not exist."""
+    """Return a delivery of a webhook, with `event`, the name of its event (None if the event was pruned).
+
+    Raises NotFound if the webhook or the delivery does not exist.
+    """
     subscriptions.get(account_id, webhook_id)
     delivery = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
     if delivery is None:

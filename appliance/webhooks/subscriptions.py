@@ -64,17 +64,17 @@ def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
     return [] if decrypted[0] is None else [secret.decode() for secret in decrypted if secret is not None]
 
 
-def signature_headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
+def signature_headers(signing: Sequence[str], message_id: str, body: bytes) -> dict[str, str]:
     """Return the headers of a request: content type, message id, time, and a signature with each secret in `signing`.
 
-    The names and the signatures are those of Standard Webhooks; `name` is the message id.
+    The names and the signatures are those of Standard Webhooks.
     """
     timestamp = str(int(clock.now()))
     return {
         "Content-Type": "application/json",
-        "webhook-id": name,
+        "webhook-id": message_id,
         "webhook-timestamp": timestamp,
-        "webhook-signature": " ".join(crypto.sign_webhook(secret, name, timestamp, body) for secret in signing),
+        "webhook-signature": " ".join(crypto.sign_webhook(secret, message_id, timestamp, body) for secret in signing),
     }
 
 
@@ -105,9 +105,11 @@ class WebhookPatch(Struct):
     """
 
     url: Annotated[HttpUrl, Meta(description="URL to which events are posted")] | UnsetType = UNSET
-    events: Annotated[EventNames, Meta(description="names of the events to send; empty for all")] | None | UnsetType = (
-        UNSET
-    )
+    events: (
+        Annotated[EventNames, Meta(description="names of the events to send; empty or containing `*` for all")]
+        | None
+        | UnsetType
+    ) = UNSET
     enabled: Annotated[bool, Meta(description="whether events are sent to the webhook")] | None | UnsetType = UNSET
 
 
@@ -120,7 +122,7 @@ class WebhookQuery(PageQuery):
 
 
 def list_webhooks(account_id: int, query: WebhookQuery) -> Page:
-    """Return a page of an account's webhooks that match the query, newest first."""
+    """Return a page of an account's webhooks that match the query, newest first, each with `pending_count` (`get`)."""
     webhooks = Webhook.select().where(Webhook.account == account_id, Webhook.deleted_at.is_null())
     if query.enabled is not UNSET:
         webhooks = webhooks.where(Webhook.enabled == query.enabled)
@@ -173,7 +175,8 @@ def create(account_id: int, request: WebhookWrite, by: Actor) -> tuple[Webhook, 
 def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -> Webhook:
     """Update a webhook and return it. Raises NotFound if it does not exist, and Invalid if a value is invalid.
 
-    A webhook that is enabled again receives future events only, and does not count as failing.
+    A webhook that is enabled again does not count as failing. It receives future events and its pending deliveries, but
+    not the events recorded while it was disabled.
     """
     require_write_transaction()
     webhook = get(account_id, webhook_id)

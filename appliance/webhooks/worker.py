@@ -69,9 +69,12 @@ async def attempt_delivery(job: DueDelivery, pool: ConnectionPool) -> Outcome:
 
 
 async def post_event(
-    job: DueDelivery, target: Target, event: listing.Event, name: str, pool: ConnectionPool | None = None
+    job: DueDelivery, target: Target, event: listing.Event, message_id: str, pool: ConnectionPool | None = None
 ) -> Outcome:
-    """Post an event with the message id `name`, signed with the secrets of the target, and return the outcome."""
+    """Post an event, signed with the secrets of the target, and return the outcome; failed requests are outcomes.
+
+    `message_id` is the value of the header `webhook-id`.
+    """
     signing = subscriptions.decrypt_secrets(target.secrets)
     if not signing:
         return Outcome(job, error=SECRET_UNREADABLE)
@@ -80,7 +83,7 @@ async def post_event(
         response = await safe_http.request(
             "POST",
             target.url,
-            headers=subscriptions.signature_headers(signing, name, body),
+            headers=subscriptions.signature_headers(signing, message_id, body),
             content=body,
             max_bytes=_MAX_RESPONSE_BYTES,
             timeout_seconds=TIMEOUT_SECONDS,
