@@ -59,7 +59,7 @@ def format_json(value: Any) -> str:
 
 
 def format_line(cells: Iterable[str]) -> str:
-    """Return a CSV line, in which all cells are quoted."""
+    """Return a CSV line that ends in CRLF, with all cells quoted."""
     return (
         ",".join([f'"{text}"' if '"' not in text else '"' + text.replace('"', '""') + '"' for text in cells]) + "\r\n"
     )
@@ -95,9 +95,9 @@ class AccessEnded(Exception):
 
 
 def end_without_access(chunks: Iterable[Chunk], has_access: Callable[[], bool]) -> Iterator[Chunk]:
-    """Yield the chunks of a download, and check before a chunk that its client still has access (T12).
+    """Yield the chunks of a download, and check before a chunk that its client still has access.
 
-    The check reads the database, at most every `_RECHECK_SECONDS`. Raises AccessEnded.
+    The check reads the database, at most every `_RECHECK_SECONDS` (docs/threats.md#t12). Raises AccessEnded.
     """
     checked_at = time.monotonic()
     for chunk in chunks:
