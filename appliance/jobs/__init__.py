@@ -212,7 +212,10 @@ class Jobs:
         signals.wake("outbox")
 
     def stop(self) -> None:
-        """Ask all jobs to stop, and return without waiting; SMTP transactions and requests in progress may finish."""
+        """Ask all jobs to stop, and return without waiting.
+
+        SMTP transactions and requests in progress are cancelled after `_STOP_SECONDS` of `sender.py`.
+        """
         with self._senders_lock:
             self._is_stopping = True
             self.email_sender.stop()
@@ -270,7 +273,7 @@ class Jobs:
         bulk_actions.run_due(self.importer.stopping)
 
     def delete_expired(self) -> None:
-        """Delete expired rows, unneeded payloads and deliveries, old events, and old ignored runs of flows.
+        """Delete expired rows, unneeded payloads and deliveries, old events, and old refused entries into flows.
 
         Also remove erased contacts from stored imports.
         """
@@ -458,7 +461,7 @@ class BackgroundWork:
         threading.Thread(target=self.jobs.renew, name="renewing").start()
 
     def stop(self) -> None:
-        """Stop all jobs and wait for their threads; SMTP transactions in progress may finish within 30 s."""
+        """Stop all jobs and wait for their threads; SMTP transactions in progress have 22 s to finish (`Jobs.stop`)."""
         signals.clear_handlers()
         self._ending.set()
         self.jobs.stop()
