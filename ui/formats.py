@@ -88,7 +88,7 @@ def data_value(value: str | int | float) -> str:
 
 
 def count_contacts(value: int) -> str:
-    """Format a number of contacts."""
+    """Return a number of contacts with its noun: `12 contacts`."""
     return ngettext("%(num)s contact", "%(num)s contacts", value)
 
 
@@ -112,14 +112,14 @@ _ROW_COUNTS: dict[str, Callable[[int], str]] = {
 
 
 def count_rows(value: int, noun: str) -> str:
-    """Format a number of rows with their noun. Raises KeyError if `_ROW_COUNTS` does not have the noun."""
+    """Return a number of rows with their noun: `12 events`. Raises KeyError if `_ROW_COUNTS` does not have the noun."""
     return _ROW_COUNTS[noun](value)
 
 
 def percent(part: int, total: int) -> str:
     """Format `part` of `total` as a percentage; a dash if `total` is 0.
 
-    A share above 0 is never shown as 0%, and a share below 1 never as 100%.
+    A share under 0.05% is shown as under 0.1%; from 99.95% it is rounded to 100%.
     """
     if not total:
         return "—"
@@ -179,7 +179,7 @@ def time(ms: int | None) -> Markup:
     return Markup('<time datetime="%s" title="%s">%s</time>') % (machine, full_time(ms), when(ms))
 
 
-def parse_time(text: str) -> int | None:
+def parse_time(text: str) -> int:
     """Parse a time in the format of the API to Unix milliseconds. Raises ValueError if the time is invalid."""
     return clock.parse(text)
 
@@ -205,7 +205,7 @@ def clock_time(ms: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds as an approximate duration, from `less than a minute` to `about 3 years`."""
+    """Format seconds as an approximate duration: `less than a minute`, `about 5 hours`, `about 3 years`."""
     if seconds < 50:
         return gettext("less than a minute")
     minutes = round(seconds / 60)

@@ -210,7 +210,7 @@ def target_id(request: Request) -> str:
 def render(
     request: Request, template: str, status: int = 200, /, *, also: tuple[str, ...] = (), **context: Any
 ) -> HTTPResponse:
-    """Render a page, or for a partial request only the block that is named like the target element.
+    """Render a page, or for a partial request only the block that is named like the target element, if there is one.
 
     A block is named after the id of its element, with `_` for `-`. The blocks in `also` are appended to a partial
     response and replace the elements with their ids.
@@ -332,7 +332,7 @@ log = logging.getLogger("campanero.pages")
 
 
 async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
-    """Stream a download, and return None if it fails after the first chunk; an earlier error is raised.
+    """Stream a download and return None, because the response is sent; an error before the first chunk is raised.
 
     A later error is logged and closes the connection, so that the browser reports an incomplete file. The same happens
     if the session ends, or the user's role may no longer open the page.

@@ -183,7 +183,7 @@ def _find_limit(message: str, text: str) -> int:
 
 
 def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
-    """Parse a decimal number of a query and clamp it to 1..`limit`; return `default` for any other text."""
+    """Parse a number of up to 9 digits and clamp it to 1..`limit`; return `default` for any other text."""
     if not text or not text.isdecimal() or len(text) > 9:
         return default
     return max(1, min(int(text), limit))

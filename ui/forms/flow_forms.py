@@ -296,12 +296,15 @@ def _own_events(account_id: int) -> list[str]:
 
 
 def list_trigger_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the events to choose from as a trigger, by group: those of TRIGGER_GROUPS, and those of the account."""
+    """Return the events to choose from as a trigger, by group: those of TRIGGER_GROUPS, those of the account, `chosen`.
+
+    Each group is (label, [(event name, label)]).
+    """
     return _with_own_events(account_id, TRIGGER_GROUPS, chosen)
 
 
 def list_goal_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the events to choose from as a goal, by group."""
+    """Return the events to choose from as a goal, by group, as `list_trigger_groups` does."""
     return _with_own_events(account_id, _GOAL_GROUPS, chosen)
 
 

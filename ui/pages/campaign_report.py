@@ -58,14 +58,14 @@ def shorten_url(url: str, limit: int = 60) -> str:
 
 
 def _describe_clicks(clicks: EngagementFigures) -> str:
-    """Return the total number of clicks by people, such as `5 clicks in total`, if it exceeds the number of people."""
+    """Return the total number of clicks by people, such as `5 total clicks`, if it exceeds the number of people."""
     if clicks.total_human <= clicks.people.count:
         return ""
     return ngettext("%(num)s total click", "%(num)s total clicks", clicks.total_human)
 
 
 def _describe_opens(opens: EngagementFigures) -> str:
-    """Return the total number of opens by people, such as `5 opens in total`, if it exceeds the number of people.
+    """Return the total number of opens by people, such as `5 total opens`, if it exceeds the number of people.
 
     It may be smaller, because who clicked counts as having opened.
     """
@@ -167,7 +167,8 @@ def list_funnel_steps(
 ) -> list[FunnelStep]:
     """Return the steps of the funnel: delivered, opened, clicked, and each conversion.
 
-    An SMS has the steps sent and delivered instead of delivered and opened.
+    An SMS has the steps sent and delivered instead of delivered and opened. Without tracking, opens and clicks are left
+    out.
     """
     to, reached, sent = f"/campaigns/{campaign_id}/people?", _count_delivered(stats), stats["accepted"]
     items = [FunnelStep(gettext("Delivered"), reached, reached, f"{to}accepted=true",

@@ -345,7 +345,7 @@ async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 
 @pages.post("/<campaign_id:int>/send")
 @signed_in("campaigns:send")
-async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+async def send_or_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Send or schedule the campaign for exactly the number of recipients that the review showed.
 
     If the number has changed, or a confirmation is missing, show the review again with the error.

@@ -180,7 +180,7 @@ _MAX_EXPORTS = 64
 
 
 def get_progress(account_id: int, ticket: str) -> Progress | None:
-    """Return the progress of the account's download with this ticket, or None if it has not begun or is too old."""
+    """Return the progress of the account's download with this ticket, or None if it is unknown or no longer stored."""
     row = _progress.get(ticket)
     return row if row is not None and row.account_id == account_id else None
 
@@ -240,10 +240,7 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
 @pages.get("/<of:str>/file", name="file")
 @signed_in()
 async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
-    """Send the file of an export; the download is recorded in the audit log. Raises NotFound for an unknown format.
-
-    Returns None if the download fails after its first chunk.
-    """
+    """Send the file of an export; the download is recorded in the audit log. Raises NotFound for an unknown format."""
     kind = _find_kind(of)
     form = FORMATS.get(request.args.get("format") or "csv")
     if form is None:

@@ -56,7 +56,7 @@ _MAX_BOUNCED, _MAX_COMPLAINED = states.MAX_BOUNCES, states.MAX_COMPLAINTS
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the setup checklist until it is complete, campaigns, list growth, rates and events.
 
-    A partial request for the block `happening` gets only the campaigns in progress.
+    A partial request for the block `happening` gets only the campaigns in progress, one for `growth` only list growth.
     """
     if view.is_partial(request) and view.target_id(request) == "happening":
         key = visit.account_id, i18n.get_language()

@@ -116,7 +116,7 @@ def _render_account(request: Request, token: str, form: Form, status: int) -> HT
 
 async def _render_closed(request: Request) -> HTTPResponse:
     if await fetch(users.has_users):
-        # Once there are users, no setup link works (T13).
+        # Once there are users, no setup link works (docs/threats.md#t13).
         return view.render(request, "setup/done.html", 404)
     return render_problem(request, 404, "not_found")
 

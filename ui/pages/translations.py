@@ -120,7 +120,7 @@ async def show(request: Request, visit: Visit, template_id: int, language: str) 
 @pages.post("/templates/<template_id:int>/translations/<language:str>")
 @signed_in("templates:write")
 async def save(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
-    """Save the translation of one text, or copy the original; another user's translation is never overwritten."""
+    """Save the translation of one text, or copy the original, unless another user changed it meanwhile."""
     form = Form.from_request(request)
     text_id, typed = form["id"], form["text"].replace("\r\n", "\n")
     error = ""

@@ -96,7 +96,7 @@ _growth_cache: CostAwareCache[dict[str, list[int]]] = CostAwareCache(min_age_sec
 
 
 class GrowthBar(NamedTuple):
-    """One period of the growth chart: its label, and how many contacts joined and left."""
+    """One period of the growth chart: its label, and how often contacts joined a list, and left one or unsubscribed."""
 
     label: str
     joined: int
@@ -104,7 +104,7 @@ class GrowthBar(NamedTuple):
 
 
 def build_growth(account_id: int, days: int) -> list[GrowthBar]:
-    """Return the bars of the last `days` days: a bar for each day, for 90 days each week, for 12 months each month."""
+    """Return the bars of the last `days` days: one for each day, or for each week of 90 days or month of 365."""
     today = formats.local_time(clock.now_ms()).replace(hour=0, minute=0, second=0, microsecond=0)
     if days == 365:
         months = [divmod(today.year * 12 + today.month - 1 + step, 12) for step in range(-11, 2)]

@@ -513,7 +513,7 @@ def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
 
 
 def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
-    """Return the colour pairs of an email's texts as (label, contrast from 1 to 21, whether it is at least 4.5)."""
+    """Return the colour pairs of an email's texts as (label, contrast as text, whether it is at least 4.5)."""
     light = theme.light
     pairs = (
         (gettext("Text on background"), light.text, light.card), (gettext("Links"), light.link, light.card),

@@ -226,7 +226,7 @@ def read_density(request: Request) -> str:
 
 
 def render_table(request: Request, template: str, table: Table, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Render a page with a table, or its block `rows` for a partial request.
+    """Render a page with a table, or for a partial request the block of the target, such as `rows`, and `filters`.
 
     The page size and density that the URL selects are stored in cookies.
     """
