@@ -248,7 +248,7 @@ class Faults:
 class Transition(NamedTuple):
     """An action that changes a status from one of `sources` to `target`.
 
-    `refusal` is the error if the status is another one, which replaces `%(status)s`; it is marked with `gettext_noop`.
+    `refusal` is the error for any other status, whose name replaces `%(status)s`; it is marked with `gettext_noop`.
     """
 
     refusal: str

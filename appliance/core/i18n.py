@@ -178,7 +178,7 @@ def get_decimal_mark() -> str:
 
 
 def format_percent(value: float, max_decimals: int) -> str:
-    """Format a share as a percentage with at most some decimals: `7.3%` for 0.073 in English."""
+    """Format a share as a percentage with at most `max_decimals` decimals: `7.3%` for 0.073 in English."""
     from babel.numbers import NumberPattern, parse_pattern
 
     pattern: NumberPattern = parse_pattern(get_locale().percent_formats[None])
@@ -316,7 +316,7 @@ def place_country(code: str, language: str | None = None) -> str:
 def uncapitalize(text: str) -> str:
     """Return a phrase with a lower-case first letter, for the middle of a sentence.
 
-    Return it unchanged if it begins with an acronym, or in German, where it may begin with a noun.
+    It is unchanged if it begins with an acronym, and in German, where it may begin with a noun.
     """
     return text if text[1:2].isupper() or get_language() == "de" else text[:1].lower() + text[1:]
 
@@ -327,7 +327,7 @@ def list_languages() -> list[tuple[str, str]]:
 
 
 def fold(text: str) -> str:
-    """Return a name as it is sorted in a list: in lower case and without accents."""
+    """Return the key by which a name is sorted: the name in lower case and without accents."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(character for character in decomposed if not unicodedata.combining(character)).casefold()
 

@@ -41,7 +41,7 @@ _may_wait: ContextVar[bool] = ContextVar("may_wait", default=True)
 
 
 class LimitExceeded(Exception):
-    """A task that took too much processor time or memory, or crashed the child: it would do so again."""
+    """A task took too much processor time or memory, or crashed the child, and would do so again."""
 
     def __init__(self, limit: Literal["time", "memory", "crash"]) -> None:
         super().__init__(limit)
@@ -49,7 +49,7 @@ class LimitExceeded(Exception):
 
 
 class WouldWait(Unavailable):
-    """A task on a thread that must not wait for a child process (`forbid_waiting`)."""
+    """A task was not run, because its thread must not wait for a child process (`forbid_waiting`)."""
 
 
 @contextlib.contextmanager

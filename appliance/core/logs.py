@@ -55,7 +55,7 @@ class LogFile(NamedTuple):
 
 
 def redact(text: str) -> str:
-    """Replace link tokens, API keys, secrets, local parts of email addresses, and phone numbers in a text by `…`.
+    """Replace link tokens, API keys, secrets, local parts of email addresses, and phone numbers in a text with `…`.
 
     A text of more than `_MAX_CHARACTERS` is cut.
     """

@@ -34,7 +34,7 @@ class Signal(Generic[P]):
 
 
 class Provider(Generic[P, R]):
-    """A function that one package calls and another package provides; `appliance/app.py` connects them."""
+    """A function that one package calls and another package above it provides; `appliance/app.py` connects them."""
 
     def __init__(self, default: R) -> None:
         self._default = default
