@@ -102,7 +102,7 @@ class _Guard:
         return self.directory / "reserve"
 
     def log_change(self) -> None:
-        """Log `trouble` if it has begun, changed or ended since the last call."""
+        """Log `problem` if it has begun, changed or ended since the last call."""
         now = self.problem
         if now != self._logged_trouble:
             self._logged_trouble = now

@@ -34,7 +34,7 @@ _Time = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class JournalLine(msgspec.Struct, tag_field="act"):
-    """A line of the journal; each subclass is one kind of act. `at` is its time, and `account` an account id."""
+    """A line of the journal; each subclass is one kind of act. `at` is its time in ms, and `account` an account id."""
 
     at: _Time
     account: _Id
@@ -206,9 +206,10 @@ def find_end(path: Path) -> JournalPosition | None:
 
 
 def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[JournalLine | None]:
-    """Yield the lines of a journal after a position; if it belongs to another journal, the lines since a time (ms).
+    """Yield the lines of a journal after a position, or since a time (ms) if the position is not in this journal.
 
-    Yields None for a damaged line, such as a line that a power cut has truncated. A missing file has no lines.
+    The position None is in no journal. Yields None for a damaged line, such as a line that a power cut has truncated. A
+    missing file has no lines.
     """
     if not path.exists():
         return
