@@ -58,7 +58,7 @@ def find_client(context: Any, peer: str, forwarded: list[str]) -> str:
     """Return the IP address of a client.
 
     `peer` is the address of the connection, `forwarded` are the X-Forwarded-For lines, which count only from a trusted
-    proxy, and `context` is `app.ctx`. The first request through a proxy that is not trusted is logged.
+    proxy, and `context` is `app.ctx`. If no proxy is configured as trusted, the first request through one is logged.
     """
     trusted = context.config.network.trusted_proxies
     if forwarded and not (context.warned or trusted) and addresses.is_private_ip(peer):

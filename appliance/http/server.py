@@ -332,7 +332,7 @@ async def _stop(app: "Sanic[Any, Any]") -> None:
 
 
 def serve(config: Config) -> None:
-    """Run the service until SIGTERM or SIGINT. Raises OSError if an address to listen on is in use."""
+    """Run the service until SIGTERM or SIGINT. Raises OSError if an address or a certificate cannot be used."""
     host, _, port = config.listen.rpartition(":")
     raise_descriptor_limit()
     app = build(config)
