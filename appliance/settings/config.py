@@ -41,7 +41,7 @@ class LoadedConfig(msgspec.Struct, frozen=True):
     file: Path | None = None
 
     def with_pages(self, page: Mapping[str, Any]) -> "LoadedConfig":
-        """Load the configuration again with new values from settings pages, by dotted name.
+        """Load the configuration again with `page`, by dotted name, as the only values from settings pages.
 
         Raises ConfigError, whose text names each invalid setting.
         """
@@ -64,7 +64,7 @@ class RateLimit(NamedTuple):
 
 
 def parse_limit(entry: str) -> tuple[str, RateLimit]:
-    """Return the name and the limit of a setting such as `example.org 5/s 200/h 2 connections`; a missing rate is 0."""
+    """Return (lower-case name, limit) of an entry: `example.org 5/s 200/h 2 connections`; a missing part is 0."""
     name, _, rates = entry.partition(" ")
     numbers_by_unit = {unit.strip()[:2]: float(number) for number, unit in _RATE.findall(rates)}
     return name.lower(), RateLimit(
