@@ -179,7 +179,7 @@ def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest of a backup without checking the rest of the file. Raises DamagedArchive if it is invalid."""
+    """Return the manifest of a backup without checking the rest of the file. Raises DamagedArchive or OSError."""
     with _open_reader(path) as reader:
         return _parse_manifest(reader)[0]
 

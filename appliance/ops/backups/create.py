@@ -37,7 +37,7 @@ class BackupFile(NamedTuple):
     path: Path
     created_at: int  # milliseconds since 1970
     size: int  # in bytes
-    is_scheduled: bool  # created by the schedule, which also deletes it
+    is_scheduled: bool  # created by the service, on schedule or on request, which also deletes it
 
 
 def format_timestamp(moment: int) -> str:
@@ -46,7 +46,7 @@ def format_timestamp(moment: int) -> str:
 
 
 def scheduled_name(moment: int) -> str:
-    """Return the file name of a scheduled backup that starts at this time, in milliseconds."""
+    """Return the file name of a backup that the service starts, on schedule or on request, at a time in ms."""
     return f"campanero-{format_timestamp(moment)}.tar.gz"
 
 

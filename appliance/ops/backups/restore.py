@@ -172,7 +172,7 @@ class HeldCampaign(NamedTuple):
     phase: str
     scheduled_at: int | None  # milliseconds
     open_count: int  # messages that would still be sent
-    sent_count: int  # messages sent before the backup
+    sent_count: int  # messages with the status `sent`, so without those that were reported as delivered or bounced
 
 
 class HeldFlow(NamedTuple):
@@ -265,7 +265,9 @@ class RestoreResult(NamedTuple):
 
     manifest: Manifest
     replayed: Replayed
-    previous_data_path: Path | None  # the backup of the previous data, None if there was no database
+    # The backup of the previous data, or a directory with the database files if the database could not be read; None if
+    # there was no database.
+    previous_data_path: Path | None
     readmitted: list[str]  # the addresses of the users who could not sign in before the restore, and now can
 
 
@@ -274,7 +276,8 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
 
     `force` allows replacing existing data, which is backed up first. `report` gets a message before each slow step. The
     data is unpacked and prepared in a staging directory, and one rename replaces the database, so a killed process
-    leaves either the old or the new data. Raises RestoreFailed or archive.DamagedArchive.
+    leaves either the old or the new data. Raises RestoreFailed, archive.DamagedArchive, or WrongKey for an unusable
+    key file.
     """
     manifest = archive.read_manifest(source)
     if manifest.schema > len(MIGRATIONS):

@@ -324,8 +324,8 @@ def run_checks(
     For a process of its own: it opens the database, leaves it open, and sets the configuration of the process.
 
     `load` loads the configuration; its argument is the settings saved on pages, or None before the database is open.
-    `with_seed` adds the test message. `account_id` limits the checks of accounts to one account. `is_tenant` leaves out
-    what concerns the installation, for users of an account that does not manage it.
+    `with_seed` adds the test message. `account_id` limits the checks of accounts to one account. `is_tenant` is for
+    users of an account that does not manage the installation: of its checks, they see only which have failed.
     """
     of_installation = _hide_details if is_tenant else iter
     try:

@@ -276,7 +276,7 @@ _DUE_MESSAGES_SQL = (
 
 
 def check_clock(_: Path) -> Iterator[Finding]:
-    """Check that no entry of the database is more than two minutes in the future. No time server is queried."""
+    """Check that no event, account or message is dated more than two minutes ahead. No time server is queried."""
     now = clock.now_ms()
     latest = max((row[0] or 0) for row in rows(
         "SELECT max(created_at) FROM event UNION ALL SELECT max(updated_at) FROM account UNION ALL "

@@ -90,7 +90,10 @@ class Queue(Struct):
 
 
 class Day(Struct):
-    """The numbers of events of a channel since midnight, without tests."""
+    """The numbers of events of a channel since midnight in the time zone of the first account, without tests.
+
+    `bounced` includes soft bounces, and `unsubscribed` the opt-outs by SMS.
+    """
 
     channel: str
     sent: int

@@ -28,14 +28,14 @@ BOLD, DIM, GREEN, YELLOW = "1", "2", "32", "33"
 
 
 class Screen(NamedTuple):
-    """The properties of the output: its width in columns, and whether it supports colors and Unicode."""
+    """The properties of the output: its width in columns, and whether it supports colours and Unicode."""
 
     columns: int = 80
     has_colours: bool = False
     has_unicode: bool = True
 
     def styled(self, text: str, style: str) -> str:
-        """Return the text in a style such as BOLD, or unchanged if the screen supports no colors."""
+        """Return the text in a style such as BOLD, or unchanged if the screen supports no colours."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.has_colours and text else text
 
 
@@ -293,7 +293,7 @@ def _describe_entries(status: Status) -> Iterator[tuple[str, str]]:
 
 
 def _detect_screen(out: TextIO) -> Screen:
-    """Return the properties of the output. NO_COLOR, TERM=dumb and output to a file disable colors."""
+    """Return the properties of the output. NO_COLOR, TERM=dumb and output to a file disable colours."""
     is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
     has_unicode = (out.encoding or "").lower().replace("-", "") == "utf8"
     columns = max(20, shutil.get_terminal_size((80, 24)).columns)
