@@ -35,8 +35,8 @@ class DeliveryReport(NamedTuple):
 
     `smtp` and `enhanced` are the codes of the server, and `text` is its text. `recipient` is the reported address, or
     None if none is needed (see `_is_recipient`). `key` is the reporter's id of the report, so that a repeated report
-    counts only once. `at` is the time of the event in Unix milliseconds. For an SMS, `code` is the provider's code.
-    `bounce_class` is set if the reporter has classified the bounce.
+    counts only once. `at` is the time of the event in Unix milliseconds, None for now. For an SMS, `code` is the
+    provider's code. `bounce_class` is set if the reporter has classified the bounce.
     """
 
     message_id: int

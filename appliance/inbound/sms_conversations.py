@@ -54,7 +54,12 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
     from_: (
         Annotated[str, Meta(max_length=64), Meta(description="only messages from exactly this number")] | UnsetType
     ) = UNSET
-    unseen: Annotated[bool, Meta(description="true: only unread messages; false: only read ones")] | UnsetType = UNSET
+    unseen: (
+        Annotated[
+            bool, Meta(description="true: only refusals in free text that no user has reviewed; false: all others")
+        ]
+        | UnsetType
+    ) = UNSET
     created_after: CreatedAfter | UnsetType = UNSET
     created_before: CreatedBefore | UnsetType = UNSET
 
@@ -78,10 +83,10 @@ class ConversationLine(NamedTuple):
     source_name: str | None = None
 
 
-def list_conversation(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> Page:
+def list_conversation(account_id: int, contact_id: int, page: int = 1, limit: int = 50) -> Page:
     """Return a page of the conversation with a contact as ConversationLines, newest first; raises NotFound.
 
-    `number` is the number of the page. Skipped and cancelled messages are left out.
+    `page` is its number, from 1, and `limit` its size. Skipped and cancelled messages are left out.
     """
     store.get(account_id, contact_id)
     ids = {"account": account_id, "contact": contact_id}
@@ -89,7 +94,7 @@ def list_conversation(account_id: int, contact_id: int, number: int = 1, limit: 
     # An automatic answer may have the same time as the incoming SMS, so `sort` puts the answer after it.
     entries = rows(
         f"{_CONVERSATION} ORDER BY at DESC, sort DESC, id DESC LIMIT :limit OFFSET :offset",
-        {**ids, "limit": limit, "offset": min((number - 1) * limit, _MAX_OFFSET)},
+        {**ids, "limit": limit, "offset": min((page - 1) * limit, _MAX_OFFSET)},
     )
     incoming_by_id = {row.id: row for row in Incoming.select().where(Incoming.id.in_(_ids_of(entries, "incoming")))}
     message_by_id = {row.id: row for row in ledger.get_by_ids(_ids_of(entries, "message"))}
@@ -107,7 +112,7 @@ def list_conversation(account_id: int, contact_id: int, number: int = 1, limit: 
                     message_by_id[row_id].source_name,
                 )
             )
-    return Page(lines, total, number, limit)
+    return Page(lines, total, page, limit)
 
 
 def hide_links(lines: Sequence[ConversationLine]) -> list[ConversationLine]:

@@ -50,7 +50,7 @@ def test_a_conversation_has_both_directions(home: Home, ann: int) -> None:
     assert [direction for direction, _ in messages] == ["out", "in", "out", "in"]
     assert [body for _, body in messages][1:] == ["STOP", "Your order  is on its way", "hi"]
     assert str(messages[0][1]).startswith("Acme: You are unsubscribed")
-    assert (conversation(home, ann, number=2, limit=3), conversation(home, ann, number=9)) == ([("in", "hi")], [])
+    assert (conversation(home, ann, page=2, limit=3), conversation(home, ann, page=9)) == ([("in", "hi")], [])
     with pytest.raises(NotFound):
         conversation(home, 999)
 
