@@ -1,8 +1,8 @@
 """API keys and their scopes, and the scopes of each role (docs/decisions.md#2).
 
 A key is shown once, when it is created; only its hash is stored. Viewers read. Authors also write contacts, templates,
-events, campaigns and flows. Editors also send. Owners and admins may do everything: change the account and its domains,
-approve, manage keys and users, and read the audit log.
+events, campaigns and flows. Editors also send. Owners and admins may do everything else: change the account and its
+domains, approve, manage keys and users, and read the audit log; but only owners manage owners.
 """
 
 from typing import Annotated, NamedTuple

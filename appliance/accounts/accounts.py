@@ -244,7 +244,7 @@ def update(account_id: int, changes: AccountWrite) -> Account:
 
 
 def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors that the types do not catch: time zone, country, quiet hours and opt-out hint."""
+    """Raise Invalid with all errors that the types do not catch: time zone, country, quiet hours and opt-out hints."""
     faults, values = Faults(), sent_fields(changes)
     zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")
     if zone is not None and clock.find_time_zone(zone) is None:

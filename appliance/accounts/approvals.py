@@ -47,7 +47,7 @@ def require_unchanged(row: Any, updated_at: int | UnsetType) -> None:
 
 
 def find_blocker(row: Any, by: Actor) -> str | None:
-    """Return a message that says why an actor may not send a campaign or start a flow; None if the actor may do so."""
+    """Return in English why an actor may not send a campaign or start a flow, for `gettext`; None if the actor may."""
     if row.approval_state == "rejected":
         return REJECTED
     if row.approval_state == "approved" or not row.account.approval_required or can_approve(row, by):
@@ -115,7 +115,8 @@ def mark_approved(row: Any) -> None:
 def reject(row: Any, note: str | None) -> None:
     """Reject a campaign or flow with an optional reason, and end the request for approval; the caller saves the row.
 
-    Until the next change (`mark_changed`) it can be neither sent nor submitted for approval.
+    Permissions are not checked. Until the next change (`mark_changed`) it can be neither sent nor submitted for
+    approval.
     """
     require_write_transaction()
     row.approval_state, row.approval_note = "rejected", (note or "").strip() or None

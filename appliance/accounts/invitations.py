@@ -27,7 +27,8 @@ MAX_PENDING = 200
 def invite(by: Actor, email: str, role: str) -> Invitation:
     """Invite an address to the actor's account; an older invitation of the address is replaced.
 
-    Raises NotAllowed, or Invalid for an unknown role, an invalid address, or one of a member of the account. The
+    Raises NotAllowed, or Invalid for an unknown role, an invalid address, one of a member of the account, or more than
+    `MAX_PENDING` invitations. The
     inviting user does not learn whether another account has a user with the address; the recipient learns it from the
     page of the link.
     """

@@ -142,7 +142,7 @@ class UserWrite(Struct):
         Role,
         Meta(
             description="role of the user: viewers read, authors also write, editors also send, admins and "
-            "owners may do everything"
+            "owners may do everything, but only owners manage owners"
         ),
     ]
     name: (
@@ -172,7 +172,7 @@ class UserPatch(Struct):
             Role,
             Meta(
                 description="role of the user: viewers read, authors also write, editors also send, admins and "
-                "owners may do everything"
+                "owners may do everything, but only owners manage owners"
             ),
         ]
         | UnsetType
@@ -296,9 +296,10 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
     """Change a user; disabling a user or setting a password ends all of the user's sessions.
 
-    A new password is given as `password_hash`; `changes.password` is only validated. Raises NotFound; NotAllowed if the
-    actor may not manage the user; and Invalid with all errors: a password of the wrong length, an account that would be
-    left without an owner, or actors who would disable themselves or set their own password.
+    A new password is given as `password_hash`; `changes.password` is only validated, and `changes.otp` ignored. Raises
+    NotFound; NotAllowed if the actor may not manage the user; and Invalid with all errors: a password of the wrong
+    length, an account that would be left without an owner, or actors who would disable themselves or set their own
+    password.
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
