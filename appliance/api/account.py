@@ -37,7 +37,12 @@ class Capabilities(Struct):
     email: Annotated[bool, Meta(description="whether email can be sent")]
     sms: Annotated[bool, Meta(description="whether SMS can be sent")]
     tracking: bool
-    inbound: Annotated[bool, Meta(description="whether bounces and replies are received by this installation")]
+    inbound: Annotated[
+        bool,
+        Meta(
+            description="whether this installation receives bounces, spam complaints and unsubscribe requests by email"
+        ),
+    ]
 
 
 class FirstSteps(Struct):
@@ -116,7 +121,7 @@ class Account(Struct):
     ]
     can_send: Annotated[bool, Meta(description="true if nothing blocks sending")]
     blockers: Annotated[list[Blocker], Meta(description="problems that block sending or need attention")]
-    using_sandbox: Annotated[bool, Meta(description="true if everything is captured and nothing leaves the machine")]
+    using_sandbox: Annotated[bool, Meta(description="true if email is captured and does not leave the machine")]
     domain_verified: Annotated[bool, Meta(description="true if at least one sending domain is verified")]
     transport: Annotated[Transports, Meta(description="transports for `email` and `sms`")]
     capabilities: Annotated[

@@ -70,7 +70,7 @@ class ConsentRow(Struct):
     source: Annotated[str, Meta(description="how the change was made, such as `api`, `form`, `import` or `link`")]
     actor: (
         Annotated[
-            str, Meta(description="API key or user that made the change, such as `key:3`; null if the contact did")
+            str, Meta(description="who made the change, such as `key:3`, `user:7` or `recipient`; null if not recorded")
         ]
         | None
     )

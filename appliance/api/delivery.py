@@ -37,12 +37,12 @@ class Obstacle(Struct):
     until: schemas.Moment | None
 
 
-class SparedGroup(Struct):
+class ThrottledGroup(Struct):
     """A recipient group that is throttled because its servers asked for a lower rate."""
 
-    group: Annotated[str, Meta(description="group of recipient domains, by the name of their provider")]
-    provider: Annotated[str, Meta(description="name of the provider")]
-    text: Annotated[str, Meta(description="response that asked for the limit")]
+    group: Annotated[str, Meta(description="recipient group: domains whose mail the same organisation receives")]
+    provider: Annotated[str, Meta(description="transport, such as `relay`")]
+    text: Annotated[str, Meta(description="reply that asked for a lower rate")]
     since: schemas.Moment
     until: schemas.Moment | None
     connections: Annotated[int, Meta(description="maximum number of concurrent connections")]
@@ -95,12 +95,12 @@ class Storage(Struct):
     text: Annotated[str, Meta(description="problem; null if there is none")] | None
 
 
-class SparedSender(Struct):
+class ThrottledSender(Struct):
     """An SMS sender that is throttled because the provider asked for a lower rate."""
 
     sender: Annotated[str, Meta(description="sender")]
     provider: Annotated[str, Meta(description="name of the provider")]
-    text: Annotated[str, Meta(description="response that asked for the limit")]
+    text: Annotated[str, Meta(description="reply that asked for a lower rate")]
     since: schemas.Moment
     until: schemas.Moment | None
     connections: Annotated[int, Meta(description="maximum number of concurrent connections")]
@@ -110,13 +110,13 @@ class SmsStatus(Struct):
     """The delivery status of SMS."""
 
     transport: Annotated[str, Meta(description="transport for SMS")]
-    open: Annotated[bool, Meta(description="whether SMS are being sent")]
-    obstacles: Annotated[list[Obstacle], Meta(description="reasons why no SMS are sent")]
+    open: Annotated[bool, Meta(description="true unless an obstacle stops all SMS")]
+    obstacles: Annotated[list[Obstacle], Meta(description="reasons why all or some SMS wait")]
     rate: Annotated[Rate, Meta(description="sending rate")]
     connections: Annotated[Connections, Meta(description="connections to the provider")]
     queue: Annotated[Queue, Meta(description="queued messages")]
     senders: Annotated[
-        list[SparedSender], Meta(description="senders with a reduced rate, because the provider asked for it")
+        list[ThrottledSender], Meta(description="senders with a reduced rate, because the provider asked for it")
     ]
 
 
@@ -124,8 +124,8 @@ class DeliveryStatus(Struct):
     """The delivery status of email, with that of SMS in `sms`."""
 
     transport: Annotated[str, Meta(description="transport for email")]
-    open: Annotated[bool, Meta(description="whether email is being sent")]
-    obstacles: Annotated[list[Obstacle], Meta(description="reasons why no email is sent")]
+    open: Annotated[bool, Meta(description="true unless an obstacle stops all email")]
+    obstacles: Annotated[list[Obstacle], Meta(description="reasons why all or some email waits")]
     sending_stopped: Annotated[
         bool,
         Meta(
@@ -142,7 +142,7 @@ class DeliveryStatus(Struct):
     connections: Annotated[Connections, Meta(description="connections to mail servers")]
     queue: Annotated[Queue, Meta(description="queued messages")]
     groups: Annotated[
-        list[SparedGroup],
+        list[ThrottledGroup],
         Meta(description="groups of recipient domains with a reduced rate, because their servers asked for it"),
     ]
     warm_up: Annotated[list[WarmUp], Meta(description="sending domains that are being warmed up")]
@@ -169,7 +169,9 @@ def _serialize_status(status: delivery_status.DeliveryStatus) -> DeliveryStatus:
         connections=Connections(way.send_status.connections, way.settings.connections),
         queue=_serialize_queue(way.waiting),
         groups=[
-            SparedGroup(item.group, item.provider, item.text, iso(item.since) or "", iso(item.until), item.connections)
+            ThrottledGroup(
+                item.group, item.provider, item.text, iso(item.since) or "", iso(item.until), item.connections
+            )
             for item in way.send_status.throttled_groups
         ],
         warm_up=[
@@ -183,7 +185,7 @@ def _serialize_status(status: delivery_status.DeliveryStatus) -> DeliveryStatus:
 
 def _serialize_sms_status(way: delivery_status.ChannelStatus) -> SmsStatus:
     senders = [
-        SparedSender(
+        ThrottledSender(
             item.group.removeprefix("from "), item.provider, item.text, iso(item.since) or "", iso(item.until),
             item.connections,
         )
@@ -378,11 +380,13 @@ class DnsRecord(Struct):
     record_type: Annotated[Literal["TXT", "MX", "CNAME"], Meta(description="type")]
     name: Annotated[str, Meta(description="full name of the record")]
     value: Annotated[str, Meta(description="value to enter")]
-    priority: Annotated[str, Meta(description="priority of an MX record; null for others")]
-    valid: Annotated[Validity, Meta(description="true if the record was found in DNS with this value")]
+    priority: Annotated[str, Meta(description="priority of an MX record; empty for others")]
+    valid: Annotated[
+        Validity, Meta(description="`valid` if the last check found the record in DNS, `unknown` before a check")
+    ]
     purpose: Annotated[Purpose, Meta(description="purpose of the record")]
     required: Annotated[bool, Meta(description="whether the record is required for verification")]
-    found: Annotated[list[str], Meta(description="values found in DNS instead")]
+    found: Annotated[list[str], Meta(description="values found in DNS")]
     problem: Annotated[str, Meta(description="problem; null if there is none")] | None
     checked_at: Annotated[Moment, Meta(description="when the record was last checked")] | None
 

@@ -25,7 +25,7 @@ _CONTACT_KEYS = ("contact_id", "contact_email")
 _CONTACT_BATCH_SIZE = 20
 
 
-class EventFault(Struct):
+class RejectedEvent(Struct):
     """An event of a batch that was not recorded, with its errors."""
 
     index: Annotated[int, Meta(description="position in the batch, starting at 0")]
@@ -34,12 +34,12 @@ class EventFault(Struct):
     validation_errors: Annotated[dict[str, list[str]], Meta(description="field errors")]
 
 
-class EventsDone(Struct):
+class EventBatchResult(Struct):
     """The result of a batch of events."""
 
     created: Annotated[int, Meta(description="number of recorded events")]
     repeated: Annotated[int, Meta(description="number of events already known by their `idempotency_key`")]
-    errors: Annotated[list[EventFault], Meta(description="events that were not recorded")]
+    errors: Annotated[list[RejectedEvent], Meta(description="events that were not recorded")]
 
 
 @ROUTES.add(
@@ -87,7 +87,7 @@ async def create_event(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/events/batch", scope="events:write", body_type=EventBatch, response_type=EventsDone, rate="messages"
+    "POST", "/events/batch", scope="events:write", body_type=EventBatch, response_type=EventBatchResult, rate="messages"
 )
 async def create_events(request: ApiRequest) -> ApiResponse:
     """Record up to 1,000 events; invalid events are reported by index and do not affect the valid events."""
@@ -100,7 +100,7 @@ async def create_events(request: ApiRequest) -> ApiResponse:
     for batch in _iterate_batches([ready for ready in valid_events.values() if ready.creates]):
         await commit(_create_missing_contacts, request, batch)
     recorded = await commit(submit.submit_many, request.account_id, [*valid_events.values()])
-    summary = EventsDone(0, 0, [])
+    summary = EventBatchResult(0, 0, [])
     recorded_by_index = dict(zip(valid_events, recorded, strict=True))
     for index, parsed_event in enumerate(parsed_events):
         recorded_event = (
@@ -117,7 +117,7 @@ async def create_events(request: ApiRequest) -> ApiResponse:
                 if isinstance(recorded_event, Invalid)
                 else {"idempotency_key": ["has already been taken"]}
             )
-            summary.errors.append(EventFault(index, recorded_event.code, str(recorded_event), faults))
+            summary.errors.append(RejectedEvent(index, recorded_event.code, str(recorded_event), faults))
     request.ignored_keys.extend(ignored)
     return ApiResponse(summary)
 

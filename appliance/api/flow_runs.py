@@ -31,7 +31,7 @@ class FlowRun(Struct):
 
     id: int
     account_id: int
-    flow_id: Annotated[int, Meta(description="id of the flow; null if there is none")]
+    flow_id: Annotated[int, Meta(description="id of the flow")]
     flow_name: Annotated[str, Meta(description="name of the flow")]
     version: Annotated[int, Meta(description="version of the flow; every change of an active flow creates a new one")]
     contact_id: Annotated[int, Meta(description="id of the contact; null once it is deleted")] | None

@@ -349,7 +349,7 @@ async def describe_flows(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("GET", "/flows/starters", scope="flows:read", response_type=FlowStarters)
 async def list_starters(request: ApiRequest) -> ApiResponse:
-    """Get predefined flows in the colors of the account."""
+    """Get predefined flows in the colours of the account."""
     starter_flows = store.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
     return ApiResponse(FlowStarters([FlowStarter(*starter) for starter in starter_flows]))
 

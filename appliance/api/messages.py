@@ -172,7 +172,7 @@ class Incoming(Struct, rename={"from_": "from"}):
     provider_id: Annotated[str, Meta(description="id of the message at the provider")] | None
     answered_message_id: Annotated[int, Meta(description="id of the last message sent to this number before")] | None
     reply_message_id: Annotated[int, Meta(description="id of the automatic reply to a keyword")] | None
-    seen_at: Annotated[Moment, Meta(description="when the message was marked as read; null if it was not")] | None
+    seen_at: Annotated[Moment, Meta(description="when a user reviewed the message; null if none has")] | None
     test: bool
     created_at: Moment
 
@@ -291,6 +291,6 @@ async def get_incoming(request: ApiRequest) -> ApiResponse:
     body_required=False,
 )  # fmt: skip
 async def mark_incoming_seen(request: ApiRequest) -> ApiResponse:
-    """Mark an incoming SMS as seen, optionally opting out its sender."""
+    """Mark an incoming SMS as reviewed, and opt its sender out if `opt_out` is true."""
     row = await commit(sms_conversations.mark_seen, request.account_id, request.id, request.body, request.actor)
     return ApiResponse(serialize_incoming(row))

@@ -28,7 +28,9 @@ class Channel(Struct):
     kind: Annotated[Literal["email", "phone"], Meta(description="kind")]
     value: Annotated[str, Meta(description="email address or phone number")]
     subscribed: Annotated[bool, Meta(description="whether the contact has consented to marketing at this address")]
-    verified: Annotated[bool, Meta(description="whether the address is verified by a confirmation, a click or a reply")]
+    verified: Annotated[
+        bool, Meta(description="whether the address was verified: by confirmation, click, reply or import")
+    ]
     opt_in_at: Annotated[Moment, Meta(description="when the contact last opted in; null for never")] | None
     opt_out_at: Annotated[Moment, Meta(description="when the contact opted out; null if opted in")] | None
     opted_out_by: (
@@ -315,7 +317,10 @@ class Message(Struct, rename={"from_": "from"}):
     channel: Literal["email", "sms"]
     status: Annotated[
         Status,
-        Meta(description="status: `queued`, `held` and `sending` may still change, all others are final"),
+        Meta(
+            description="status: `queued`, `held` and `sending` are pending, all others final; a report or a retry may "
+            "still change a final status"
+        ),
     ]
     provider: Annotated[str, Meta(description="transport of the message")]
     source_type: Annotated[

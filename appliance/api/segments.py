@@ -69,7 +69,7 @@ class FilterField(Struct):
     of: Annotated[str, Meta(description="kind of objects whose ids are the values")] | None
 
 
-class FilterTest(Struct):
+class PredicateSpec(Struct):
     """A predicate that a field type supports, and the kind of value that it takes."""
 
     predicate: Annotated[str, Meta(description="name of the predicate")]
@@ -82,7 +82,7 @@ class FilterSpec(Struct):
     """All fields and predicates from which filters can be built, and their limits."""
 
     fields: Annotated[list[FilterField], Meta(description="fields that filters can use")]
-    types: Annotated[dict[str, list[FilterTest]], Meta(description="predicates by type")]
+    types: Annotated[dict[str, list[PredicateSpec]], Meta(description="predicates by type")]
     limits: Annotated[dict[str, int], Meta(description="limits")]
 
 

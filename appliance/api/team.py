@@ -36,7 +36,7 @@ class User(Struct):
         Role,
         Meta(
             description="role of the user: viewers read, authors also write, editors also send, admins and "
-            "owners may do everything"
+            "owners may do everything, but only owners manage owners"
         ),
     ]
     otp: Annotated[bool, Meta(description="whether signing in requires a second factor")]
@@ -362,7 +362,7 @@ async def _check_password(user: models.User, changes: CurrentUserPatch) -> None:
 # A session is the sign-in of a browser (cookie) or of a program (JWT).
 
 
-class SignIn(Struct):
+class UserSession(Struct):
     """An active session of a user: the sign-in of a browser or of a program."""
 
     id: int
@@ -377,7 +377,9 @@ class SignIn(Struct):
     created_at: Annotated[Moment, Meta(description="when the user signed in")]
 
 
-@ROUTES.add("GET", "/user/sessions", scope=SELF_SCOPE, response_type=SignIn, returns_list=True, query_type=PageQuery)
+@ROUTES.add(
+    "GET", "/user/sessions", scope=SELF_SCOPE, response_type=UserSession, returns_list=True, query_type=PageQuery
+)
 async def list_own_sessions(request: ApiRequest) -> ApiResponse:
     """List sessions of the signed-in user, newest first."""
     page = await fetch(sessions.fetch_page, _get_own_id(request), request.query)
@@ -385,7 +387,7 @@ async def list_own_sessions(request: ApiRequest) -> ApiResponse:
     return ApiResponse(rows, headers=http.page_headers(page))
 
 
-@ROUTES.add("DELETE", "/user/sessions/{id}", scope=SELF_SCOPE, response_type=SignIn)
+@ROUTES.add("DELETE", "/user/sessions/{id}", scope=SELF_SCOPE, response_type=UserSession)
 async def end_own_session(request: ApiRequest) -> ApiResponse:
     """End a session of the signed-in user. Its cookie or token becomes invalid."""
     return ApiResponse(
@@ -393,9 +395,9 @@ async def end_own_session(request: ApiRequest) -> ApiResponse:
     )
 
 
-def _serialize_session(row: models.Session, request: ApiRequest) -> SignIn:
+def _serialize_session(row: models.Session, request: ApiRequest) -> UserSession:
     kind = cast(Literal["browser", "token"], row.kind)
-    return SignIn(
+    return UserSession(
         row.id, kind, row.id == request.credential.session_id, row.ip, row.user_agent,
         iso(row.last_seen_at) or "", iso(row.expires_at) or "", iso(row.created_at) or "",
     )  # fmt: skip

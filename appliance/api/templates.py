@@ -59,7 +59,7 @@ async def create_template(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_template(template))
 
 
-class StarterShape(Struct):
+class EmailStarter(Struct):
     """A predefined email in the style of the account's brand."""
 
     name: Annotated[str, Meta(description="key of the starter")]
@@ -80,7 +80,7 @@ class TemplateSpec(Struct):
     colours: Annotated[list[str], Meta(description="names of theme colours")]
     limits: Annotated[schemas.Json, Meta(description="limits")]
     merge: Annotated[dict[str, list[str]], Meta(description="merge language: tags, filters, roots")]
-    starters: Annotated[list[StarterShape], Meta(description="starter designs")]
+    starters: Annotated[list[EmailStarter], Meta(description="starter designs")]
 
 
 @ROUTES.add("GET", "/templates/spec", scope="templates:read", response_type=TemplateSpec)
@@ -89,10 +89,10 @@ async def describe_designs(request: ApiRequest) -> ApiResponse:
 
     def read() -> TemplateSpec:
         look = brands.build_look(brands.get(request.account_id))
-        starter_shapes = [StarterShape(*starter[:3], *starter.email) for starter in starters.build_starters(look)]
+        email_starters = [EmailStarter(*starter[:3], *starter.email) for starter in starters.build_starters(look)]
         tags = [starter for starter in merge_limits.TAGS if starter not in ("output", "content", "illegal")]
         merge_language = {"tags": tags, "filters": [*merge_limits.FILTERS], "roots": [*merge_limits.ROOTS]}
-        return TemplateSpec(**document.describe_designs(), merge=merge_language, starters=starter_shapes)
+        return TemplateSpec(**document.describe_designs(), merge=merge_language, starters=email_starters)
 
     return ApiResponse(await fetch(read))
 
@@ -318,10 +318,10 @@ class Upload(Struct):
 
     signed_id: Annotated[str, Meta(description="identifier of the image, for the brand's `logo` and others")]
     url: Annotated[str, Meta(description="URL of the image")]
-    content_type: Annotated[str, Meta(description="type")]
+    content_type: Annotated[str, Meta(description="media type, such as `image/png`")]
     bytes: Annotated[int, Meta(description="size in bytes")]
-    width: Annotated[int, Meta(description="width in pixels; null if not an image")] | None
-    height: Annotated[int, Meta(description="height in pixels; null if not an image")] | None
+    width: Annotated[int, Meta(description="width in pixels; null if unknown")] | None
+    height: Annotated[int, Meta(description="height in pixels; null if unknown")] | None
     filename: Annotated[str, Meta(description="file name")]
 
 

@@ -26,7 +26,7 @@ class Webhook(Struct):
     url: Annotated[str, Meta(description="URL to which events are posted")]
     events: Annotated[list[str], Meta(description="names of the events to send; empty for all")]
     enabled: Annotated[bool, Meta(description="whether events are sent to the webhook")]
-    pending_count: Annotated[int, Meta(description="number of deliveries in progress")]
+    pending_count: Annotated[int, Meta(description="number of deliveries that wait or are in progress")]
     failing_since: (
         Annotated[Moment, Meta(description="since when all deliveries have failed; null if the last one succeeded")]
         | None
@@ -205,7 +205,7 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailed,
             body_required=False, response_type=Replayed)  # fmt: skip
 async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
-    """Send all failed deliveries again."""
+    """Send the failed deliveries again, or only those created since a time."""
     count = batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
     while batch_count == queue.REPLAY_BATCH_SIZE:
         batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)

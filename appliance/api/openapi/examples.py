@@ -417,7 +417,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
     },
     "SignedIn": {"token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"},
     "SignedInUser": {"name": "Marie", "role": "owner"},
-    "StarterShape": {"name": "announcement", "label": "Announcement"},
+    "EmailStarter": {"name": "announcement", "label": "Announcement"},
     "Stats": _SUMS,
     "StepField": {"name": "subject", "label": "Subject", "type": "text", "required": True},
     "StepKind": {"label": "E-mail"},

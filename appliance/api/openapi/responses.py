@@ -83,7 +83,10 @@ class Error(Struct, rename={"from_": "from"}):
         UNSET
     )
     used_by: Annotated[
-        list[dict[str, Any]], Meta(description="`in_use`: objects that use it, each with its id and name")
+        list[dict[str, Any]],
+        Meta(
+            description="`in_use`: objects that use it, each with its id, such as `campaign_id`, and mostly its `name`"
+        ),
     ] | UnsetType = UNSET  # fmt: skip
     updated_at: Annotated[
         str, Meta(description="`conflict`: when the object was last changed", extra_json_schema={"format": "date-time"})
@@ -248,7 +251,7 @@ STATUSES: dict[int, Status] = {
         "Request body too large",
         _refusal(
             "payload_too_large",
-            "JSON over 2 MiB, an import over 200 MiB, an upload over 5 MiB",
+            "by default JSON over 2 MiB or an import over 200 MiB; an upload over 5 MiB",
             "The request body is too large.",
         ),
     ),

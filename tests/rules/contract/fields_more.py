@@ -93,9 +93,9 @@ O sentence string -- the filters, as a person says them
 D added,removed integer
 D unknown [any]
 D kept_opt_out [string]
-= EventsDone
+= EventBatchResult
 D created,repeated integer
-D errors [EventFault]
+D errors [RejectedEvent]
 = Webhook
 D id integer
 D url string
