@@ -18,6 +18,8 @@ from tests.kit.server import EMAIL, PASSWORD, Server
 
 expect.set_options(timeout=20_000)  # the default of 5 s is too short for a busy machine
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
+# No page lives long enough to gain from optimised code: compiling it takes a fifth of the renderer's processor time
+_ARGUMENTS = ("--no-sandbox", "--js-flags=--no-opt --no-maglev")
 # Runs in every frame before its own scripts: some violations raise this event without a line in the console.
 _WATCH_POLICY = """document.addEventListener('securitypolicyviolation', e =>
   console.error(`policy: ${e.violatedDirective} blocked ${e.blockedURI} at ${e.sourceFile}:${e.lineNumber}`))"""
@@ -127,7 +129,7 @@ def running_browser() -> Iterator[Browser]:
     if path is None:
         raise AssertionError("no Chromium; packaging/test installs it, or says how")
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=path, args=_ARGUMENTS)
         try:
             yield browser
         finally:
