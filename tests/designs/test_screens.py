@@ -1,7 +1,7 @@
 """Emails in a browser, on desktop and phone screens, in light and dark mode."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -19,28 +19,49 @@ _TEXT_COLORS = """() => [...document.querySelectorAll('body *')]
   })"""  # fmt: skip
 
 
+class Shown(NamedTuple):
+    """What a browser shows of an email: its width by that of the screen, and the colours of its texts by theme."""
+
+    widths: dict[int, int]
+    text_colors: dict[str, list[list[str]]]
+
+
 @pytest.fixture(scope="module")
 def screen(browser: Browser) -> Iterator[Page]:
     """A page that loads nothing, in which all emails are shown one after the other."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.route("**/*", lambda route: route.abort())
-    yield page
+    context = browser.new_context(offline=True)
+    yield context.new_page()
     context.close()
 
 
-def _evaluate(page: Page, document: dict[str, Any], width: int, dark: bool, script: str) -> Any:
+@pytest.fixture(scope="module")
+def shown(screen: Page) -> dict[str, Shown]:
+    """Every email as it is shown, by name; each is loaded once."""
+    return {name: _show(screen, document) for name, document in EVERY.items()}
+
+
+def _show(page: Page, document: dict[str, Any]) -> Shown:
+    text_colors = {"light": _evaluate(page, document, 640, _TEXT_COLORS)}
+    page.emulate_media(color_scheme="dark")
+    text_colors["dark"] = page.evaluate(_TEXT_COLORS)
+    page.emulate_media(color_scheme="light")
+    widths = {}
+    for width in (640, 375, 320):
+        page.set_viewport_size({"width": width, "height": 600})
+        widths[width] = page.evaluate("() => document.documentElement.scrollWidth")
+    return Shown(widths, text_colors)
+
+
+def _evaluate(page: Page, document: dict[str, Any], width: int, script: str) -> Any:
     page.set_viewport_size({"width": width, "height": 600})
-    page.emulate_media(color_scheme="dark" if dark else "light")
     page.set_content(render_design(document, LOOK).html)
     return page.evaluate(script)
 
 
 @pytest.mark.parametrize("width", [640, 375, 320])
-def test_no_horizontal_scrolling(screen: Page, width: int) -> None:
+def test_no_horizontal_scrolling(shown: dict[str, Shown], width: int) -> None:
     """No kind of section is wider than the screen of a desktop, a phone or a small phone."""
-    for name, document in EVERY.items():
-        assert _evaluate(screen, document, width, False, "() => document.documentElement.scrollWidth") <= width, name
+    assert {name: email.widths[width] for name, email in shown.items() if email.widths[width] > width} == {}
 
 
 def _text_sections(*texts: str) -> list[dict[str, Any]]:
@@ -55,7 +76,7 @@ def _tops(screen: Page, width: int, stack: bool) -> list[tuple[float, float]]:
     script = """() => ['left', 'right', 'inner left', 'inner right'].map(words => {
       const found = [...document.querySelectorAll('p')].find(one => one.innerText === words).getBoundingClientRect();
       return [found.top, found.left]; })"""
-    return [(position[0], position[1]) for position in _evaluate(screen, {"sections": [outer]}, width, False, script)]
+    return [(position[0], position[1]) for position in _evaluate(screen, {"sections": [outer]}, width, script)]
 
 
 def test_columns_stack_on_phones(screen: Page) -> None:
@@ -79,11 +100,11 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_text_contrast(screen: Page, dark: bool) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_contrast(shown: dict[str, Shown], theme: str) -> None:
     """All text has a contrast of 4.5 to its background colour, in light and dark mode, without images."""
-    for name, document in EVERY.items():
-        for text, color, background in _evaluate(screen, document, 640, dark, _TEXT_COLORS):
+    for name, email in shown.items():
+        for text, color, background in email.text_colors[theme]:
             light, deep = sorted((_luminance(color), _luminance(background)), reverse=True)
             if not background.startswith("rgba"):
                 assert (light + 0.05) / (deep + 0.05) >= 4.45, f"{name}: {text} {color} on {background}"
@@ -97,8 +118,8 @@ def test_hide_on(screen: Page) -> None:
     ]
     columns = {"type": "columns", "props": {"columns": [{"sections": sections}, {"sections": _text_sections("both")}]}}
     for document in ({"sections": sections}, {"sections": [columns]}):
-        desktop = _evaluate(screen, document, 640, False, "() => document.body.innerText")
-        phone = _evaluate(screen, document, 375, False, "() => document.body.innerText")
+        desktop = _evaluate(screen, document, 640, "() => document.body.innerText")
+        phone = _evaluate(screen, document, 375, "() => document.body.innerText")
 
         assert "not on phones" in desktop
         assert "not on desks" not in desktop
