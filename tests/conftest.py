@@ -1,5 +1,6 @@
 """Fixtures of all tests: the real server, a client, an SMTP server, a DNS server, a clock, a browser."""
 
+import gc
 import importlib
 import os
 import signal
@@ -50,9 +51,12 @@ RINGS = {
 }  # fmt: skip
 
 
-# The longest files with a browser come first of those: one of them at the end would leave a process without work
+# The longest files with a browser come first of those: one of them at the end would leave processes without work
 LONG_FILES = {
-    "test_canvas_writing.py", "test_composer.py", "test_editor_drags.py", "test_imports.py", "test_pages.py",
+    "test_canvas_writing.py", "test_composer.py", "test_docs.py", "test_editor.py", "test_editor_drags.py",
+    "test_flows.py", "test_guide_pictures.py", "test_imports.py", "test_made_up_languages.py", "test_pages.py",
+    "test_pictures.py", "test_placeholder_warnings.py", "test_segments.py", "test_sms_campaigns.py", "test_tables.py",
+    "test_templates.py", "test_threats_xss.py",
 }  # fmt: skip
 
 # Its first test builds the executable, for which the other files of the directory would wait if they began beside it
@@ -100,7 +104,17 @@ def _turn_of_file(path: Path, browser_modules: set[Path]) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the kit whether tests check a sample or everything, before it imports test modules."""
+    # What is imported and collected stays, so that looking for garbage in it takes a fifth of the collection
+    gc.disable()
     axe.check_all_everywhere = sampling.is_full = bool(config.getoption("--full"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but not among what was collected."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
