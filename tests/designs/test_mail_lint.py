@@ -9,6 +9,7 @@ over 16 KB and the end of a message past 102 KB).
 """
 
 import re
+from functools import cache
 
 import pytest
 
@@ -28,14 +29,15 @@ _MERGE_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _PAIRS = re.compile(r"([a-zA-Z-]+)\s*:\s*([^;{}]+)")
 
 
-def _mails() -> list[tuple[str, str]]:
-    return [(name, render_design(document, LOOK).html) for name, document in EVERY.items()]
+@cache
+def _render(name: str) -> str:
+    return render_design(EVERY[name], LOOK).html
 
 
-@pytest.fixture(params=_mails(), ids=lambda sample: sample[0])
+@pytest.fixture(params=EVERY)
 def html(request: pytest.FixtureRequest) -> str:
     """The HTML of a sample."""
-    return str(request.param[1])
+    return _render(request.param)
 
 
 def _declarations(mail: Mail) -> list[tuple[str, str]]:
