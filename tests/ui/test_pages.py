@@ -119,8 +119,8 @@ def crawl(
 
     Each page is opened in the language after that of the page before it, and the first in `first_language`.
     """
-    # The second page of a list has what the first has, with a fifth of its rows
-    waiting = ["/", "/lists/1?page=2", "/login?next=/", "/campaigns/3/send", "/contacts/61"]
+    # The second page of a table has what the first has, with a fifth of its rows
+    waiting = ["/", "/contacts?page=2", "/lists/1?page=2", "/login?next=/", "/campaigns/3/send", "/contacts/61"]
     waiting += ["/inbox/1?view=headers", "/nowhere"]
     seen: dict[str, dict[str, Any]] = {}
     while waiting:
