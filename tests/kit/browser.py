@@ -18,7 +18,8 @@ from tests.kit.server import EMAIL, PASSWORD, Server
 
 expect.set_options(timeout=20_000)  # the default of 5 s is too short for a busy machine
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
-# No page lives long enough to gain from optimised code: compiling it takes a fifth of the renderer's processor time
+# Pages do not live long enough to gain from optimised code: where axe checks page after page, compiling it takes a
+# sixth of the renderer's processor time
 _ARGUMENTS = ("--no-sandbox", "--js-flags=--no-opt --no-maglev")
 # Runs in every frame before its own scripts: some violations raise this event without a line in the console.
 _WATCH_POLICY = """document.addEventListener('securitypolicyviolation', e =>
