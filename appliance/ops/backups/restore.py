@@ -172,7 +172,7 @@ class HeldCampaign(NamedTuple):
     phase: str
     scheduled_at: int | None  # milliseconds
     open_count: int  # messages that would still be sent
-    sent_count: int  # messages with the status `sent`, so without those that were reported as delivered or bounced
+    sent_count: int  # messages that were sent, whatever was reported of them since
 
 
 class HeldFlow(NamedTuple):
@@ -217,7 +217,7 @@ def find_held_sending(account_id: int) -> HeldSending:
         for row in rows(
             "SELECT c.id, c.name, c.phase, c.scheduled_at, "
             f"(SELECT count(*) FROM message m WHERE m.campaign_id = c.id AND m.{_OPEN_SQL}), "
-            "(SELECT count(*) FROM message m WHERE m.campaign_id = c.id AND m.status = 'sent') FROM campaign c "
+            "(SELECT count(*) FROM message m WHERE m.campaign_id = c.id AND m.sent_at IS NOT NULL) FROM campaign c "
             "WHERE c.account_id = ? AND c.phase IN ('scheduled', 'holding', 'sending', 'paused') "
             "AND c.deleted_at IS NULL ORDER BY c.id DESC",
             (account_id,),
