@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.content.designs import sanitizer
+from appliance.content.designs import document, sanitizer
 from appliance.content.designs.render import render_design
 from appliance.core import executable, limited_process
 from appliance.core.errors import Unavailable
@@ -171,7 +171,7 @@ def test_a_child_that_does_not_reply_is_unavailable(monkeypatch: pytest.MonkeyPa
 
 
 FAILING = """
-from appliance.content.designs import sanitizer
+from appliance.content.designs import document, sanitizer
 class Panic(BaseException): pass
 def run(task):
     raise Panic
@@ -218,3 +218,27 @@ def test_a_thread_that_must_not_wait_gets_only_known_results() -> None:
     cleaned = sanitizer.clean_document(html)
     with limited_process.forbid_waiting():
         assert sanitizer.clean_document(html) == cleaned
+
+
+def test_a_design_with_merge_tags_is_sanitized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later renders of a design use the earlier results, also with a footer added, and in a thread that may not wait.
+
+    Complex parts with a merge tag would end a child in each render otherwise.
+    """
+    monkeypatch.setattr(sanitizer, "_MAX_SMALL_TAGS", 1)
+    parts = [
+        {"type": "html", "props": {"html": f"<p>{number} {{{{ first_name }}}}</p><p>x</p>"}} for number in range(3)
+    ]
+    parts.append({"type": "text", "props": {"text": "<p>{{ last_name }}</p><p><b>x</b></p>"}})
+    design = {"sections": parts, "theme": {"logo_url": "https://x.test/{{ email }}"}}
+    rendered = render_design(design, LOOK)
+    assert rendered.html.count("{{ first_name }}") == 3
+    with limited_process.forbid_waiting():
+        again = render_design(document.add_footer(design), LOOK)
+    assert "unsubscribe_url" in again.html and "{{ last_name }}" in again.html
+    text = "<p>Hi {{ first_name }}</p><p><b>x</b></p>"
+    normalized = sanitizer.normalize_rich_text(text)
+    with limited_process.forbid_waiting():
+        assert sanitizer.normalize_rich_text(text) == normalized
+        with pytest.raises(WouldWait):
+            sanitizer.normalize_rich_text(text + "<p>y</p>")

@@ -3,6 +3,7 @@
 `describe_designs` is the response of `/templates/spec`. The kinds of sections are in `sections`.
 """
 
+import copy
 import hashlib
 import json
 import re
@@ -184,10 +185,18 @@ def find_unknown(document: Any) -> list[Section]:
     return [section for section in walk_sections(document) if section.kind is None]
 
 
+_ADDED_FOOTER = {"type": "footer", "props": {"preferences": False, "view_in_browser": False}}
+
+
 def add_footer(document: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a document with a footer at the end that holds the postal address and the unsubscribe link."""
-    footer = {"type": "footer", "props": {"preferences": False, "view_in_browser": False}}
-    return {**document, "sections": [*get_sections(document), footer]}
+    return {**document, "sections": [*get_sections(document), copy.deepcopy(_ADDED_FOOTER)]}
+
+
+def remove_added_footer(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as it was before `add_footer`."""
+    sections = get_sections(document)
+    return {**document, "sections": sections[:-1]} if sections and sections[-1] == _ADDED_FOOTER else document
 
 
 def to_canonical_json(document: Any) -> str:

@@ -10,6 +10,7 @@ import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from html import escape, unescape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -108,6 +109,9 @@ class _TokenContent(NamedTuple):
     end: str = ""
 
 
+_TOKEN_KEY = secrets.token_bytes(32)
+
+
 class Tokens:
     """The tokens of one document, each of which replaces a merge tag or a piece of HTML until it is restored.
 
@@ -117,9 +121,12 @@ class Tokens:
     blocks, whose content is then literal text too. `restore_html` also leaves out comments.
     """
 
-    def __init__(self) -> None:
-        # The prefix is random for each document, so that no author can write a token. The output contains none.
-        self._word = f"q{secrets.token_hex(8)}"
+    def __init__(self, document: str | None = None) -> None:
+        """Make tokens for a document; those of equal texts are equal, so that results for parts of it can be cached."""
+        # The prefix cannot be predicted, so that no author can write a token: it is random, or a keyed hash of the
+        # document, which changes when an author writes anything. The output contains no token.
+        text = secrets.token_bytes(8) if document is None else document.encode("utf-8", "surrogatepass")
+        self._word = f"q{blake2b(text, digest_size=8, key=_TOKEN_KEY).hexdigest()}"
         self._contents: list[_TokenContent] = []
         # The names of the tags that would end the raw blocks and comments that are not closed.
         self._missing_ends: set[str] = set()

@@ -146,7 +146,8 @@ class _Rendering:
     ) -> None:
         raw = json.loads(text)
         raw = raw if isinstance(raw, dict) else {}
-        self.tokens = Tokens()
+        # The footer of the product has no merge tags. So the other parts need not be sanitized again after it is added.
+        self.tokens = Tokens(document.to_canonical_json([document.remove_added_footer(raw), *look]))
         self.document = self.tokens.protect(raw)
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}

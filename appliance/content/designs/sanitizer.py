@@ -132,7 +132,7 @@ def normalize_rich_text(html: str) -> str:
     Sanitizes, replaces `b` and `i` with `strong` and `em`, and removes empty elements and trailing empty paragraphs. A
     repeated call changes nothing.
     """
-    tokens = Tokens()
+    tokens = Tokens(html)
     text = tokens.protect(html)
     if not markup.is_html(text):
         return html
