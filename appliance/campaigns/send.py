@@ -226,10 +226,13 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
 
 
 def list_due() -> list[tuple[int, int]]:
-    """Return (account id, campaign id) of up to 20 scheduled campaigns that are due, the earliest first."""
+    """Return (account id, campaign id) of up to 20 scheduled campaigns that are due.
+
+    The earliest of each account come first, so that many of one account do not hold up those of others.
+    """
     return rows(
         "SELECT account_id, id FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? AND deleted_at IS NULL "
-        "ORDER BY scheduled_at LIMIT 20",
+        "ORDER BY row_number() OVER (PARTITION BY account_id ORDER BY scheduled_at), scheduled_at LIMIT 20",
         (clock.now_ms(),),
     )
 

@@ -23,8 +23,9 @@ from appliance.audience.segments import query_plan
 from appliance.campaigns import audience_snapshot, links, preflight, rehearsal, send, states
 from appliance.campaigns.audience_snapshot import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
-from appliance.core import clock, logs, signals
+from appliance.core import clock, limited_process, logs, signals
 from appliance.core.errors import Unavailable
+from appliance.core.limited_process import WouldWait
 from appliance.events import log as retention
 from appliance.exports import streaming
 from appliance.flows import date_events, engine, enrollment, lifecycle, segment_events, triggers
@@ -113,7 +114,7 @@ class Jobs:
         self._email_lock = threading.Lock()
         self._renew_lock, self._senders_lock = threading.Lock(), threading.Lock()
         self._is_stopping = False
-        self._preflight_lock = threading.Lock()
+        self._preflight_lock, self._starts_lock = threading.Lock(), threading.Lock()
         self._domains_lock = threading.Lock()
         self._links_lock = threading.Lock()
         self._last_cleanup_ms = 0
@@ -128,6 +129,7 @@ class Jobs:
             "audiences": self.audience_runner.run, "domains": self.check_domains, "hits": self.hit_judge.run,
             "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
+            "starts": self.start_campaigns,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -289,8 +291,12 @@ class Jobs:
         ended. Campaigns are paused by auto-pause, or if the transport keeps rejecting their messages, and completed
         when they have no open messages.
         """
+        is_any_left = False
         for account_id, campaign_id in send.list_due():
-            self._start(account_id, campaign_id)
+            with limited_process.forbid_waiting():
+                is_any_left |= not self._start(account_id, campaign_id)
+        if is_any_left:
+            signals.wake("starts")
         transactions.write(send.release_held_campaigns)
         for breaker in (self.email_sender.breaker, self.sms_sender.breaker):
             request = breaker.get_pause_request()
@@ -302,24 +308,47 @@ class Jobs:
         transactions.write(states.complete_finished)
         self.ledger_checker.check_changed()
 
+    def start_campaigns(self) -> None:
+        """Start the scheduled campaigns whose HTML must be sanitized first, which may take many seconds each.
+
+        The accounts take turns. Returns at once if another run is active, which also covers the new campaigns.
+        """
+        self._run_once(self._starts_lock, self._start_in_turns)
+
+    def _start_in_turns(self, stopping: threading.Event) -> None:
+        turns: dict[int, int] = {}  # the number of campaigns of each account that were tried
+        tried: set[int] = set()
+        while not stopping.is_set():
+            due = [row for row in send.list_due() if row[1] not in tried]
+            if not due:
+                return
+            account_id, campaign_id = min(due, key=lambda row: turns.get(row[0], 0))
+            turns[account_id] = turns.get(account_id, 0) + 1
+            tried.add(campaign_id)
+            self._start(account_id, campaign_id)
+
     @staticmethod
-    def _start(account_id: int, campaign_id: int) -> None:
-        """Start a scheduled campaign.
+    def _start(account_id: int, campaign_id: int) -> bool:
+        """Start a scheduled campaign; return False if it cannot be started now.
 
         After an unexpected error the campaign is paused until a user resumes it, so that it does not stop other
-        campaigns. If it cannot be started now, the next pulse tries again. Raises StorageError.
+        campaigns. Raises StorageError.
         """
         try:
             prepared = preflight.prepare_send(account_id, campaign_id)
             transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
         except StorageError:
             raise
+        except WouldWait:
+            return False
         except Unavailable as error:
             # For example, its HTML cannot be sanitized, which the other campaigns do not wait for.
             log.info("campaigns: start put off campaign=%s: %s", campaign_id, error)
+            return False
         except Exception:
             log.exception("campaigns: start failed campaign=%s", campaign_id)
             transactions.write(states.pause_failed, account_id, campaign_id)
+        return True
 
     def _wake_cleanup_if_due(self) -> bool:
         """If an hour has passed since the job `cleanup` was last woken, wake it; return whether it was woken."""
@@ -401,9 +430,9 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks and a backup may each occupy a thread for a long time. The
-# remaining two threads run all other jobs.
-_WORKERS = 8
+# Sending, imports, audience snapshots, flows, webhooks, a backup and the starts of campaigns may each occupy a thread
+# for a long time. The remaining two threads run all other jobs.
+_WORKERS = 9
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.

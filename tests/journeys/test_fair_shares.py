@@ -180,6 +180,30 @@ def kill_sanitizers(server: Server) -> Iterator[None]:
         thread.join()
 
 
+@contextlib.contextmanager
+def stop_sanitizers(server: Server) -> Iterator[None]:
+    """Stop each child that sanitizes HTML as soon as it starts, and let the last one continue at the end."""
+    is_over, stopped = threading.Event(), set()
+
+    def stop() -> None:
+        while not is_over.wait(0.01):
+            pid = find_sanitizer(server)
+            if pid is not None and pid not in stopped:
+                stopped.add(pid)
+                os.kill(pid, signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
 def schedule(api: Client, list_id: int, body: str, at: float) -> int:
     """Schedule a campaign to a list for a Unix time and return its id."""
     content = {"subject": "Later", "body": body, "from_email": "a@bakery.example"}
@@ -225,3 +249,24 @@ def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_serv
     assert row["stats"] | {"audience": 30, "sent": 30, "failed": 0, "skipped": 0} == row["stats"]
     news = [message.html() or "" for message in smtp_server.messages if message.subject == "News"]
     assert len(news) == 30 and all('<p style="color:red">Hello' in html for html in news)
+
+
+def test_slow_html_does_not_delay_the_start_of_another_campaign(fresh_server: FreshServer) -> None:
+    """While the HTML of many due campaigns of one account is sanitized, a later one of another account starts."""
+    server = fresh_server()
+    other = second_account(server)
+    list_ids = []
+    for api in (server.client(), other):
+        list_ids.append(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
+        api.post("/contacts", {"email": "p@example.org", "list_ids": list_ids[-1:], "opt_in": True}).expect(201)
+    due_at = time.time() + 15
+    waiting = [schedule(server.client(), list_ids[0], f"{STYLED}{number}", due_at) for number in range(21)]
+    started = schedule(other, list_ids[1], "<p>No styles</p>", due_at + 1)
+    server.restart()  # so that nothing is compiled
+    assert time.time() < due_at - 1
+    with stop_sanitizers(server):
+        time.sleep(due_at + 1 - time.time())
+        other.wait(f"/campaigns/{started}", lambda row: row["status"] == "completed", timeout=10)
+        assert all(server.client().get(f"/campaigns/{number}").json["phase"] == "scheduled" for number in waiting)
+    for number in waiting:
+        server.client().wait(f"/campaigns/{number}", lambda row: row["status"] == "completed", timeout=60)
