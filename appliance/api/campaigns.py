@@ -280,13 +280,16 @@ def _add_review_action(name: str, verb: Callable[..., Campaign], scope: str, sum
     async def handler(request: ApiRequest) -> ApiResponse:
         if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
-        argument = request.body.note or None if name == "reject" else request.caller
+        arguments: tuple[Any, ...] = (request.body.note or None if name == "reject" else request.caller,)
+        if name == "ask_approval":
+            arguments += (await render_send(preflight.prepare_send, request.account_id, request.id),)
 
         def write() -> Campaign:
             if name == "approve":
                 approvals.require_unchanged(store.get(request.account_id, request.id), request.body.updated_at)
-            args = (verb, request.account_id, request.id, argument)
-            return audit.run_and_record(request.caller, f"campaign_{name}", *args)
+            args = (verb, request.account_id, request.id, *arguments)
+            campaign: Campaign = audit.run_and_record(request.caller, f"campaign_{name}", *args)
+            return campaign
 
         return await _campaign_response(await commit(write))
 

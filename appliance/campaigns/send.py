@@ -342,7 +342,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
 # Approval of a campaign before its send: requested, approved or rejected (docs/decisions.md#6).
 
 
-def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+def request_approval(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> Campaign:
     """Request the approval of a campaign that was not started.
 
     Raises NotFound. Raises Invalid if the campaign was started, if it has blockers other than the missing approval, or
@@ -351,7 +351,8 @@ def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     require_write_transaction()
     campaign = _require_pending(account_id, campaign_id)
     confirmed = campaign.trigger.data.get("confirm_send_to_all") is True
-    raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, confirmed, Actor(can_approve=True))))
+    approver = Actor(can_approve=True)
+    raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, confirmed, approver, prepared)))
     approvals.request_approval(campaign, by)
     return _save_decision(campaign)
 

@@ -198,10 +198,11 @@ def restore_draft(flow: Flow) -> None:
     flow.status, flow.paused_at = "draft", None
 
 
-def undo_status_change(flow: Flow, to: str, by: Actor) -> None:
+def undo_status_change(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
     """Undo pausing, resuming or archiving a flow: return it to its former status `to`. The caller saves the flow.
 
-    Raises Invalid (`invalid_transition`) if the change is no longer possible, and the errors of `activate`.
+    `messages` are as in `activate`. Raises Invalid (`invalid_transition`) if the change is no longer possible, and the
+    errors of `activate`.
     """
     require_write_transaction()
     paused_at = flow.paused_at
@@ -211,7 +212,7 @@ def undo_status_change(flow: Flow, to: str, by: Actor) -> None:
             flow.status, flow.paused_at = "paused", paused_at
             return
     if to != flow.status:
-        change_status(flow, to, by)
+        change_status(flow, to, by, messages)
 
 
 def check_transition(flow: Flow, to: str) -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from tests.api.test_flow_rights import account_with
 from tests.api.test_flows import LETTER, STARTS
+from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
 
 PAYING = {"name": "contact_data.paying", "predicate": "true", "value": True}
@@ -268,3 +270,42 @@ def test_users_cannot_approve_what_their_own_key_changed(server: Server, api: Cl
         assert {path: ann.post(f"{path}/approve").status for path in paths} == dict.fromkeys(paths, 403)
         assert {path: key.post(f"{path}/approve").status for path in paths} == dict.fromkeys(paths, 403)
         assert {path: cem.post(f"{path}/approve").status for path in paths} == dict.fromkeys(paths, 200)
+
+
+STYLED = "<style>p{color:red}</style><p>Bread.</p>"
+
+
+def test_request_approval_of_styled_html_after_a_restart(fresh_server: FreshServer) -> None:
+    """HTML that is sanitized in the child process is sanitized before the write, which must not wait for it."""
+    server = fresh_server()
+    api = server.client()
+    number = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    api.post("/contacts", {"email": "reader@example.org", "list_ids": [number]}).expect(201)
+    content = {"template_attributes": {"subject": "News", "body": STYLED}}
+    first, second = draft(api, number, **content), draft(api, number, **content)
+    server.restart()
+    assert api.post(campaign_path(first, "ask_approval")).expect(200)["asked_at"]
+    server.restart()
+    browser = ScriptlessBrowser(api)
+    assert browser.submit(f"/campaigns/{second['id']}/ask").status == 303
+    assert api.get(campaign_path(second)).expect(200)["asked_at"]
+
+
+def test_resume_flows_with_styled_html_after_a_restart(fresh_server: FreshServer) -> None:
+    """The bulk action and its undo compile the messages of flows before the write, too."""
+    server = fresh_server()
+    api = server.client()
+    flow = api.post("/flows", {"trigger": STARTS, "steps": [LETTER | {"body": STYLED}]}).expect(201)
+    path = f"/flows/{flow['id']}"
+    api.post(f"{path}/activate").expect(200)
+    api.post(f"{path}/pause").expect(200)
+    changed = {"subject": "News", "body": f"{STYLED}<p>Changed</p>"}
+    for action, form in (
+        ("acts", {"act": "continue", "ids": [flow["id"]]}),
+        ("put-back", {"stood": f"{flow['id']}:active"}),
+    ):
+        api.patch(f"/templates/{flow['templates'][0]['id']}", changed | {"subject": action}).expect(200)
+        server.restart()
+        assert ScriptlessBrowser(api).submit(f"/flows/{action}", **form).status == 303
+        assert api.get(path).expect(200)["status"] == "active"
+        api.post(f"{path}/pause").expect(200)

@@ -13,7 +13,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import approvals, audit
 from appliance.audience.segments import store as segments
-from appliance.campaigns import send
+from appliance.campaigns import preflight, send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.preflight import Preflight
 from appliance.content.templates.placeholders import UNFINISHED_CODES
@@ -21,7 +21,7 @@ from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import drafts, lifecycle, store, versions
 from appliance.storage.models import Flow, User
-from appliance.storage.transactions import commit
+from appliance.storage.transactions import commit, render_send
 from ui import formats, view
 from ui.forms import Form
 from ui.guard import signed_in
@@ -39,6 +39,7 @@ _REJECTED = gettext_noop("Rejected. It has to be changed before it can be approv
 @signed_in("campaigns:write")
 async def request_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Request approval of a campaign."""
+    prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
     args = (
         visit.actor,
         "campaign_ask_approval",
@@ -46,6 +47,7 @@ async def request_campaign(request: Request, visit: Visit, campaign_id: int) -> 
         visit.account_id,
         campaign_id,
         visit.actor,
+        prepared,
     )
     return await _apply(request, f"/campaigns/{campaign_id}", _REQUESTED, audit.run_and_record, *args)
 

@@ -389,11 +389,12 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     if campaign.phase == "scheduled" and (form.errors or moment is None):
         return _render_new_time(request, campaign, form, 422)
+    prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
 
     def move() -> bool:
         if store.get(visit.account_id, campaign_id).phase != "scheduled":
             return False
-        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0, scheduled_at=moment), preflight.NOT_PREPARED)
+        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0, scheduled_at=moment), prepared)
         return True
 
     if await commit(move):

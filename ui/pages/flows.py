@@ -321,7 +321,7 @@ async def _change_status(request: Request, visit: Visit, rows: list[Flow], name:
         if row.status not in _ALLOWED_STATUSES[name]:
             continue
         try:
-            args = (store.apply_action, visit.account_id, row.id, *_status_change(name, takes_out, visit))
+            args = (store.apply_action, visit.account_id, row.id, *await _status_change(row, name, takes_out, visit))
             await commit(audit.run_and_record, visit.actor, f"flow_{name}", *args)
             moved.append(row)
         except errors.Invalid:
@@ -364,12 +364,13 @@ def _describe_done(name: str, flow_name: str, number: int) -> str:
     return ngettext("%(num)s flow is live again.", "%(num)s flows are live again.", number)
 
 
-def _status_change(
-    name: str, takes_out: bool, visit: Visit
-) -> tuple[Callable[..., None], Any] | tuple[Callable[..., None]]:
+async def _status_change(row: Flow, name: str, takes_out: bool, visit: Visit) -> tuple[Any, ...]:
+    """Return the function of `lifecycle` that changes a flow's status, and its arguments after the flow."""
     if name == "pause":
         return (lifecycle.pause,)
-    return (lifecycle.archive, takes_out) if name == "archive" else (lifecycle.activate, visit.actor)
+    if name == "archive":
+        return lifecycle.archive, takes_out
+    return lifecycle.activate, visit.actor, None, await render(store.prepare_messages, visit.account_id, row.id)
 
 
 async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> None:
@@ -417,6 +418,8 @@ async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
         if not flow_id.isdecimal() or len(flow_id) > 18 or status not in lifecycle.TRANSITIONS:
             continue
         try:
+            is_active = status == "active"
+            messages = await render(store.prepare_messages, visit.account_id, int(flow_id)) if is_active else {}
             args = (
                 store.apply_action,
                 visit.account_id,
@@ -424,6 +427,7 @@ async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
                 lifecycle.undo_status_change,
                 status,
                 visit.actor,
+                messages,
             )
             restored.append(await commit(audit.run_and_record, visit.actor, "flow_put_back", *args))
         except errors.Invalid:
