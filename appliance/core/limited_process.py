@@ -37,6 +37,8 @@ _OUT_OF_MEMORY, _FAILED = 3, 4
 # These signals mean that the input crashed the child; a library in Rust aborts when memory runs out.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _LENGTH = struct.Struct(">I")
+# More than the largest reply, so that a child that a library has corrupted does not make the service allocate 4 GiB.
+_MAX_REPLY_BYTES = 128 * 1024 * 1024
 _may_wait: ContextVar[bool] = ContextVar("may_wait", default=True)
 
 
@@ -116,8 +118,15 @@ class LimitedProcess:
             finally:
                 self._timer = threading.Timer(IDLE_SECONDS, self._end_idle)
                 self._timer.daemon = True
-                self._timer.start()
-        return msgspec.msgpack.decode(reply, type=kind)
+                # Without a thread for the timer, the child only runs until the next timer ends it.
+                with contextlib.suppress(RuntimeError):
+                    self._timer.start()
+            try:
+                return msgspec.msgpack.decode(reply, type=kind)
+            except msgspec.MsgspecError:
+                log.warning("%s: child process sent an invalid reply", self._word)
+                self.end(must_kill=True)
+                raise LimitExceeded("crash") from None
 
     def _exchange(self, message: bytes) -> bytes:
         """Send a task to the child and return its reply; a child that is too slow is killed. Raises as `run` does."""
@@ -237,9 +246,11 @@ def _receive(connection: socket.socket, deadline: float | None = None) -> bytes:
     """Return the next message; raises EOFError if the other side has closed the socket.
 
     `deadline` is a time of `time.monotonic`, after which TimeoutError is raised; None leaves the timeout of the socket
-    unchanged.
+    unchanged. With a deadline, raises ConnectionError for a message longer than `_MAX_REPLY_BYTES`.
     """
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, deadline))
+    if deadline is not None and length > _MAX_REPLY_BYTES:
+        raise ConnectionError("the reply is too long")
     return bytes(_receive_exactly(connection, length, deadline))
 
 

@@ -1,5 +1,6 @@
 """HTML that is not small is sanitized in a child process with limits of time and memory (T22)."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -184,6 +185,33 @@ def test_html_that_makes_a_library_fail_becomes_paragraphs(monkeypatch: pytest.M
     """An error of the parser or inliner, which would happen again, does not keep an email waiting for good."""
     monkeypatch.setattr(executable, "_command", lambda *words: ([sys.executable, "-c", FAILING], Server().env))
     assert sanitizer.clean_document("<style>p{color:red}</style><p>Hi {{ a }}</p>") == "<p>Hi {{ a }}</p>"
+
+
+@pytest.mark.parametrize("reply", ["b'\\xff' * 4", "b'\\0\\0\\0\\1\\xc1'"], ids=["too long", "invalid"])
+def test_an_impossible_reply_ends_the_child(monkeypatch: pytest.MonkeyPatch, reply: str) -> None:
+    """A child that a library has corrupted costs the service no memory, and the next one has its own socket."""
+    send = f"import socket; s = socket.socket(fileno=0); s.recv(1); s.sendall({reply}); s.recv(1 << 20); s.recv(1)"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with monkeypatch.context() as patch:
+        patch.setattr(executable, "_command", lambda *words: ([sys.executable, "-c", send], Server().env))
+        with contextlib.suppress(Unavailable):
+            assert "style=" not in sanitizer.clean_document("<style>p{color:red}</style><p>x</p>")
+        assert sanitizer._process.get_pid() is None
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    sanitizer._fetch_result.cache.clear()
+    assert '<p style="color:red">x</p>' in sanitizer.clean_document("<style>p{color:red}</style><p>x</p>")
+
+
+def test_html_is_sanitized_without_a_thread_for_the_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of threads of the system changes no email and skips no recipient."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Timer, "start", fail)
+        assert '<p style="color:red">x</p>' in sanitizer.clean_document("<style>p{color:red}</style><p>x</p>")
+    assert '<p style="color:red">y</p>' in sanitizer.clean_document("<style>p{color:red}</style><p>y</p>")
 
 
 def test_threads_take_turns() -> None:
