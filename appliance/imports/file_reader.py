@@ -145,16 +145,27 @@ def preview_file(path: Path) -> FilePreview:
 
 
 def _choose_samples(rows: list[list[str]]) -> list[list[str]]:
-    """Return up to `_SAMPLES` rows in file order, preferring rows that fill columns empty in the samples before."""
+    """Return up to `_SAMPLES` rows in file order that together fill most columns, with the most different values.
+
+    Placeholders such as `n/a` count as empty.
+    """
+    values = [{(column, cell) for column, cell in enumerate(row) if not _is_blank(cell)} for row in rows]
+    columns_of_rows = [{column for column, _ in cells} for cells in values]
     chosen: list[int] = []
-    covered: set[int] = set()
-    for index, row in enumerate(rows):
-        new_columns = {column for column, cell in enumerate(row) if cell.strip(imports_cells.SPACES)} - covered
-        if new_columns and len(chosen) < _SAMPLES:
-            chosen.append(index)
-            covered |= new_columns
-    remaining = [index for index in range(len(rows)) if index not in chosen]
-    return [rows[index] for index in sorted([*chosen, *remaining[: _SAMPLES - len(chosen)]])]
+    seen: set[tuple[int, str]] = set()
+    filled: set[int] = set()
+    while len(chosen) < min(_SAMPLES, len(rows)):
+        remaining = [index for index in range(len(rows)) if index not in chosen]
+        best = max(remaining, key=lambda index: (len(columns_of_rows[index] - filled), len(values[index] - seen)))
+        chosen.append(best)
+        seen |= values[best]
+        filled |= columns_of_rows[best]
+    return [rows[index] for index in sorted(chosen)]
+
+
+def _is_blank(cell: str) -> bool:
+    cell = cell.strip(imports_cells.SPACES)
+    return not cell or cell in imports_cells.BLANKS
 
 
 def _is_separator(line: str) -> bool:

@@ -122,6 +122,19 @@ def test_any_bytes_are_read_or_unreadable(tmp_path_factory: pytest.TempPathFacto
         pass
 
 
+def test_samples_of_a_file_vary(tmp_path: Path) -> None:
+    """The samples of a column have values if it has any, and different ones if there are."""
+    lines = ["email;city;phone", *(f"a{number}@example.org;Bath;n/a" for number in range(9))]
+    path = tmp_path / "upload"
+    path.write_text("\n".join([*lines, "b@example.org;Leeds;", "c@example.org;Bath;+44 20 7946 0018"]))
+
+    samples = file_reader.preview_file(path).samples
+
+    cities, phones = ({row[column] for row in samples} for column in (1, 2))
+    assert cities == {"Bath", "Leeds"}
+    assert "+44 20 7946 0018" in phones
+
+
 LOCAL = st.one_of(st.text(st.sampled_from("abcZ019.+-_'\"@ ,é"), max_size=70), st.text(max_size=10))
 DOMAINS = "example.org EXAMPLE.Org müller.de localhost a..b -x.org x.test [1.2.3.4] xn--mller-kva.de example.org."
 DOMAIN = st.sampled_from([*DOMAINS.split(), "", "a" * 64 + ".org"])

@@ -94,7 +94,7 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
         if target.startswith("data."):
             type_ = types.get(column["name"], "")
             to = f"{CUSTOM_FIELD}-{type_}" if type_ else CUSTOM_FIELD
-        samples = [sample for sample in column["samples"] if sample.strip()]
+        samples = [*dict.fromkeys(sample for sample in column["samples"] if sample.strip())]
         if f"to-{index}" in form.values:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
         elif job.phase == store.MAPPING and not samples and to in CUSTOM_TYPES and column["name"] not in mapped:
