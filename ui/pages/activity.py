@@ -184,11 +184,11 @@ def _summarize_campaign(event: Event) -> BatchSummary | None:
     count, href = campaign.stats["skipped"], f"/campaigns/{campaign.id}"
     if not count:
         return None
-    reasons = [
-        gettext("%(reason)s (%(count)s)", reason=labels.reason_label(reason, campaign.channel),
-                count=formats.number(number))
-        for reason, number in [*report.count_skips(campaign).items()][:_MAX_REASONS]
-    ]  # fmt: skip
+    counts = [*report.count_skips(campaign).items()]
+    if len(counts) == 1:
+        reasons = [formats.uncapitalize(labels.reason_label(counts[0][0], campaign.channel))]
+    else:
+        reasons = [labels.count_reason(code, number, campaign.channel) for code, number in counts[:_MAX_REASONS]]
     details = ngettext(
         "%(num)s contact skipped: %(reasons)s", "%(num)s contacts skipped: %(reasons)s", count,
         reasons=formats.join_names(reasons),

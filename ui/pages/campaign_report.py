@@ -432,7 +432,7 @@ def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str,
         "progress": report.get_progress(campaign),
         "ledger_differences": ledger_check.check_quickly(campaign) if campaign.started_at else [],
         "skip_counts": skip_counts,
-        "skips": [(labels.reason_label(code, campaign.channel), count) for code, count in skip_counts.items()],
+        "skips": [*skip_counts.items()],
     }  # fmt: skip
 
 
