@@ -170,7 +170,7 @@ def _check_test_sent(case: PreflightInput) -> Iterator[Finding]:
         (template.id, template.updated_at),
     )
     if case.is_readable and test_message is None:
-        yield Finding("not_tested", gettext("no test was sent since the last change"), "base")
+        yield Finding("not_tested", gettext("you have not sent a test since the last change"), "base")
 
 
 def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:

@@ -136,7 +136,7 @@ def test_sending_a_test(page: Page, api: Client, smtp: SmtpServer) -> None:
     """A test goes to the given addresses with a chosen contact's values; the addresses are remembered."""
     campaign_id = draft(api, "Tested")
     page.goto(f"/campaigns/{campaign_id}")
-    expect(page.locator("#side")).to_contain_text("No test was sent")
+    expect(page.locator("#side")).to_contain_text("You have not sent a test")
     page.get_by_role("link", name="Send test email").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("To", exact=True).fill("boss@bakery.example nobody")
@@ -155,7 +155,7 @@ def test_sending_a_test(page: Page, api: Client, smtp: SmtpServer) -> None:
     expect(page.get_by_role("dialog").get_by_label("To", exact=True)).to_have_value(
         "boss@bakery.example, me@bakery.example"
     )
-    expect(page.locator("#side")).not_to_contain_text("No test was sent")
+    expect(page.locator("#side")).not_to_contain_text("You have not sent a test")
 
 
 def test_scheduling_and_unscheduling(page: Page, api: Client) -> None:

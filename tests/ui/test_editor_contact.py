@@ -64,8 +64,8 @@ def test_a_test_shows_the_contact_of_the_preview(page: Page, api: Client, smtp: 
     frame = open_editor(page, make(api, heading("a", GREETING)))
     page.get_by_role("button", name="Send test").first.click()
     # One choice is not asked about
-    expect(page.get_by_label("The test recipient, or sample data")).to_be_checked()
-    expect(page.get_by_label("The test recipient, or sample data")).to_be_hidden()
+    expect(page.get_by_label("The contact with the test address, or sample data")).to_be_checked()
+    expect(page.get_by_label("The contact with the test address, or sample data")).to_be_hidden()
     assert "Good day friend" in send_test(page, smtp, "before@bakery.example")
     find_person(page, "ann7")
     expect(frame.get_by_role("heading", name="Good day Ann7")).to_be_visible()
@@ -74,7 +74,7 @@ def test_a_test_shows_the_contact_of_the_preview(page: Page, api: Client, smtp: 
     save_screenshot(page, "editor-send-test")
     assert "Good day Ann7" in send_test(page, smtp, "with@bakery.example")
     page.get_by_role("button", name="Send test").first.click()
-    page.get_by_label("The test recipient, or sample data").check()
+    page.get_by_label("The contact with the test address, or sample data").check()
     assert "Good day friend" in send_test(page, smtp, "without@bakery.example")
 
 

@@ -50,7 +50,7 @@ def test_sending_placeholders_needs_a_confirmation(page: Page, api: Client, smtp
     expect(side.get_by_role("link", name="“It’s easier to say in a short email")).to_be_visible()
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("heading", name="Unfinished content").first).to_be_visible()
+    expect(dialog.get_by_role("heading", name="Send to 8 contacts?")).to_be_visible()
     expect_counted_groups(dialog)
     assert axe.find_violations_in_light_and_dark(page) == []
     dialog.get_by_role("button", name="Send to 8 contacts").click()
@@ -69,7 +69,7 @@ def expect_counted_groups(place: Locator) -> None:
     """Expect the findings of a checklist in groups, each with its number of findings and what it means for sending."""
     groups = place.locator("div:has(> .grouped)")
     expect(groups.locator(".grouped")).to_have_text(["Unfinished content 3", re.compile(r"^Recommended \d+$")])
-    expect(groups.nth(0)).to_contain_text("Replace it, or confirm when you send that you want it as it is.")
+    expect(groups.nth(0)).to_contain_text("Replace it, or confirm when you send that you want to keep it.")
     expect(groups.nth(1)).to_contain_text("You can send without these.")
     for group in groups.all():
         count = group.locator("li").count()

@@ -293,7 +293,7 @@ class Checklist(NamedTuple):
 _REQUIRED = gettext_noop("Required"), gettext_noop("Fix these before you send.")
 _UNFINISHED = (
     gettext_noop("Unfinished content"),
-    gettext_noop("Replace it, or confirm when you send that you want it as it is."),
+    gettext_noop("Replace it, or confirm when you send that you want to keep it."),
 )
 _RECOMMENDED = gettext_noop("Recommended"), gettext_noop("You can send without these.")
 

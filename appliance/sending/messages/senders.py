@@ -104,7 +104,7 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
             )
         else:
             text = gettext(
-                "%(domain)s is not verified as yours: real emails need that", domain=records.display_domain(name)
+                "%(domain)s is not verified: verify it before you send real emails", domain=records.display_domain(name)
             )
         return [("domain_unverified", text)]
     attention = domains.get_attention(account_id, name)
