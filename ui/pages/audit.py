@@ -237,6 +237,8 @@ def format_details(data: dict[str, Any], names: dict[str, str]) -> str:
     Empty lists and what only programs need are left out. `names` maps actors to names, as in `actor_label`.
     """
     is_session = "session_id" in data
+    if [*data] == ["name"]:
+        return str(data["name"])  # beside the kind of what has this name
     return ", ".join(
         gettext("%(label)s: %(value)s", label=_detail_word(name), value=_format_value(value, names, name))
         for name, value in data.items()
