@@ -7,6 +7,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.server import Server
+from tests.kit.uploads import upload, wait_for_import
 
 MAIL = {"subject": "Welcome {{ contact.first_name }}", "body": '<p>Hi <a href="https://example.com/">there</a></p>'}
 CLICKED = {"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}
@@ -115,3 +116,14 @@ def test_simulations_do_not_reveal_suppressions(api: Client, server: Server, flo
         result = reader.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
         assert ("suppressed" in result["description"]) is learns
         assert reader.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is learns
+
+
+def test_simulate_all_ignores_imported_contacts(api: Client) -> None:
+    """Contacts whose import started no flow did not meet the trigger."""
+    list_id = api.post("/lists", {"name": "Imported"}).expect(201)["id"]
+    body = {"name": "Joined", "trigger": {"event": "list_add", "contact_list_id": list_id}, "steps": STEPS}
+    flow = api.post("/flows", body).expect(201)["id"]
+    wait_for_import(api, upload(api, "email\nimported@example.org\n", list_ids=[list_id]))
+    assert api.post(f"/flows/{flow}/simulate_all").expect(200)["met"] == 0
+    api.post("/contacts", {"email": "joined@example.org", "list_ids": [list_id]}).expect(201)
+    assert api.post(f"/flows/{flow}/simulate_all").expect(200)["met"] == 1
