@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
 from appliance.accounts.audit import Actor
+from appliance.audience.segments import suggestions
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.content.templates import starters as letters
@@ -122,6 +123,14 @@ def _walk(steps: Steps) -> Iterator[dict[str, Any]]:
         yield from _walk([*step.get("yes", ()), *step.get("no", ())])
 
 
+# The custom field with the birthday, as imported columns are named in the languages of the interface.
+_BIRTHDAY_FIELDS = (
+    "birthday", "birth_date", "birthdate", "date_of_birth", "geburtstag", "geburtsdatum", "anniversaire",
+    "date_de_naissance", "cumpleanos", "fecha_de_nacimiento", "compleanno", "data_di_nascita", "aniversario",
+    "data_de_nascimento", "verjaardag", "geboortedatum", "urodziny", "data_urodzenia", "誕生日", "生年月日",
+)  # fmt: skip
+
+
 def build_starters(look: Look) -> tuple[Starter, ...]:
     """Return the starters with the look of a brand; their buttons lead to the brand's first web address.
 
@@ -146,7 +155,7 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
         ),
         Starter(
             "birthday", gettext("Birthday"),
-            gettext("A greeting on the date in a contact’s custom field “birthday”."), name("Birthday"),
+            gettext("A greeting on a contact’s birthday, from a custom field with the date."), name("Birthday"),
             {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
             _build_birthday(emails),
         ),
@@ -177,8 +186,18 @@ def list_starters(account_id: int) -> tuple[Starter, ...]:
 
 
 def find_starter(account_id: int, key: str) -> Starter | None:
-    """Return the starter with this key, in the look of the account's brand, or None."""
-    return next((starter for starter in list_starters(account_id) if starter.key == key), None)
+    """Return the starter with this key, in the look of the account's brand, or None.
+
+    A date that it waits for is read from the most common of `_BIRTHDAY_FIELDS` that the account's contacts have.
+    """
+    starter = next((starter for starter in list_starters(account_id) if starter.key == key), None)
+    if starter and starter.trigger["event"] == "date_reached":
+        paths = (field.path for field in suggestions.suggest_data_keys(account_id) if field.path in _BIRTHDAY_FIELDS)
+        path = next(paths, _BIRTHDAY_FIELDS[0])
+        starter = starter._replace(
+            trigger={**starter.trigger, "data": {**starter.trigger["data"], "path": f"data.{path}"}}
+        )
+    return starter
 
 
 def _build_welcome(look: Look, emails: Emails) -> Steps:

@@ -235,6 +235,13 @@ def test_archive_a_flow_with_runs(api: Client) -> None:
     assert (shut["stats"]["active"], shut["stats"]["exited"]) == (0, 2)
 
 
+def test_the_birthday_starter_uses_the_field_of_the_contacts(api: Client) -> None:
+    """The date is read from the custom field that the contacts have, whose name may be of another language."""
+    api.post("/contacts", {"email": "anna@example.org", "data": {"geburtstag": "1980-05-01"}}).expect(201)
+    trigger = api.post("/flows", {"starter": "birthday"}).expect(201)["trigger"]
+    assert (trigger["data"]["path"], trigger["data"]["yearly"]) == ("data.geburtstag", True)
+
+
 @pytest.mark.parametrize("key", ["welcome", "win_back", "birthday", "after_event", "cart", "sunset"])
 def test_flow_starters(api: Client, key: str) -> None:
     """Each starter creates a complete draft, which at most lacks a segment."""
