@@ -265,6 +265,18 @@ def test_consent_columns_in_several_languages(api: Client, header: str, no: str,
     assert get_contact(api, f"yes.{name}@said.example")["subscribed_email"]
 
 
+def test_status_words_of_german_exports(api: Client) -> None:
+    """German words for a cleaned, a blocked and a never subscribed address are statuses."""
+    file = "Email;Status\nb@wort.example;Bereinigt\nu@wort.example;Ungültig\ns@wort.example;Unterdrückt\n"
+    job = wait_for_import(api, upload(api, f"{file}n@wort.example;Nicht abonniert\n"))
+
+    assert (job["warnings"], job["arriving"]["subscribed"]) == (0, 0)
+    channels = {name: get_contact(api, f"{name}@wort.example")["channels"][0] for name in "busn"}
+    assert {name: channel["suppression_reason"] for name, channel in channels.items()} == {
+        "b": "hard_bounce", "u": "hard_bounce", "s": "manual", "n": None,
+    }  # fmt: skip
+
+
 def subscriptions(api: Client, name: str) -> tuple[bool, bool]:
     """Return whether a contact is subscribed to email and to SMS."""
     contact = get_contact(api, name)
