@@ -223,7 +223,8 @@ class SearchIndex:
 
         A part matches if it contains more than half as many words of the query as the part that contains the most.
         With `only_headings`, the title and heading of a part must contain every word. Filler words are ignored. A word
-        also matches longer words that begin with it ("segment" matches "segments"), with or without hyphens.
+        also matches longer words that begin with it ("segment" matches "segments"), with or without hyphens. If nothing
+        matches words with hyphens, their parts are searched ("double-opt-in" finds "double opt-in").
         """
         stems = list_stems(query)
         ranked: list[tuple[int, int, Part]] = []
@@ -234,6 +235,8 @@ class SearchIndex:
         max_matched = max((matched for matched, _, _ in ranked), default=0)
         min_matched = len(stems) if only_headings else max_matched // 2 + 1
         best = sorted((entry for entry in ranked if entry[0] >= min_matched), key=lambda entry: -entry[1])
+        if not best and "-" in query:
+            return self.search(query.replace("-", " "), only_headings=only_headings, limit=limit)
         return [SearchResult(part, make_excerpt(part.text, stems)) for _, _, part in best[:limit]]
 
 

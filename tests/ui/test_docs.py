@@ -147,6 +147,8 @@ def test_searching_while_typing(browser_page: Page) -> None:
     expect(page.locator(".results b").first).to_have_text("Erase a contact")
     expect(page).to_have_url(re.compile(r"q=erase"))
     assert find_violations(page) == []
+    field.fill("Double-Opt-in")
+    expect(page.locator(".results mark").first).to_have_text("double", ignore_case=True)
     field.fill("pause a campaign")
     expect(page.locator(".results a[href^='/docs/api/reference#post-']").first).to_be_visible()
     field.fill("")
