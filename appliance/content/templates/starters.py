@@ -214,7 +214,7 @@ def _offer(home: str) -> Sections:
         _section(
             "coupon",
             {"padding": "16px 32px 28px"},
-            code="THANKYOU20",
+            code=gettext("THANKYOU20"),
             text=gettext("20%% off your whole order"),
             button={"text": gettext("Use the code"), "href": home},
             border="dashed",
