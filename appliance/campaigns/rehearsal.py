@@ -138,7 +138,7 @@ class RecipientRenderer:
             languages.choose_opt_out_hint(
                 self._account.sms_opt_out_hint, self._account.sms_opt_out_hints, contact.language, self._account.locale
             ),
-            compose.is_hint_interval_over(phone.opt_out_hint_sent_at, clock.now_ms()),
+            sms_rules.is_hint_interval_over(phone.opt_out_hint_sent_at, clock.now_ms()),
         )
         problem = text.find_problem()
         if problem is None:

@@ -18,17 +18,15 @@ from appliance.content.designs.links import Link
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
-from appliance.core import clock, recipient_texts
+from appliance.core import recipient_texts
 from appliance.core.errors import Unavailable
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext
 from appliance.core.limited_process import WouldWait
 from appliance.sending.delivery import mime
 from appliance.sending.messages import links
-from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.sms import segments as gsm
 from appliance.sending.sms.segments import MAX_CHARACTERS, MAX_PARTS, SegmentCount
 from appliance.settings import config
-from appliance.storage.database import scalar
 
 # The compliance footer contains what the law requires in marketing email: sender, postal address and unsubscribe link
 # (docs/decisions.md#7).
@@ -572,39 +570,3 @@ def build_link_tokens(message_id: int = 0) -> dict[str, Any]:
     With message id 0, links have the same length as when sent but lead nowhere.
     """
     return {designs_links.TRACK_ROOT: {"click": links.build_click_token(message_id)}}
-
-
-# A marketing SMS has the opt-out hint always, or, by the setting `sms.opt_out_hint`, the first time and then once in
-# thirty days.
-
-_HINT_INTERVAL_MS = 30 * 86_400_000
-
-
-def is_hint_due(row: LedgerRow, sent_at: int | None = None) -> bool:
-    """Return whether an SMS must contain the opt-out hint.
-
-    `sent_at` (Unix milliseconds) is given for an SMS that has already been sent, so that its own hint is not taken for
-    an earlier one.
-    """
-    if config.current().sms.opt_out_hint == "always":
-        return True
-    last = scalar(
-        "SELECT opt_out_hint_sent_at FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?",
-        (row.account_id, row.recipient_key),
-    )
-    if last is None or (sent_at is not None and last == sent_at):
-        return True
-    # The time of the first attempt is used, so that a retry has the same text.
-    return is_hint_interval_over(last, row.first_attempt_at or clock.now_ms())
-
-
-def is_hint_interval_over(opt_out_hint_sent_at: int | None, now: int) -> bool:
-    """Return whether an SMS at `now` must contain the opt-out hint, given when the number last got it (None: never).
-
-    Both times are in Unix milliseconds.
-    """
-    return (
-        config.current().sms.opt_out_hint == "always"
-        or opt_out_hint_sent_at is None
-        or int(opt_out_hint_sent_at) <= now - _HINT_INTERVAL_MS
-    )

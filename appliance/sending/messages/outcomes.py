@@ -103,7 +103,7 @@ def record_accepted(outcomes: list[Outcome]) -> None:
 def record_sent(outcomes: list[Outcome], now: int) -> None:
     """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
 
-    `now` (ms) must be the `sent_at` of the SMS among them, because `compose.is_hint_due` compares it with the time of
+    `now` (ms) must be the `sent_at` of the SMS among them, because `sms_rules.is_hint_due` compares it with the time of
     the last opt-out hint. The contacts of the outcomes must be those of the messages now.
     """
     require_write_transaction()

@@ -28,6 +28,7 @@ from appliance.sending.messages import (
     merge_tags,
     senders,
     shared_content,
+    sms_rules,
     system_emails,
 )
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
@@ -309,7 +310,7 @@ class MessagePreparer:
         hint = languages.choose_opt_out_hint(
             settings.opt_out_hint, settings.opt_out_hints, self._get_language(source, row), settings.locale
         )
-        return compose.fill_sms(shared.content.text, values, hint, compose.is_hint_due(row, sent_at))
+        return compose.fill_sms(shared.content.text, values, hint, sms_rules.is_hint_due(row, sent_at))
 
     def _get_account(self, account_id: int) -> Account:
         account = self._accounts.get(account_id)

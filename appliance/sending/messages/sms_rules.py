@@ -458,3 +458,34 @@ def _release_held(waiting: str, values: tuple[int, ...]) -> None:
     run(
         f"UPDATE message SET due_at = {RETRY_NOW} WHERE id IN (SELECT id {waiting} LIMIT {_MAX_ROWS_PER_WRITE})", values
     )
+
+
+# A marketing SMS has the opt-out hint always, or, by the setting `sms.opt_out_hint`, the first time and then once in
+# thirty days.
+_HINT_INTERVAL_MS = 30 * 86_400_000
+
+
+def is_hint_due(row: LedgerRow, sent_at: int | None = None) -> bool:
+    """Return whether an SMS must contain the opt-out hint.
+
+    `sent_at` (Unix milliseconds) is given for an SMS that has already been sent, so that its own hint is not taken for
+    an earlier one.
+    """
+    last = scalar(
+        "SELECT opt_out_hint_sent_at FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?",
+        (row.account_id, row.recipient_key),
+    )
+    # The time of the first attempt is used, so that a retry has the same text.
+    return last == sent_at or is_hint_interval_over(last, row.first_attempt_at or clock.now_ms())
+
+
+def is_hint_interval_over(opt_out_hint_sent_at: int | None, now: int) -> bool:
+    """Return whether an SMS at `now` must contain the opt-out hint, given when the number last got it (None: never).
+
+    Both times are in Unix milliseconds.
+    """
+    return (
+        config.current().sms.opt_out_hint == "always"
+        or opt_out_hint_sent_at is None
+        or int(opt_out_hint_sent_at) <= now - _HINT_INTERVAL_MS
+    )
