@@ -131,9 +131,21 @@ def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
         raise MessageInFlight
     max_age = _MAX_COMPLAINT_AGE_MS if report.kind == "complained" else _MAX_AGE_MS
     is_late = clock.now_ms() - message.left_at > max_age
-    # An uncertain message that waits for its retry or its look-up may have been accepted.
-    is_in_doubt = message.status in ("queued", "held") and message.row.uncertain_count > 0
-    return None if is_late or not (message.status in _RANK or is_in_doubt) else message
+    can_be_reported = message.status in _RANK or _may_have_arrived(message, report)
+    return message if can_be_reported and not is_late else None
+
+
+def _may_have_arrived(message: _ReportedMessage, report: DeliveryReport) -> bool:
+    """Return whether a message that waits for its retry may have been accepted before.
+
+    It may if it is uncertain. Some servers also keep an email to whose final dot they reply with a temporary rejection.
+    A complaint about it, or a hard bounce, must prevent the retry and all other messages to the address (P4).
+    """
+    if message.status not in ("queued", "held"):
+        return False
+    if message.row.uncertain_count > 0:
+        return True
+    return message.row.channel == "email" and message.row.attempts > 0 and report.kind in ("complained", "bounced")
 
 
 def _is_recipient(row: LedgerRow, report: DeliveryReport) -> bool:

@@ -245,6 +245,25 @@ def test_a_report_ends_the_retry_of_an_uncertain_message(kind: str, home: Home) 
     assert record_and_claim(None, True) is None and fetch_one("SELECT count(*) FROM retry_payload") == (0,)
 
 
+@pytest.mark.parametrize("kind", ["complained", "bounced"])
+def test_a_report_ends_the_retry_after_a_temporary_rejection(kind: str, home: Home) -> None:
+    """A complaint or hard bounce shows that a rejected message arrived: no retry and no other message follows."""
+    codes = HARD if kind == "bounced" else {}
+    campaign, [first] = send_campaign(home, accept=False)
+    row = LedgerRow._make(fetch_one(f"SELECT {', '.join(LedgerRow._fields)} FROM message WHERE id = ?", (first,)) or ())
+    record_and_claim(Outcome(row, Deferred("451 4.3.0 try again later", 451, "4.3.0")), False)
+    home.send(home.campaign(home.list_of(home.contact("a@example.org").id, name="Second").id))
+    assert (get_message(first).status, get_message(first).attempts) == ("queued", 1)
+    assert not report(first, "delivered") and not report(first, "soft_bounced", **FULL)
+    assert report(first, kind, **codes) and not report(first, kind, **codes)
+    updated = store.get(home.account_id, campaign.id)
+    assert (get_message(first).status, get_message(first).attempts, updated.sent_count) == (kind, 1, 1)
+    assert ledger_check.check_quickly(updated) == []
+    assert suppression_reasons() == ["complaint" if kind == "complained" else "hard_bounce"]
+    home.advance(600)
+    assert record_and_claim(None, True) is None
+
+
 def test_a_bounce_after_completion_updates_the_stats(home: Home) -> None:
     """A bounce after the campaign is completed moves one message from sent to bounced."""
     campaign, [first] = send_campaign(home)
