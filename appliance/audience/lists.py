@@ -234,7 +234,8 @@ def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, 
 def delete(account_id: int, list_id: int) -> ContactList:
     """Delete a list and return it; its contacts are not deleted.
 
-    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or flow uses the list.
+    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or flow uses the list, or a completed
+    campaign that sends some of its messages again.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)
@@ -242,7 +243,8 @@ def delete(account_id: int, list_id: int) -> ContactList:
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE (t.contact_list_id = :id "
         "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.contact_list_ids') WHERE value = :id) "
         "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.exclude_contact_list_ids') WHERE value = :id)) "
-        "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND t.account_id = :account",
+        "AND (c.status IN ('active', 'paused') OR c.phase = 'sending') AND c.deleted_at IS NULL "
+        "AND t.account_id = :account",
         {"id": list_id, "account": account_id},
     )
     used_by: list[dict[str, Any]] = [{"campaign_id": row[0], "name": row[1]} for row in campaigns]

@@ -4,11 +4,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from appliance.audience import consent, lists
+from appliance.campaigns import states
+from appliance.core.errors import Invalid
 from appliance.sending.messages import delivery_status, prepare, retries
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
-from appliance.storage.models import Message
-from tests.domain.home import Home
+from appliance.storage.models import ContactList, Message
+from tests.domain.home import BY_LINK, Home
 from tests.domain.test_outcomes import claim_next, finish
 
 KINDS = ("uncertain", "permanent", "temporary", "accepted")
@@ -69,6 +72,44 @@ def test_retry_by_ids(ledger: Home) -> None:
         "sent",
         "queued",
     ]
+
+
+@pytest.mark.parametrize("in_data", [False, True])
+def test_who_left_a_list_that_was_deleted_gets_no_retry(home: Home, in_data: bool) -> None:
+    """After a list was deleted, its failed messages are retried, except to those who have left the list."""
+    stays, leaves, returns = (home.contact(f"{name}@example.org") for name in ("stays", "leaves", "returns"))
+    list_id = home.list_of(stays.id, leaves.id, returns.id).id
+    campaign = home.campaign(list_id)
+    if in_data:
+        data = f"""json_set(data, '$.contact_list_ids', json('[{list_id}]'))"""
+        transactions.write(
+            run, f"UPDATE trigger SET contact_list_id = NULL, data = {data} WHERE contact_list_id NOTNULL"
+        )
+    home.send(campaign)
+    transactions.write(run, "UPDATE message SET status = 'failed'")
+    ids = {row.recipient: row.id for row in Message.select()}
+    transactions.write(states.complete_finished)
+    for address in ("leaves@example.org", "returns@example.org"):
+        transactions.write(consent.leave_list, home.channel(address), list_id, BY_LINK)
+    transactions.write(consent.join_list, home.channel("returns@example.org"), list_id, BY_LINK)
+    transactions.write(lists.delete, home.account_id, list_id)
+    home.list_of(name="Another")  # it gets the id of the deleted list
+    assert transactions.write(retries.retry_by_ids, home.account_id, [*ids.values()], "user:1") == 2
+    assert Message.get_by_id(ids["leaves@example.org"]).status == "failed"
+    assert sorted(row.recipient for row in iter(claim_next, None)) == ["returns@example.org", "stays@example.org"]
+
+
+def test_a_list_whose_messages_are_retried_is_in_use(home: Home) -> None:
+    """A list cannot be deleted while its completed campaign sends a message again: somebody may still leave it."""
+    list_id = home.list_of(home.contact("a@example.org").id).id
+    home.send(home.campaign(list_id))
+    message_id = Message.get().id
+    transactions.write(run, "UPDATE message SET status = 'failed'")
+    transactions.write(states.complete_finished)
+    assert transactions.write(retries.retry_by_ids, home.account_id, [message_id], "user:1") == 1
+    with pytest.raises(Invalid):
+        transactions.write(lists.delete, home.account_id, list_id)
+    assert ContactList.get_or_none(ContactList.id == list_id) is not None
 
 
 def test_the_summary_of_the_queue(ledger: Home) -> None:

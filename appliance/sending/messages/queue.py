@@ -196,10 +196,23 @@ _HAS_LEFT_LISTS = (
     f"(SELECT 1 FROM membership m WHERE m.contact_id = {{contact}} AND {_IS_ITS_LIST.format('m')}))"
 )
 
+# The same for a list that was deleted since, with its members and opt-outs: the evidence of the opt-out stays. The id
+# of a campaign's only list is gone too, so then any list counts that the contact left since the campaign was started.
+_HAS_LEFT_DELETED_LIST = (
+    "EXISTS (SELECT 1 FROM consent e CROSS JOIN campaign c ON c.id = :campaign CROSS JOIN trigger t "
+    "ON t.id = c.trigger_id WHERE e.contact_id = :contact AND e.act = 'list_left' "
+    "AND (e.list_id IN (SELECT value FROM json_each(t.data, '$.contact_list_ids')) "
+    "OR (t.contact_list_id IS NULL AND t.data ->> '$.audience_deleted' AND e.created_at >= c.started_at)) "
+    "AND NOT EXISTS (SELECT 1 FROM consent j WHERE j.contact_id = :contact AND j.act = 'list_joined' "
+    "AND j.list_id = e.list_id AND j.id > e.id) "
+    f"AND NOT EXISTS (SELECT 1 FROM membership m WHERE m.contact_id = :contact AND {_IS_ITS_LIST.format('m')}))"
+)
+
 
 def _has_left_lists(row: LedgerRow) -> bool:
     values = {"campaign": row.campaign_id, "contact": row.contact_id}
-    return bool(scalar(f"SELECT {_HAS_LEFT_LISTS.format(campaign=':campaign', contact=':contact')}", values))
+    has_left = _HAS_LEFT_LISTS.format(campaign=":campaign", contact=":contact")
+    return bool(scalar(f"SELECT {has_left} OR {_HAS_LEFT_DELETED_LIST}", values))
 
 
 def _get_recipient_refusal(row: LedgerRow) -> str | None:
@@ -268,7 +281,8 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
 
 
 # A message may be sent if its campaign or flow is live and consent allows it (P4, P5). This condition is sufficient,
-# not necessary: `claim_one` would claim every message for which it holds, and decides about all others.
+# not necessary: `claim_one` would claim every message for which it holds, and decides about all others. Deleted lists
+# do not matter here: no list of a campaign with open messages can be deleted, and later retries call `get_refusal`.
 IS_ALLOWED = (
     "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
