@@ -99,7 +99,7 @@ def record_report(report: DeliveryReport) -> bool:
         or not (report.key is None or mark_processed(report.source, report.key))
     ):
         return False
-    if message.status in ("uncertain", "queued", "held"):
+    if message.status == "uncertain" or message.status not in _RANK:
         retries.confirm_arrival(message.row.id)
     match report.kind:
         case "delivered":
@@ -136,16 +136,18 @@ def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
 
 
 def _may_have_arrived(message: _ReportedMessage, report: DeliveryReport) -> bool:
-    """Return whether a message that waits for its retry may have been accepted before.
+    """Return whether a message without an accepted attempt may have arrived nevertheless.
 
-    It may if it is uncertain. Some servers also keep an email to whose final dot they reply with a temporary rejection.
-    A complaint about it, or a hard bounce, must prevent the retry and all other messages to the address (P4).
+    A message that waits for its retry may if it is uncertain. Some servers also keep an email that they reject after
+    its final dot. A complaint about it, or a hard bounce before its retry, must prevent the retry and all other
+    messages to the address (P4).
     """
-    if message.status not in ("queued", "held"):
-        return False
-    if message.row.uncertain_count > 0:
+    is_waiting = message.status in ("queued", "held")
+    if is_waiting and message.row.uncertain_count > 0:
         return True
-    return message.row.channel == "email" and message.row.attempts > 0 and report.kind in ("complained", "bounced")
+    if message.row.channel != "email" or not message.row.attempts:
+        return False
+    return report.kind == "complained" or (report.kind == "bounced" and is_waiting)
 
 
 def _is_recipient(row: LedgerRow, report: DeliveryReport) -> bool:

@@ -264,6 +264,30 @@ def test_a_report_ends_the_retry_after_a_temporary_rejection(kind: str, home: Ho
     assert record_and_claim(None, True) is None
 
 
+@pytest.mark.parametrize("end", ["failed", "cancelled", "skipped"])
+def test_a_complaint_about_a_rejected_message_counts(end: str, home: Home) -> None:
+    """Who complains has got the message, although its server rejected it and it was never repeated."""
+    campaign, [first] = send_campaign(home, accept=False)
+    row = LedgerRow._make(fetch_one(f"SELECT {', '.join(LedgerRow._fields)} FROM message WHERE id = ?", (first,)) or ())
+    error = (
+        RecipientRejected("554 5.7.1 refused", 554, "5.7.1") if end == "failed" else Deferred("451 4.3.0 later", 451)
+    )
+    record_and_claim(Outcome(row, error), False)
+    if end == "cancelled":
+        transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1"))
+    elif end == "skipped":
+        home.opt_out("a@example.org")
+        home.advance(600)
+        assert record_and_claim(None, True) is None
+    assert get_message(first).status == end and suppression_reasons() == []
+    assert not report(first, **HARD)
+    assert report(first, "complained", "arf") and not report(first, "complained", "arf")
+    updated = store.get(home.account_id, campaign.id)
+    assert (get_message(first).status, get_message(first).skip_reason) == ("complained", None)
+    assert (updated.sent_count, updated.complained_count, suppression_reasons()) == (1, 1, ["complaint"])
+    assert ledger_check.check_quickly(updated) == []
+
+
 def test_a_bounce_after_completion_updates_the_stats(home: Home) -> None:
     """A bounce after the campaign is completed moves one message from sent to bounced."""
     campaign, [first] = send_campaign(home)

@@ -327,7 +327,7 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
 
 
 def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
-    """Record an uncertain message as sent; call it when a bounce or a receipt shows that the message was accepted.
+    """Record a message as sent; call it when a bounce, complaint or receipt shows that an ended attempt was accepted.
 
     This also cancels the retry of the message. `provider_id` is the provider's id of an SMS.
     """
@@ -466,10 +466,9 @@ def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> N
         f"WHERE id IN ({','.join('?' * len(message_ids))})",
         message_ids,
     )
-    # `queue.record` expects rows that are being sent, and counts an attempt. The uncertain attempt was counted
-    # before.
+    # `queue.record` expects rows that are being sent, and counts an attempt. The one that arrived was counted before.
     connection().executemany(
-        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
+        "UPDATE message SET status = 'sending', skip_reason = NULL, attempts = max(attempts - 1, 0) WHERE id = ?",
         [(message_id,) for message_id in message_ids],
     )
     sent_rows = [(LedgerRow._make(columns[:-3]), columns[-3:]) for columns in records]
