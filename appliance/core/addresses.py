@@ -33,6 +33,8 @@ _WHOLE_FLOAT = re.compile(r"(\d{6,15})[.,]0+")
 # The maximum length of a phone number in a file or form with the words beside it. `_WORDS` and `_EXTENSION` take
 # quadratic time, so that a longer text is refused before they are used.
 MAX_WRITTEN_PHONE_CHARACTERS = 255
+# A contact is loaded, shown and indexed with all its addresses, so their number is limited.
+MAX_ADDRESSES = 50
 # `unicodedata.normalize` needs less than 10 ms for this number of characters, whatever they are.
 _MAX_INSERTION_SORTED = 1_000
 NO_COUNTRY, NOT_A_PHONE = gettext_noop("has no country code"), gettext_noop("is not a phone number")

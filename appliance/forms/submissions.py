@@ -209,7 +209,13 @@ def _update_contact(
     if data:
         body["data_merge"] = data
     has_phone = any(channel.kind == "phone" for channel in contact.channels)
-    if submission.phone is not None and not has_phone and write.find_owner(account_id, submission.phone) is None:
+    has_room = len(contact.channels) < addresses.MAX_ADDRESSES
+    if (
+        submission.phone is not None
+        and not has_phone
+        and has_room
+        and write.find_owner(account_id, submission.phone) is None
+    ):
         body["channels_attributes"] = [{"value": submission.phone.value, "kind": "phone", "subscribed": False}]
     if body:
         write.update(account_id, contact.id, _parse_body(ContactPatch, body), evidence)

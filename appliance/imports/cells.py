@@ -349,7 +349,6 @@ CELL_READERS: dict[str, CellReader] = {
 }  # fmt: skip
 
 
-MAX_ADDRESSES = 50
 MAX_LISTS = 500
 # If a row gives several reasons, the most severe one is used.
 REASONS_BY_SEVERITY = ("complaint", "hard_bounce", "manual", "soft_bounce")
@@ -424,8 +423,8 @@ def parse_channels(cell: Any) -> list[RowAddress]:
             channels = _json.decode(cell)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             channels = None
-    if not isinstance(channels, list) or len(channels) > MAX_ADDRESSES:
-        raise InvalidRecord(_NO_CHANNELS % {"limit": MAX_ADDRESSES})
+    if not isinstance(channels, list) or len(channels) > addresses.MAX_ADDRESSES:
+        raise InvalidRecord(_NO_CHANNELS % {"limit": addresses.MAX_ADDRESSES})
     return [_parse_channel(channel) for channel in channels]
 
 

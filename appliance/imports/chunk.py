@@ -10,6 +10,7 @@ from appliance.audience import lists
 from appliance.audience.contacts import search
 from appliance.audience.lists import ListCreate
 from appliance.core import clock
+from appliance.core.addresses import MAX_ADDRESSES
 from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.imports import contact_rows, row_writer
 from appliance.imports.cells import RowAddress
@@ -56,6 +57,7 @@ class NamedLists:
 
 CREATED, UPDATED, SKIPPED = "created", "updated", "skipped"
 _PHONE_OF_ANOTHER = gettext_noop("its phone number belongs to another contact")
+_TOO_MANY_ADDRESSES = gettext_stored("is one too many (maximum is %(limit)s addresses)") % {"limit": MAX_ADDRESSES}
 _EXISTS = gettext_noop("there is a contact with this address already")
 _SAME_ADDRESS = gettext_stored("the same address as line %(line)s")
 _encode = msgspec.json.Encoder().encode
@@ -239,6 +241,7 @@ class Chunk:
                 left_out.append((address.kind, address.value, gettext_noop("belongs to another contact")))
                 continue
             contact_id = channel.contact_id
+        left_out += self._remove_surplus(contact_id, row_addresses)
         if contact_id is None:
             return self._create_contact(person, row_addresses)._replace(warnings=left_out)
         if person.kind == "phone" and self._is_another_person(contact_id, person):
@@ -248,6 +251,17 @@ class Chunk:
         self._update_contact(contact_id, person)
         stored_addresses = self._apply_addresses(contact_id, person, row_addresses)
         return Outcome(person.line, UPDATED, contact_id, None, stored_addresses, left_out)
+
+    def _remove_surplus(self, contact_id: int | None, row_addresses: list[RowAddress]) -> list[tuple[str, str, str]]:
+        """Remove the new addresses that exceed `MAX_ADDRESSES` of a contact (None: a new one), and return warnings."""
+        room = MAX_ADDRESSES - (0 if contact_id is None else len(self.existing.addresses_of(contact_id)))
+        new_addresses = [
+            address for address in row_addresses if (address.kind, address.key) not in self.existing.channels
+        ]
+        surplus = new_addresses[max(room, 0) :]
+        for address in surplus:
+            row_addresses.remove(address)
+        return [(address.kind, address.value, _TOO_MANY_ADDRESSES) for address in surplus]
 
     def _is_another_person(self, contact_id: int, person: Person) -> bool:
         """Return whether a row that has only a phone number is about a person other than the contact with that number.

@@ -454,3 +454,25 @@ def test_repeated_rows_are_counted(api: Client) -> None:
     addresses = "email\nstop@repeats.example\nstop@repeats.example\n"
     suppressed = wait_for_import(api, upload(api, addresses, resource="suppressions"))
     assert (*row_counts(suppressed), suppressed["repeated"]) == (2, 1, 0, 1, 0, 0)
+
+
+def test_a_contact_has_a_limited_number_of_addresses(api: Client) -> None:
+    """An import leaves further addresses out with a warning, and the API refuses them."""
+    file = "email,phone\n" + "".join(f"ada@many.example,+141555502{number:02}\n" for number in range(52))
+    check = wait_for_import(api, upload(api, file, dry_run=True))
+    job = wait_for_import(api, upload(api, file))
+
+    contact = get_contact(api, "ada@many.example")
+    assert len(contact["channels"]) == 50
+    for lines in (import_results(api, check["id"]), import_results(api, job["id"])):
+        assert [line["result"] for line in lines] == ["created", *["updated"] * 51]
+        assert [line["warnings"] for line in lines[48:]] == [
+            "", *(f"phone: +141555502{number} (is one too many (maximum is 50 addresses))" for number in (49, 50, 51)),
+        ]  # fmt: skip
+    path = f"/contacts/{contact['id']}"
+    refused = api.patch(path, {"channels_attributes": [{"value": "more@many.example"}]})
+    assert refused.expect(422)["validation_errors"] == {
+        "channels_attributes": ["is too long (maximum is 50 entries)"],
+    }  # fmt: skip
+    swap = [{"id": contact["channels"][-1]["id"], "_destroy": True}, {"value": "more@many.example"}]
+    assert len(api.patch(path, {"channels_attributes": swap}).expect(200)["channels"]) == 50

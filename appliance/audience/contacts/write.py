@@ -134,6 +134,13 @@ class ChannelPlan:
             if kind in (None, channel.kind) and channel.id not in removed_ids
         ]
 
+    def check_count(self) -> None:
+        """Add an error if the plan adds addresses and the contact then has more than `MAX_ADDRESSES`."""
+        added = sum(step[0] == "add" for step in self.steps)
+        if added and len(self.channels) - len(self._planned_ids("remove")) + added > addresses.MAX_ADDRESSES:
+            text = gettext("is too long (maximum is %(limit)s entries)", limit=addresses.MAX_ADDRESSES)
+            self.faults.add("channels_attributes", text)
+
     def _planned_ids(self, *acts: str) -> set[int]:
         """Return the ids of the channels for which one of these acts is planned."""
         return {channel.id for act, channel, _, _ in self.steps if act in acts and channel is not None}
@@ -418,6 +425,7 @@ def _plan_channels(
     plan.plan_address("email", request.email, wishes["email"], "email")
     plan.plan_address("phone", request.phone, wishes["phone"], "phone")
     plan.plan_entries(request.channels_attributes, wishes)
+    plan.check_count()
     addressed = isinstance(request.email, str) or isinstance(request.phone, str)
     if general is not None and not addressed:
         plan.plan_consent(None, general)
