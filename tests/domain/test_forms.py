@@ -29,7 +29,7 @@ _clients = count(1)
 @pytest.fixture(autouse=True)
 def clear_counts() -> None:
     """Forget the submissions of earlier tests, which the process counts by mailbox."""
-    store._submission_times.clear()
+    store._attempt_times.clear()
 
 
 def create_form(home: Home, **body: object) -> Form:
