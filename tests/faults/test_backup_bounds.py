@@ -208,8 +208,9 @@ def test_restoring_a_hostile_archive_is_bounded(
     shutil.copyfile(backup[0].data / "secret.key", other.data / "secret.key")
     started = time.monotonic()
     result = subprocess.run(
-        other._command("restore", str(bad)), env=other.env, cwd=other.home, text=True, capture_output=True, timeout=60,
-        check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
+        other._command("restore", str(bad)), env=other.env, cwd=other.home, text=True, capture_output=True,
+        check=False, timeout=extend_timeout(60),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )  # fmt: skip
     assert result.returncode == 1 and result.stderr.count("\n") == 1 and str(bad) in result.stderr, result.stderr
     assert time.monotonic() - started < extend_timeout(10)
