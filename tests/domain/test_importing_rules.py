@@ -266,7 +266,8 @@ def test_an_undo_does_not_depend_on_the_chunks(tmp_path: Path, monkeypatch: pyte
         )
         home.close()
 
-    assert results[1:] == results[:1] * 2
+    for values in zip(*results, strict=True):
+        assert values[1:] == values[:1] * 2
     _, counts, _, channels, members, evidence = results[0]
     assert counts == (2, 6, {"in_another_list": 1})
     assert channels == [
