@@ -476,3 +476,7 @@ def test_a_contact_has_a_limited_number_of_addresses(api: Client) -> None:
     }  # fmt: skip
     swap = [{"id": contact["channels"][-1]["id"], "_destroy": True}, {"value": "more@many.example"}]
     assert len(api.patch(path, {"channels_attributes": swap}).expect(200)["channels"]) == 50
+    other = api.post("/contacts", {"email": "other@many.example"}).expect(201)
+    assert api.post(f"{path}/merge", {"contact_id": other["id"]}).expect(422)["validation_errors"] == {
+        "contact_id": ["has too many addresses for a merge (maximum is 50 together)"]
+    }

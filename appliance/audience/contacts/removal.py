@@ -11,7 +11,7 @@ from appliance.audience.consent import Evidence
 from appliance.audience.contacts import search, store, write
 from appliance.audience.suppressions import SuppressionCause
 from appliance.core import clock, crypto, signals
-from appliance.core.addresses import Address
+from appliance.core.addresses import MAX_ADDRESSES, Address
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
 from appliance.core.signals import Signal
@@ -218,7 +218,8 @@ _TRACKING = ("full", "aggregate", "none")
 def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Contact, Contact]:
     """Return the contact that stays and the contact that is merged into it.
 
-    Raises NotFound if `contact_id` does not exist, and Invalid if `other_id` does not exist or is the same contact.
+    Raises NotFound if `contact_id` does not exist, and Invalid if `other_id` does not exist or is the same contact, or
+    if both have more than `MAX_ADDRESSES` addresses together.
     """
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
@@ -226,14 +227,17 @@ def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Co
     other_contacts = store.fetch_by_ids([other_id])
     if not other_contacts or other_contacts[0].account_id != account_id:
         raise Invalid({"contact_id": [gettext("must exist")]})
+    if len(contact.channels) + len(other_contacts[0].channels) > MAX_ADDRESSES:
+        text = gettext("has too many addresses for a merge (maximum is %(limit)s together)", limit=MAX_ADDRESSES)
+        raise Invalid({"contact_id": [text]})
     return contact, other_contacts[0]
 
 
 def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
     """Merge the contact `other_id` into `contact_id`, delete the other, and return the contact that stays.
 
-    Raises NotFound for an unknown `contact_id`. Raises Invalid if the other contact is unknown or is the same contact,
-    or if the merged custom data would be invalid.
+    Raises NotFound for an unknown `contact_id`. Raises Invalid as `find_merge_pair` does, or if the merged custom
+    data would be invalid.
     """
     require_write_transaction()
     contact, other = find_merge_pair(account_id, contact_id, other_id)
