@@ -42,6 +42,7 @@ from appliance.flows.simulation_events import (
     SimulatedRun,
 )
 from appliance.flows.simulation_sandbox import SimulationSandbox
+from appliance.flows.simulation_timeline import SimulatedVersion
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import EVENT_ALIAS, MANUAL, TriggerSpec
 from appliance.storage import transactions
@@ -79,15 +80,7 @@ class BulkSimulation(Struct):
     """The result of a bulk simulation: how many contacts matched the trigger, and how their simulated runs went."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
-    version: (
-        Annotated[
-            int,
-            Meta(
-                description="live version that was simulated; null if the flow is not active or other steps were tried"
-            ),
-        ]
-        | None
-    )
+    version: SimulatedVersion
     days: Annotated[int, Meta(description="number of past days whose triggers are simulated")]
     met: Annotated[int, Meta(description="number of contacts that met the trigger")]
     rehearsed: Annotated[int, Meta(description="number of contacts simulated")]

@@ -204,19 +204,20 @@ class SimulationEnd(Struct):
     description: Annotated[str, Meta(description="description as a sentence")]
 
 
+SimulatedVersion = (
+    Annotated[
+        int,
+        Meta(description="live version that was simulated; null if the flow is not active or other steps were tried"),
+    ]
+    | None
+)
+
+
 class Simulation(Struct):
     """The result of a simulation of a flow with one contact; nothing was sent or recorded."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
-    version: (
-        Annotated[
-            int,
-            Meta(
-                description="live version that was simulated; null if the flow is not active or other steps were tried"
-            ),
-        ]
-        | None
-    )
+    version: SimulatedVersion
     contact: Annotated[SimulatedContact, Meta(description="contact of the simulation")]
     time_zone: Annotated[str, Meta(description="time zone for times of day")]
     started_at: Annotated[str, Meta(description="when the simulation begins")]

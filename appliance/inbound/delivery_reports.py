@@ -139,8 +139,8 @@ def _may_have_arrived(message: _ReportedMessage, report: DeliveryReport) -> bool
     """Return whether a message without an accepted attempt may have arrived nevertheless.
 
     A message that waits for its retry may if it is uncertain. Some servers also keep an email that they reject after
-    its final dot. A complaint about it, or a hard bounce before its retry, must prevent the retry and all other
-    messages to the address (P4).
+    its final dot. A complaint about it, or a hard bounce before its retry, prevents the retry and all other messages to
+    the address (docs/promises.md#p4).
     """
     is_waiting = message.status in ("queued", "held")
     if is_waiting and message.row.uncertain_count > 0:

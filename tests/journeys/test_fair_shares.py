@@ -160,21 +160,22 @@ def test_complex_html_does_not_delay_another_account(fresh_server: FreshServer) 
 
 
 @contextlib.contextmanager
-def kill_sanitizers(server: Server) -> Iterator[None]:
-    """Kill each child that sanitizes HTML as soon as it starts."""
-    is_over = threading.Event()
+def signal_sanitizers(server: Server, number: signal.Signals) -> Iterator[set[int]]:
+    """Send a signal to each child that sanitizes HTML as soon as it starts, and yield the set of their process ids."""
+    is_over, pids = threading.Event(), set[int]()
 
-    def kill() -> None:
+    def watch() -> None:
         while not is_over.wait(0.01):
             pid = find_sanitizer(server)
-            if pid is not None:
+            if pid is not None and pid not in pids:
+                pids.add(pid)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, number)
 
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield
+        yield pids
     finally:
         is_over.set()
         thread.join()
@@ -183,25 +184,13 @@ def kill_sanitizers(server: Server) -> Iterator[None]:
 @contextlib.contextmanager
 def stop_sanitizers(server: Server) -> Iterator[None]:
     """Stop each child that sanitizes HTML as soon as it starts, and let the last one continue at the end."""
-    is_over, stopped = threading.Event(), set()
-
-    def stop() -> None:
-        while not is_over.wait(0.01):
-            pid = find_sanitizer(server)
-            if pid is not None and pid not in stopped:
-                stopped.add(pid)
-                os.kill(pid, signal.SIGSTOP)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-        for pid in stopped:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+    with signal_sanitizers(server, signal.SIGSTOP) as pids:
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
 
 def schedule(api: Client, list_id: int, body: str, at: float) -> int:
@@ -231,7 +220,7 @@ def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_serv
     waiting, started = (schedule(api, list_id, body, due_at) for body in (f"{STYLED} later", "<p>No styles</p>"))
     server.restart()  # so that nothing is compiled
     assert time.time() < due_at - 1
-    with kill_sanitizers(server):
+    with signal_sanitizers(server, signal.SIGKILL):
         response = server.client(validate=False).post("/templates/preview", {"document": {}, "body": STYLED + "x"})
         assert (response.status, response.json["code"]) == (503, "unavailable")
         assert int(response.headers["Retry-After"]) > 0

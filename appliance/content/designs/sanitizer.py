@@ -77,10 +77,7 @@ def clean_text(html: str) -> str:
 
     HTML that is too complex becomes plain paragraphs. Raises Unavailable if it cannot be sanitized now.
     """
-    if _is_small(html):
-        return _sanitize_text(html)
-    cleaned = _run_in_child(Task("text", html))
-    return _to_plain_paragraphs(html) if cleaned is None else cleaned
+    return _clean(Task("text", html))
 
 
 def _sanitize_text(html: str) -> str:
@@ -96,10 +93,7 @@ def clean_fragment(html: str) -> str:
 
     HTML that is too complex becomes plain paragraphs. Raises Unavailable if it cannot be sanitized now.
     """
-    if _is_small(html):
-        return _sanitize_fragment(html)
-    cleaned = _run_in_child(Task("fragment", html))
-    return _to_plain_paragraphs(html) if cleaned is None else cleaned
+    return _clean(Task("fragment", html))
 
 
 def _sanitize_fragment(html: str, comments: bool = False) -> str:
@@ -464,6 +458,11 @@ def limit_refused_parts() -> Iterator[None]:
         yield
     finally:
         _allowed_refusals.reset(token)
+
+
+def _clean(task: Task) -> str:
+    result = _run_task(task) if _is_small(task.html) else _run_in_child(task)
+    return _to_plain_paragraphs(task.html) if result is None else result
 
 
 def _run_in_child(task: Task) -> str | None:
