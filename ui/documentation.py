@@ -221,10 +221,10 @@ class SearchIndex:
     def search(self, query: str, *, only_headings: bool = False, limit: int = MAX_RESULTS) -> list[SearchResult]:
         """Return the parts that match a query, the best match first, at most `limit`.
 
-        A part matches if it contains more than half as many words of the query as the part that contains the most.
-        With `only_headings`, the title and heading of a part must contain every word. Filler words are ignored. A word
-        also matches longer words that begin with it ("segment" matches "segments"), with or without hyphens. If nothing
-        matches words with hyphens, their parts are searched ("double-opt-in" finds "double opt-in").
+        A part matches if it has more than half as many of the query's words as the part that has the most. With
+        `only_headings`, all words must be in the title or heading. Filler words are ignored. A word also matches longer
+        words that begin with it ("segment" matches "segments"); hyphens in the text are ignored. If nothing matches
+        words with hyphens, their parts are searched ("double-opt-in" finds "double opt-in").
         """
         stems = list_stems(query)
         ranked: list[tuple[int, int, Part]] = []
@@ -274,7 +274,7 @@ def _count_words(text: str) -> Counter[str]:
 
 
 def _rate(stem: str, part: Part, title: Counter[str], heading: Counter[str], text: Counter[str] | None = None) -> int:
-    """Return the points of a part for a word: those of the best place that has it.
+    """Return the points of a part for a word, given by the best place that has it.
 
     The title counts fully only for the introduction of a guide.
     """

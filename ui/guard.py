@@ -81,7 +81,7 @@ def is_cross_origin(request: Request) -> bool:
 
 
 def _split_url(url: str) -> SplitResult:
-    """Return the parts of a URL from a header, or those of `/` if it is invalid."""
+    """Return the parts of a URL from a header, or the parts of `/` if it is invalid."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -252,7 +252,7 @@ FormHandler = Callable[..., Awaitable[HTTPResponse]]
 class _Submission:
     """A submitted form: the lock held while its handler runs, the URL it redirected to, and the time it finished.
 
-    The time is that of `time.monotonic`.
+    The time is from `time.monotonic`.
     """
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ EVENT_ICONS = {
 
 
 def event(name: str) -> tuple[str, str, str]:
-    """Return the icon, the colour class and the label of an event; that of an unknown event is its name in words."""
+    """Return the icon, the colour class and the label of an event; an unknown event's label is its name in words."""
     icon, colour = EVENT_ICONS.get(name, ("zap", "hold"))
     label = log.find_label(name)
     return icon, colour, name.replace("_", " ").capitalize() if label is None else label
@@ -246,7 +246,7 @@ def consent_icon(name: str) -> str:
 
 
 def consent_label(name: str) -> str:
-    """Return the label of a consent event; that of an unknown event is its name in words."""
+    """Return the label of a consent event; an unknown event's label is its name in words."""
     return gettext(_CONSENT_EVENTS[name][1]) if name in _CONSENT_EVENTS else name.replace("_", " ").capitalize()
 
 
@@ -278,7 +278,7 @@ def _import_field(target: str) -> str:
 def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:
     """Return why an import did not subscribe or suppressed contacts, with counts: `unsubscribed in the file (3)`.
 
-    `counts` are by reason. With `is_suppressed` the reasons are those of suppressions.
+    `counts` are by reason. With `is_suppressed` they are reasons of suppressions.
     """
     return _join_counted(_IMPORT_SUPPRESSIONS if is_suppressed else _IMPORT_REASONS, counts)
 

@@ -187,7 +187,7 @@ _EMPTY: dict[str, Any] = {"test_email_recipients": [], "sms_opt_out_hints": {}}
 def create(name: str) -> Account:
     """Create an account with an empty brand; the name is not validated.
 
-    The language of the account is the current one: that of the page, or English for a command.
+    The account gets the current language: the page's, or English for a command.
     """
     require_write_transaction()
     now = clock.now_ms()

@@ -76,7 +76,7 @@ def can_approve(row: Any, by: Actor) -> bool:
 def mark_changed(row: Any, person_id: int | None) -> None:
     """Record a change of a campaign or flow, so that a new approval is needed; the caller saves the row.
 
-    `person_id` is that of the actor (`Actor.person_id`), so that users cannot approve what a key of theirs changed.
+    `person_id` is the actor's (`Actor.person_id`), so that users cannot approve what a key of theirs changed.
     """
     require_write_transaction()
     row.approval_state, row.edited_by = "pending_review", person_id

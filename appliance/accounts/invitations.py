@@ -161,7 +161,7 @@ def find_expired(limit: int) -> list[int]:
 
 
 def delete_expired(ids: list[int]) -> int:
-    """Delete those of the given invitations that expired more than 30 days ago, and return their number."""
+    """Delete the given invitations that expired more than 30 days ago, and return their number."""
     require_write_transaction()
     before = clock.now_ms() - _KEEP_EXPIRED_MS
     return int(Invitation.delete().where(Invitation.id.in_(ids), Invitation.expires_at < before).execute())

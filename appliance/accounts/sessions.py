@@ -62,7 +62,7 @@ def find_expired(limit: int) -> list[int]:
 
 
 def delete_expired(ids: list[int]) -> int:
-    """Delete those of the given sessions that have expired, and return their number."""
+    """Delete the given sessions that have expired, and return their number."""
     require_write_transaction()
     return int(Session.delete().where(Session.id.in_(ids), Session.expires_at < clock.now_ms()).execute())
 

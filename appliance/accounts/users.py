@@ -103,7 +103,7 @@ LANGUAGE_PREFERENCE = "language"
 def choose_language(user: User | None, account: Account) -> str:
     """Return the language of an email to a user; `user` is None for an invited person.
 
-    The user's profile decides, then the language of the account, then that of the request.
+    The user's profile decides, then the account's language, then the request's.
     """
     chosen = (user.preferences or {}).get(LANGUAGE_PREFERENCE) if user is not None else None
     own_language = i18n.match_language(chosen) if chosen else None

@@ -121,7 +121,7 @@ class SmsStatus(Struct):
 
 
 class DeliveryStatus(Struct):
-    """The delivery status of email, with that of SMS in `sms`."""
+    """The delivery status of email, with the status of SMS in `sms`."""
 
     transport: Annotated[str, Meta(description="transport for email")]
     open: Annotated[bool, Meta(description="true unless an obstacle stops all email")]
@@ -361,7 +361,7 @@ def _validate_simulation(account_id: int, request: Simulate, number: int) -> Non
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
             validate=validator(_validate_simulation, access=require_contacts_scope))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
-    """Simulate a recipient's action on a captured message; the effects are those of a real action.
+    """Simulate a recipient's action on a captured message, with the effects of a real action.
 
     Also requires `contacts:read`.
     """

@@ -62,7 +62,7 @@ class ApiRequest(NamedTuple):
 class ApiResponse(NamedTuple):
     """The result of a handler: a Struct or a list of Structs; text, bytes or an iterator of bytes for `media` routes.
 
-    Each step of an iterator runs separately on the reader pool, so a query must not stay open between two steps.
+    Each step of an iterator runs separately on the scanner pool, so a query must not stay open between two steps.
     """
 
     value: Any

@@ -1,6 +1,6 @@
 """Endpoints of users, API keys, the audit log, and the signed-in user with their sessions.
 
-The roles, keys and rules are those of docs/decisions.md#2 and docs/decisions.md#5.
+docs/decisions.md#2 and docs/decisions.md#5 define the roles, keys and rules.
 """
 
 import asyncio

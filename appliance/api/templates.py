@@ -314,7 +314,7 @@ class UploadForm(Struct):
 
 
 class Upload(Struct):
-    """An uploaded image. Type and size are those of the converted image, which is served instead of the original."""
+    """An uploaded image. Type and size describe the converted image, which is served instead of the original."""
 
     signed_id: Annotated[str, Meta(description="identifier of the image, for the brand's `logo` and others")]
     url: Annotated[str, Meta(description="URL of the image")]

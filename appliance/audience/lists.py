@@ -493,7 +493,7 @@ def _depends_on_time(account_id: int) -> bool:
 
 
 def refresh_mirror(list_id: int) -> None:
-    """Change the members of a mirror to those of its segment, in write transactions of up to `_CHUNK` contacts.
+    """Make the members of a mirror equal to its segment, in write transactions of up to `_CHUNK` contacts.
 
     Contacts who have left the list are not added. Call it outside of a write transaction.
     """

@@ -140,7 +140,7 @@ def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audie
 def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
     """Return the lists and segments of the audience, and the parameters of their SQL.
 
-    Each list or segment is (kind, id, SQL condition on contact `c`); the kinds are those of `AudiencePart`.
+    Each list or segment is (kind, id, SQL condition on contact `c`), with a kind of `AudiencePart`.
     """
     data, parameters = campaign.trigger.data, {"account": campaign.account_id}
     parts: list[tuple[str, int, str]] = []
@@ -197,7 +197,7 @@ def _find_lists(account_id: int, list_ids: list[int]) -> dict[int, ContactList |
 def _in_any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
     """Return the SQL condition for members of at least one of the lists, and add its values to `parameters`.
 
-    A mirror's members are those of its segment at the time of the query, without contacts who opted out of the list.
+    A mirror has the members of its segment at the time of the query, without contacts who opted out of the list.
     """
     # The ids were validated as integers when they were stored; int() here keeps anything else out of the SQL.
     static_ids = ",".join(

@@ -8,9 +8,9 @@ starts with the first batch, and the campaign completes only after the last one.
 
 The progress is stored in the campaign. After a crash the work continues after the last batch. If the process died
 before the recipient list was complete, or the list is missing (a restored backup has none), a new list is written. It
-contains the members at that time whose contact id is higher than that of the last row. Later changes of contact lists
-and templates have no effect, but opt-outs have: they are checked again before each message. A contact deleted before
-its row is written gets a skipped row.
+contains the members at that time whose contact id is higher than the last row's. Later changes of contact lists and
+templates have no effect, but opt-outs have: they are checked again before each message. A contact deleted before its
+row is written gets a skipped row.
 """
 
 import logging
@@ -439,8 +439,8 @@ class BatchRunner:
 def next_batch_size(size: int, cpu_seconds: float, seconds: float) -> int:
     """Return the number of rows for the next batch, so that it takes `_BATCH_SECONDS`.
 
-    `size`, `cpu_seconds` and `seconds` (wall-clock) are those of the previous batch. The next batch has at most twice
-    as many rows, and between `_MIN_ROWS` and `_MAX_ROWS`.
+    `size`, `cpu_seconds` and `seconds` (wall-clock) describe the previous batch. The next batch has at most twice as
+    many rows, and between `_MIN_ROWS` and `_MAX_ROWS`.
     """
     cost = max(cpu_seconds, seconds * _MIN_SHARE_OF_CLOCK, 0.001)
     return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _BATCH_SECONDS / cost))))

@@ -123,7 +123,7 @@ _TEXT_FIELDS = ("subject", "preheader")
 def apply_template(account_id: int, campaign_id: int, source: int | str, user_id: int | None = None) -> Campaign:
     """Copy the content of a template (by its id) or a starter (by its key) into a campaign.
 
-    An email campaign without a subject or preheader also gets that of the template or starter. Raises NotFound for an
+    An email campaign without a subject or preheader also gets the template's or starter's. Raises NotFound for an
     unknown campaign, template or starter, Invalid if the template is for the other channel or the campaign is locked,
     and NotAllowed if the campaign is scheduled and the user may not send.
     """
@@ -160,7 +160,7 @@ def _copy_content(template: Template, source: int | str, user_id: int | None) ->
 
 
 def _copy_translations(template: Template, content: dict[str, Any], copied: Container[str]) -> dict[str, Any]:
-    """Return the translations of copied content, together with those of the fields that the template keeps."""
+    """Return the translations of copied content and of the fields that the template keeps."""
 
     def is_kept(text_id: str) -> bool:
         return "/" not in text_id and text_id not in copied
@@ -218,7 +218,8 @@ def render_preview(
     The text is in the contact's language, or in `language` if that is given. Unsubscribe, preferences and view links
     are `#`. Raises NotFound. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None for the sample person),
     `sms` (`compose.describe_sms`, None for an email), `lengths` (of an email's fields), and `error` (why the template
-    does not render, or None). Without an error also `from_name` (None for SMS) and `from_email` (for SMS its sender).
+    does not render, or None). If there is no error, the keys `from_name` (None for SMS) and `from_email` (an SMS's
+    sender) are added.
     """
     campaign = store.get(account_id, campaign_id)
     account = Account.get_by_id(account_id)

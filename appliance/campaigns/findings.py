@@ -70,7 +70,7 @@ class PreflightInput(NamedTuple):
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Return the links of an email in all its languages, with those of the original first."""
+        """Return the links of an email in all its languages, the original's first."""
         contents = (self.content, *(message.content for message in self.translated))
         return tuple(link for content in contents if content is not None for link in content.links)
 

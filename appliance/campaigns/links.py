@@ -340,7 +340,7 @@ _INSERT_BATCH = 500
 
 
 def save_links(campaign: Campaign, message: PreparedMessage) -> None:
-    """Replace the stored links of a campaign with those of its content; raises MergeError if that does not compile."""
+    """Store the links of a campaign's content in place of earlier ones; raises MergeError if it does not compile."""
     require_write_transaction()
     delete_links(campaign.id)
     values = [

@@ -97,7 +97,7 @@ _MAX_NAMED = 10
 def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehearsal | None) -> list[Finding]:
     """Return all warnings of a draft, except those about broken links.
 
-    `facts` are those of `run_preflight`. `rehearsal` may be unfinished; None leaves its warnings out.
+    `facts` come from `run_preflight`. `rehearsal` may be unfinished; None leaves its warnings out.
     """
     findings = [
         finding
@@ -334,8 +334,8 @@ def run_preflight(
 def _measure_size(case: PreflightInput) -> int:
     """Return the bytes of an email's HTML for a sample recipient, or of its source if it does not render.
 
-    Of an email in several languages it is that of the longest source: all have the same sections and merge tags, and
-    rendering each of them would take as many times as long. Returns 0 without content and for SMS.
+    For an email in several languages only the longest source is measured: all have the same sections and merge tags,
+    and rendering each would multiply the time. Returns 0 without content and for SMS.
     """
     if case.content is None:
         return 0
@@ -516,7 +516,7 @@ def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:
     """Return the sender of a campaign (docs/decisions.md#6, Sender).
 
     Keys: `email`, `name` and `reply_to`; for SMS also `number`, the default sender (some countries have another one).
-    `name` is that of the account; a From name in the content replaces it.
+    `name` is the account's; a From name in the content replaces it.
     """
     template = campaign.template
     if campaign.channel == "sms":

@@ -228,7 +228,7 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
 def list_due() -> list[tuple[int, int]]:
     """Return (account id, campaign id) of up to 20 scheduled campaigns that are due.
 
-    The earliest of each account come first, so that many of one account do not hold up those of others.
+    The earliest of each account come first, so that many campaigns of one account do not delay other accounts.
     """
     return rows(
         "SELECT account_id, id FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? AND deleted_at IS NULL "

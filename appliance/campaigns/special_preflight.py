@@ -1,4 +1,4 @@
-"""The preflight checks that only some campaigns need: those of SMS, and those of translated campaigns.
+"""The preflight checks that only SMS campaigns or translated campaigns need.
 
 An SMS is checked for text, length and parts, opt-out hint, sender, countries and quiet hours; a translated campaign for
 its message in every language, and who gets which.
@@ -249,7 +249,7 @@ class LanguageCount(Struct):
 def compile_translations(campaign: Campaign, sources: dict[str | None, MessageSource]) -> tuple[TranslatedMessage, ...]:
     """Compile the message of a campaign in each language that it is translated into.
 
-    `sources` are those of an email by language (`languages.build_sources`), and unused for SMS.
+    `sources` has an email's sources by language (`languages.build_sources`), and is unused for SMS.
     """
     document = to_document(campaign.template)
     messages = []

@@ -156,7 +156,7 @@ def refuse_failed_domain(campaign: Campaign) -> None:
 def get_auto_pause_counts(campaign: Campaign) -> dict[str, int]:
     """Return the counts that the automatic pause compares with its limits.
 
-    Keys, in this order: `sent`, `refused`, `bounced`, `complained`, and those of `outcomes.count_sender_rejections`.
+    Keys, in this order: `sent`, `refused`, `bounced`, `complained`, and the keys of `outcomes.count_sender_rejections`.
     """
     return {
         "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
@@ -457,7 +457,7 @@ def check_end(campaign: Campaign, by: Actor) -> None:
 
 
 def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
-    """Raise NotAllowed if the template is that of a scheduled campaign that the actor may not change.
+    """Raise NotAllowed if the template belongs to a scheduled campaign that the actor may not change.
 
     A user needs the permission to send; a test key may change only campaigns that test keys sent, and without the
     permission to read contacts no actor may change these.

@@ -338,7 +338,7 @@ def create(
 ) -> Campaign:
     """Create a draft with its hidden flow, trigger and template; raises Invalid with all errors.
 
-    `person_id` is that of the actor (`Actor.person_id`), who is recorded as the last editor for the rules of approval.
+    `person_id` is the actor's (`Actor.person_id`), who is recorded as the last editor for the rules of approval.
     `content` is the request's content if it was prepared outside of the transaction (`prepare`).
     """
     require_write_transaction()

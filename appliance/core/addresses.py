@@ -408,8 +408,9 @@ class NumberInfo(NamedTuple):
 
 @lru_cache(40_000)
 def inspect_number(number: str) -> NumberInfo:
-    """Return the properties of a number in E.164, from a cache; an unreadable number is not possible and has no
-    country.
+    """Return the properties of a number in E.164, from a cache.
+
+    An unreadable number has no country and counts as not possible.
     """
     import phonenumbers
 

@@ -80,7 +80,7 @@ def monotonic() -> float:
 def iso(ms: int | None) -> str | None:
     """Format a time in milliseconds for the API, in UTC with milliseconds and `Z`; return None for None.
 
-    The format is that of docs/decisions.md#1. The texts are cached, because a page shows the same times many times: a
+    docs/decisions.md#1 defines the format. The texts are cached, because a page shows the same times many times: a
     contact and its channels are created, opted in and updated together.
     """
     if ms is None:

@@ -57,7 +57,7 @@ _language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
 
 
 def use_test_catalogues(directory: str | None) -> None:
-    """Support the languages whose catalogues `CODE.po` a directory has; None removes those of an earlier call."""
+    """Support the languages whose catalogues `CODE.po` a directory has; None ends the effect of an earlier call."""
     for language in _test_catalogues:
         LANGUAGES.pop(language, None)
     _test_catalogues.clear()

@@ -1,6 +1,6 @@
 """Run tasks on untrusted input in a child process whose memory and processor time the kernel limits.
 
-`LimitedProcess` is the service's side, `serve` that of the child. They exchange a task and its result as MessagePack,
+`LimitedProcess` is the service's side, and `serve` is the child's. They exchange a task and its result as MessagePack,
 each after its length in four bytes. Input that would harm the service, whatever the reason, only ends the child.
 """
 

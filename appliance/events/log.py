@@ -160,7 +160,7 @@ def record_with_client(event: NewEvent, ip: str | None, agent: str | None) -> No
 def list_events(account_id: int, query: EventQuery, batch: str | None = None, is_grouped: bool = False) -> Page:
     """Return a page of an account's events that match the query, newest first. Raises Invalid for malformed times.
 
-    `batch` and `is_grouped` are those of `EventFilters`.
+    `EventFilters` describes `batch` and `is_grouped`.
     """
     filters = read_filters(account_id, query)._replace(batch=batch, is_grouped=is_grouped)
     return listing.list_page(filters, query.page, query.size())

@@ -274,7 +274,7 @@ _CHANNEL_COLUMNS = (
 def write_contacts_csv(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[str]:
     """Yield the CSV header, then the lines of the contacts that match a query, newest first.
 
-    Each further piece has the lines of one page of contacts. `rules` are filters like those of a segment, which the
+    Each further piece has the lines of one page of contacts. `rules` are filters in the form of a segment's, which the
     contacts must match too.
     """
     pages = _select_contact_pages(account_id, query, rules)

@@ -302,7 +302,7 @@ def _save_steps(draft: FlowDraft, steps: list[Step], by: Actor) -> None:
 def _save_change(flow: Flow, changes: dict[str, Any]) -> None:
     """Save changes in the draft; delete the draft if it then equals the live version, including all content.
 
-    The keys of `changes` are those of `lifecycle.read_draft`.
+    `changes` has keys of `lifecycle.read_draft`.
     """
     draft = {**lifecycle.read_draft(flow), **changes}
     lifecycle.write_draft(flow, None)

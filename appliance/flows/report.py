@@ -302,7 +302,7 @@ _VisitCounts = dict[tuple[str | None, str | None], tuple[int, int]]
 
 
 def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]:
-    """Yield the figures of each step in document order, then those of removed steps that contacts visited."""
+    """Yield the figures of each step in document order, then of each removed step that contacts visited."""
     visits: dict[int, _VisitCounts] = defaultdict(dict)
     for action_id, outcome, reason, total, in_range in rows(_COUNT_VISITS, (since, flow.id)):
         visits[action_id][outcome, reason] = (total, int(in_range))

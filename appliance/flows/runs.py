@@ -253,7 +253,7 @@ class VisitedStep(NamedTuple):
     """A visit of a run to a step, with the type and summary of the step.
 
     `type` and `summary` are empty if the version of the run no longer has the step. `message_id` and `message_status`
-    are those of the message that the step created for the run, or None.
+    describe the message that the step created for the run; None without one.
     """
 
     visit: StepVisit
@@ -346,7 +346,10 @@ def resolve_runs(account_id: int, flow_id: int, request: RunSelection) -> list[i
 
 
 def check_selection(account_id: int, request: RunSelection, flow_id: int) -> None:
-    """Raise Invalid unless a request has either `run_ids` or a current or former step of the flow; raises NotFound."""
+    """Raise Invalid unless a request has either `run_ids` or a current or former step of the flow.
+
+    Raises NotFound if the account has no such flow.
+    """
     flow, faults = store.find(account_id, flow_id), Faults()
     run_ids = request.run_ids if isinstance(request.run_ids, list) else None
     step = request.step if isinstance(request.step, int) else None

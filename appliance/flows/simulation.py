@@ -201,7 +201,7 @@ def build_sample_contact() -> dict[str, str]:
 
 
 def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
-    """Create the sample contact of a request, by default that of `build_sample_contact`, and return its id."""
+    """Create the sample contact of a request (default: `build_sample_contact`), and return its id."""
     contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
     return int(write.upsert(account_id, contact or read(ContactWrite, build_sample_contact()), _EVIDENCE).contact.id)
 
@@ -251,7 +251,7 @@ _PROBLEMS = {
 
 
 def _describe_problem(field: str, message: str, names: dict[str, str]) -> str:
-    """Return a problem of a flow with the step or field that it is about; `names` are those of steps by path."""
+    """Return a problem of a flow with the step or field that it is about; `names` has the names of steps by path."""
     if field in _PROBLEMS:
         return gettext(_PROBLEMS[field])
     name = _find_step_name(names, field)

@@ -238,7 +238,7 @@ def check_bulk_simulation(account_id: int, request: BulkSimulateRequest, flow_id
 
 
 def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[list[dict[str, Any]] | None, int, int]:
-    """Return the steps of a request (None: use those of the flow), the start, and the latest end in Unix milliseconds.
+    """Return the steps of a request (None: use the flow's), the start, and the latest end in Unix milliseconds.
 
     Raises Invalid with all errors.
     """

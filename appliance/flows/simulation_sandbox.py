@@ -154,9 +154,9 @@ _REFUSALS = {
 class EntryResult(NamedTuple):
     """A run that was started in the sandbox.
 
-    `description` is the text of its timeline entry. `event` and `data` are those of the triggering event, None if the
-    contact was enrolled by hand. `filters` are the explained conditions of the trigger, and `notes` say why the contact
-    would not enter in reality.
+    `description` is the text of its timeline entry. `event` and `data` are the name and data of the triggering event,
+    None if the contact was enrolled by hand. `filters` are the explained conditions of the trigger, and `notes` say why
+    the contact would not enter in reality.
     """
 
     run_id: int
@@ -282,8 +282,8 @@ def _load_event_data(event_id: int) -> dict[str, Any]:
 def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: Any, now: int) -> list[Reason]:
     """Return each filter and the segment of a trigger, with whether it matches a contact.
 
-    `data` is that of the triggering event, and `now` the time of the entry in Unix milliseconds. Returns an empty list
-    for invalid filters.
+    `data` is the data of the triggering event, and `now` the time of the entry in Unix milliseconds. Returns an empty
+    list for invalid filters.
     """
     scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
     filters = list(spec.data.get("where") or [])
@@ -445,8 +445,8 @@ def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7, channels:
     """Return how many contacts had the trigger's event in the last `days` days, and the latest `MAX_EVENTS` of them.
 
     For each of these contacts, the result says whether its last event matches the trigger. A trigger that is incomplete
-    or invalid matches no contact. Quiet events, such as those of an import without flows, start nothing and are left
-    out. `channels` are those of the flow's marketing messages (`email`, `sms`): a contact who may get none of them
+    or invalid matches no contact. Quiet events, such as the events of an import that starts no flows, are left out.
+    `channels` are the channels of the flow's marketing messages (`email`, `sms`): a contact who may get none of them
     still enters, and the reason says that its messages are skipped.
     """
     since_ms = clock.now_ms() - days * DAY_MS

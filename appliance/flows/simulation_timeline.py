@@ -42,7 +42,7 @@ def explain_filters(
 ) -> list[Reason]:
     """Return a `Reason` for each filter: whether it matches a contact now, in a run that started at `started_at`.
 
-    `event_data` is that of the event that started the run; the time is in Unix milliseconds.
+    `event_data` is the data of the event that started the run; the time is in Unix milliseconds.
     """
     parameters = {"event_data": msgspec.json.encode(event_data).decode(), "flow_start": started_at}
     reasons = [
@@ -377,7 +377,7 @@ def describe_message(message: RenderedMessage, zone: str) -> str:
 
 
 def name_message(message: RenderedMessage) -> str:
-    """Return the name of a message: that of an email is its subject."""
+    """Return the name of a message; an email's name is its subject."""
     if message.channel == "email":
         subject = make_readable(message.subject) if message.subject else ""
         return gettext("Email “%(subject)s”", subject=subject) if subject else gettext("Email")

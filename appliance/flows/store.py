@@ -329,8 +329,8 @@ def find(account_id: int, flow_id: int) -> Flow:
 def load_details(flows: list[Flow]) -> list[Flow]:
     """Set `loaded_trigger` and `templates` on each flow, and return the flows.
 
-    `templates` are those of the current steps. Of a flow with unpublished changes, they have the published content; do
-    not save them.
+    `templates` are the templates of the current steps. Of a flow with unpublished changes, they have the published
+    content; do not save them.
     """
     ids = [flow.id for flow in flows]
     triggers_by_flow = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
@@ -342,7 +342,7 @@ def load_details(flows: list[Flow]) -> list[Flow]:
 
 
 def parse_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> FlowInput:
-    """Parse the trigger and steps of a request, and check its data; `flow_id` is that of the flow to change.
+    """Parse the trigger and steps of a request, and check its data; `flow_id` is the flow to change.
 
     Raises NotFound, or Invalid with all errors.
     """
@@ -510,7 +510,8 @@ def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) ->
 def delete(account_id: int, flow_id: int) -> Flow:
     """Delete a flow and return it as it was before; raises NotFound.
 
-    Its runs are ended and its open messages cancelled, in batches; its rows in the ledger stay.
+    The first batch of its runs is ended and of its open messages cancelled now, and the rest by the flow worker
+    (`lifecycle.settle_messages`). Its rows stay in the ledger.
     """
     require_write_transaction()
     previous = get(account_id, flow_id)

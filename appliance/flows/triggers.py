@@ -75,7 +75,7 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
 
 
 class TriggerSpec(NamedTuple):
-    """A stored trigger; `data` has its conditions: `frequency`, `where`, `keywords`, `tag`, and those of a date."""
+    """A stored trigger; `data` has its conditions: `frequency`, `where`, `keywords`, `tag`, and a date's keys."""
 
     event: str = MANUAL
     segment_id: int | None = None

@@ -384,7 +384,7 @@ def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
 
 
 def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[str, Any]], bool]:
-    """Return the messages of a flow for `write_plan`, and whether they differ from those of the last version.
+    """Return the messages of a flow for `write_plan`, and whether they differ from the last version's.
 
     Also labels the revisions that are newly published, so that they are not pruned. Raises Invalid as `publish` does.
     """

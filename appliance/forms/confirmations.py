@@ -77,7 +77,7 @@ def _name_lists(confirmation: Confirmation) -> list[str]:
 
 
 def _find_language(confirmation: Confirmation) -> str | None:
-    """Return the language that was submitted, else that of the contact with the address, else that of the browser."""
+    """Return the language that was submitted, else the language of the contact with the address, else the browser's."""
     person: dict[str, Any] = confirmation.person
     if own_language := person.get("names", {}).get("language"):
         return str(own_language)

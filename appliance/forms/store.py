@@ -144,7 +144,7 @@ def find_by_key(public_key: str) -> Form:
 def _load_details(form: Form) -> Form:
     """Remove deleted lists from the form, and set `form.topics` and `form.url`, the URL of its hosted page.
 
-    `form.topics` are the (id, name) of the lists that visitors may choose from: those of `topic_ids` that are public.
+    `form.topics` are the (id, name) of the lists that visitors may choose from, the public ones among `topic_ids`.
     """
     list_rows = rows("SELECT id, name, public FROM contact_list WHERE account_id = ?", (form.account_id,))
     names = {row[0]: row[1] for row in list_rows}

@@ -59,7 +59,7 @@ class Submission(NamedTuple):
 
     @property
     def language(self) -> str | None:
-        """Return the language that was filled in, else that of the browser, or None if both are unknown."""
+        """Return the language that was filled in, else the browser's, or None if both are unknown."""
         return self.names.get("language") or self.browser_language
 
 

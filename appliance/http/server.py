@@ -3,7 +3,7 @@
 Requests for tracked links and tracking pixels are answered before Sanic, whose handling takes most of their time. Only
 the usual request of a browser or mail program is answered so: one that arrives whole and alone, has no body and asks
 for nothing unusual. Every other request is left to Sanic, and so is every response except the redirect and the pixel.
-The responses are those of `public/clicks.py`, byte for byte (`tests/journeys/test_tracking_requests.py`).
+The responses equal the responses of `public/clicks.py`, byte for byte (`tests/journeys/test_tracking_requests.py`).
 """
 
 import asyncio
@@ -134,7 +134,7 @@ async def _set_client(request: Request) -> None:
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
     """Return a 503 response during shutdown, else None.
 
-    Requests for static files are answered, and those of recipients, who would not repeat them.
+    Requests for static files are answered, and requests of recipients, who would not repeat them.
     """
     path = path_of(request)
     if not request.app.ctx.stopping or public.owns_path(path) or static_files.is_static_path(path):

@@ -564,7 +564,10 @@ class StateCounter:
             self._take(Outcome(*fields) for fields in _decode_outcomes(outcomes)[1])
 
     def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """Return the outcomes of a new chunk, with their states adjusted by earlier chunks (`_follow_state`)."""
+        """Return the outcomes of a new chunk, each with the state of its contact after all chunks so far.
+
+        If an earlier line unsubscribed the contact with a reason, and this chunk's line gives none, that reason stays.
+        """
         return [
             outcome
             if outcome.contact_id is None or outcome.state is None or outcome.contact_id >= len(self._states)

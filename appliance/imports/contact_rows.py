@@ -366,7 +366,7 @@ class ExistingContacts:
         return self._next
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:
-        """Return the name of a list, and those of `contact_ids` that are members and that have left it themselves.
+        """Return the name of a list, which of `contact_ids` are members, and which have left it themselves.
 
         The name is None if the list does not exist or mirrors a segment.
         """

@@ -80,7 +80,7 @@ class FilePreview(NamedTuple):
 
     `format` is `csv` or `jsonl`. `skip` is the length of the byte order mark in bytes. `delimiter` is None for JSON
     lines. `headed` is whether the file has a row of column names; otherwise `names` are made up. `rows` has the cells
-    of the first rows, and `samples` those of a few of them.
+    of the first rows, and `samples` the cells of a few of them.
     """
 
     format: str
@@ -388,7 +388,7 @@ def _read_rows(
 class ColumnFormats(NamedTuple):
     """The formats of columns of dates and numbers, by column index, and the indexes of columns that stay text.
 
-    `number_examples`, `number_exceptions` and `exception_examples` are those of `_describe_columns`.
+    `_describe_columns` describes `number_examples`, `number_exceptions` and `exception_examples`.
     """
 
     dates: dict[int, DateFormat]

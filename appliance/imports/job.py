@@ -220,7 +220,7 @@ def _insert_chunk(
 def finish_import(import_id: int, status: str, error: str | None = None) -> None:
     """Finish an import with a status, and an error if it failed.
 
-    If it wrote rows, allow an undo for 24 hours, and record an event that stands for those of its contacts.
+    If it wrote rows, allow an undo for 24 hours, and record one event in place of an event for each contact.
     """
     require_write_transaction()
     now = clock.now_ms()
@@ -275,7 +275,7 @@ class Importer:
     """The import worker; each process has one. Set `stopping` to stop it after the current chunk.
 
     It has one thread, because there is one writer, and works on one import of each account at a time, in turns of
-    `_TURN_SECONDS`. The next turn is that of the account that was served least recently. While an import waits for the
+    `_TURN_SECONDS`. The next turn goes to the account that was served least recently. While an import waits for the
     child process that reads its file, the others continue.
     """
 

@@ -109,10 +109,10 @@ def decode_warnings(warnings_json: str | None) -> list[tuple[str, str, str]]:
 class PersonReader:
     """A reader that turns records into people, by the targets of the columns.
 
-    `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers. By
-    column index, `written` has the date formats and `numbers` the number formats; `texts` has the indexes of columns
-    whose values stay text. `is_own` means that the file is our own export, which has no placeholders for empty values:
-    a dash is a name there.
+    `names` and `targets` are the names and target fields of the columns, in order. `country` is the default country of
+    phone numbers. By column index, `written` has the date formats and `numbers` the number formats; `texts` has the
+    indexes of columns whose values stay text. `is_own` means that the file is our own export, which has no placeholders
+    for empty values: a dash is a name there.
 
     `unstated_counts` has the number of rows that say neither yes nor no, by the target of the column of consent. Unless
     `opt_in_unstated`, they are not opted in.

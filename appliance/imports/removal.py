@@ -207,7 +207,7 @@ class _ImportUndo:
         return True
 
     def _record_end(self) -> None:
-        """Record the event that stands for those of the contacts."""
+        """Record one event in place of an event for each contact."""
         job = Import.get_by_id(self._import_id)
         if not job.restored:
             return
@@ -265,7 +265,7 @@ def _count_existing(account_id: int, contact_ids: "array[int]") -> int:
 def _find_untouched(
     account_id: int, times: Iterable[int], list_ids: Iterable[int], contact_ids: list[int], named: _ContactsNamedLater
 ) -> tuple[list[int], Counter[str]]:
-    """Return those of some new contacts that an undo deletes, and the numbers of the others by `store.KEEP_REASONS`.
+    """Return which of some new contacts an undo deletes, and the numbers of the others by `store.KEEP_REASONS`.
 
     `times` are the times at which the import wrote, and `list_ids` the lists that its contacts joined.
     """

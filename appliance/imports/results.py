@@ -107,8 +107,8 @@ class _OutcomesByLine:
 class ResultLine(NamedTuple):
     """The result of a line. The first fields are the columns of the CSV.
 
-    `kind` is that of the address, `values` are the warnings as (field, value, reason), and `first` is the first line
-    with the same address.
+    `kind` is the kind of the address, `values` are the warnings as (field, value, reason), and `first` is the first
+    line with the same address.
     """
 
     line: int

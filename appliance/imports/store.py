@@ -207,7 +207,10 @@ MAPPING = "mapping"
 
 
 def import_directory(import_id: int | None = None) -> Path:
-    """Return the directory of an import's files, or that of all imports, of which only the latter is created here."""
+    """Return the directory of an import's files, or of all imports if no id is given.
+
+    Only the directory of all imports is created here.
+    """
     base = Path(config.current().data_dir) / "imports"
     base.mkdir(mode=0o700, exist_ok=True)
     return base if import_id is None else base / str(import_id)

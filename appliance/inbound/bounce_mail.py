@@ -377,8 +377,7 @@ def bounce_text(mail: Message) -> str:
 def is_bounce(mail: Message, text: str) -> bool:
     """Return whether a mail without report fields is a final bounce from a mail system.
 
-    At least two of its sender, subject and text must look like those of a bounce. `text` is the `bounce_text` of the
-    mail.
+    At least two of its sender, subject and text must look like a bounce's. `text` is the `bounce_text` of the mail.
     """
     subject, sender = _decode_header(get_header(mail, "Subject")), _decode_header(get_header(mail, "From"))
     precedence = get_header(mail, "Precedence").lower()

@@ -57,7 +57,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
     blocking = True
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        """Create an empty storage; the arguments are those of Huey's MemoryStorage."""
+        """Create an empty storage, with the arguments of Huey's MemoryStorage."""
         super().__init__(*arguments, **named)
         self._changed = threading.Condition(self._lock)
         self._closed = False

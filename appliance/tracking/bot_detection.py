@@ -27,7 +27,7 @@ class ObservedHit(NamedTuple):
     """A hit as it was received.
 
     `kind` is `open` or `click`, `number` the number of the link (None for an open), `at` a time in milliseconds.
-    `method` is that of HTTP, or `PREFETCH` if the browser announced a prefetch.
+    `method` is the HTTP method, or `PREFETCH` if the browser announced a prefetch.
     """
 
     at: int

@@ -59,7 +59,7 @@ class HitRequest(NamedTuple):
     """A request for a tracking pixel or link, with its texts already truncated.
 
     `number` is the number of the link, or None for the pixel. `agent` is the user agent, `at` the time in milliseconds.
-    `method` is that of HTTP, or `PREFETCH` for a prefetch that the browser announced.
+    `method` is the HTTP method, or `PREFETCH` for a prefetch that the browser announced.
     """
 
     number: int | None

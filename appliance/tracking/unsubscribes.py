@@ -188,7 +188,7 @@ def find_preferences_message(token: str) -> Message | None:
 def _find_preferences_channel(token: str, evidence: Evidence) -> Channel | None:
     """Return the channel of a preferences link, or None if the token is invalid or the contact no longer exists.
 
-    Sets `message_id` and `test` of the evidence to those of the message.
+    Sets `message_id` and `test` of the evidence from the message.
     """
     message = find_preferences_message(token)
     channel = find_channel(message) if message is not None else None
@@ -235,7 +235,7 @@ def _fetch_channels(contact_id: int) -> list[Channel]:
 def _may_opt_in(channel: Channel, own: Channel) -> bool:
     """Return whether the recipient of a message to `own` may opt in another channel of the contact on the page.
 
-    An address that was never opted in nor verified may be that of another person: a form takes any phone number.
+    An address that was never opted in nor verified may belong to another person: a form takes any phone number.
     """
     return channel.id == own.id or channel.opt_in_at is not None or channel.verified_at is not None
 

@@ -67,7 +67,7 @@ def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
 def signature_headers(signing: Sequence[str], message_id: str, body: bytes) -> dict[str, str]:
     """Return the headers of a request: content type, message id, time, and a signature with each secret in `signing`.
 
-    The names and the signatures are those of Standard Webhooks.
+    Names and signatures follow Standard Webhooks.
     """
     timestamp = str(int(clock.now()))
     return {

@@ -296,7 +296,7 @@ def _own_events(account_id: int) -> list[str]:
 
 
 def list_trigger_groups(account_id: int, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the events to choose from as a trigger, by group: those of TRIGGER_GROUPS, those of the account, `chosen`.
+    """Return the events to choose from as a trigger, by group: TRIGGER_GROUPS, the account's, `chosen`.
 
     Each group is (label, [(event name, label)]).
     """

@@ -1,6 +1,6 @@
 """Load the options of form fields, look up contacts and phone numbers, and describe and read audiences.
 
-The options are contact lists, countries, languages and time zones. An audience is that of a campaign, as lists and a
+The options are contact lists, countries, languages and time zones. The audience of a campaign consists of lists and a
 segment: its form is built from the campaign, and read into the campaign's trigger attributes.
 """
 
@@ -354,7 +354,7 @@ def load_audience_choices(account_id: int) -> AudienceChoices:
 def describe_audience(campaign: Any, names: dict[str, str]) -> str:
     """Return the audience of a campaign in words: `Newsletter, VIP, narrowed to Berlin, excluding Staff`.
 
-    `names` are those of `AudienceChoices.names`.
+    `names` come from `AudienceChoices.names`: by key, such as `list-7`.
     """
     included, excluded = describe_included_audience(campaign, names), excluded_keys(campaign)
     if not included or not excluded:

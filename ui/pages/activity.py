@@ -141,8 +141,8 @@ def load_events(account_id: int, query: log.EventQuery, batch: str = "", is_grou
     """Return a page of events; each row gets its contact as attribute `who`, or None, and the `subject` of its email.
 
     The subject is empty if a campaign names the email, or if the events are all of one message. `batch` selects the
-    events of an import or bulk action. With `is_grouped` such events, and those of the contacts that a campaign skips,
-    are left out. The events that stand for them get a `summary`, which is None for others.
+    events of an import or bulk action. With `is_grouped` such events, and events of contacts that a campaign skips, are
+    left out. The events that stand for them get a `summary`, which is None for others.
     """
     page = log.list_events(account_id, query, batch or None, is_grouped)
     contacts_by_id = lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id})

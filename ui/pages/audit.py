@@ -202,7 +202,7 @@ def action_label(action: str) -> str:
 
 
 def entry_label(entry: Audit) -> str:
-    """Return the label of the action of an entry; that of a sign-in says how the user signed in."""
+    """Return the label of the action of an entry; the label of a sign-in says how the user signed in."""
     if entry.action == "login" and (label := _SIGN_INS.get(str(entry.data.get("kind")))):
         return gettext(label)
     return action_label(entry.action)

@@ -245,7 +245,7 @@ async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/look")
 @signed_in()
 async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the brand page with the unsaved values of the query, so that the sample and the contrasts show them."""
+    """Show the brand page with the unsaved values of the query, to update the sample and the contrast ratios."""
     form = Form({name: values[0][:2000] for name, values in request.args.items() if values})
     _complete_colours(form)
     return await _render_page(request, visit, form)
@@ -279,7 +279,7 @@ async def undo_logo(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _logo_page(request: Request) -> str:
-    """Return the URL of the page on which the logo was changed: the one of the set-up, or that of the brand."""
+    """Return the URL of the page on which the logo was changed: the set-up's, or the brand page."""
     return "/welcome/brand" if request.args.get("first") else "/brand"
 
 

@@ -67,7 +67,7 @@ async def render_template_choice(
     request: Request, visit: Visit, template: Template, name: str, url: str, back: str,
     crumbs: tuple[tuple[str, str], ...], noun: str,
 ) -> HTTPResponse:  # fmt: skip
-    """Show the templates and starters whose content can replace that of a campaign's or flow step's template.
+    """Show the templates and starters whose content can replace the content of a campaign or flow step.
 
     `url` is the page of the campaign or step: the choice is posted to `/template` below it. `back` is the URL to
     return to without a choice.

@@ -123,7 +123,7 @@ async def export_recipients(request: Request, visit: Visit, campaign_id: int) ->
 async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the filters as a segment, which will include contacts who match later.
 
-    Raises Invalid if the filters cannot be those of a segment.
+    Raises Invalid if a segment cannot have the filters.
     """
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, campaign_id)

@@ -453,7 +453,7 @@ def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
 
 
 def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
-    """Return the values of the overview. Its sums are those of `campaign.stats`, as in the progress of sending."""
+    """Return the values of the overview. Its sums come from `campaign.stats`, as in the progress of sending."""
     stats = campaign.stats
     usual = results.find_usual_results(campaign)
     conversions = results.list_conversions(campaign) if figures.tracking else []

@@ -389,7 +389,7 @@ def _copy_segment(row: Segment) -> SegmentCreate:
 async def restore(request: Request, visit: Visit) -> HTTPResponse:
     """Create segments again from the values that the notice's undo button sends.
 
-    Raises NotFound if the form has no such values, Invalid if they are not those of segments.
+    Raises NotFound if the form has no such values, Invalid if they are not values of segments.
     """
     try:
         deleted = json.loads(Form.from_request(request).raw("gone") or "[]")

@@ -38,7 +38,7 @@ STEPS = (
 async def show_setup(request: Request, token: str) -> HTTPResponse:
     """Show the form for the first user, if the token of the setup link is valid.
 
-    The query's `language` changes the language, which is that of the browser at first.
+    The query's `language` changes the language, which is the browser's at first.
     """
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)

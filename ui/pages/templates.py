@@ -275,7 +275,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/bring-back")
 @signed_in("templates:write")
 async def unarchive(request: Request, visit: Visit) -> HTTPResponse:
-    """Restore the templates that the notice's undo button names from the archive."""
+    """Restore the archived templates whose ids the notice's undo button sends."""
     ids = [
         int(id_) for id_ in Form.from_request(request)["ids"].split()[:_MAX_IDS] if id_.isdecimal() and len(id_) < 19
     ]

@@ -34,7 +34,7 @@ class TextRow(NamedTuple):
 
     `id` is the text's id, and `element` the id of its HTML element. `original` is plain text. `value` is the
     translation, or, after an error, the posted text; `seen` is the stored translation when the page was shown. `state`
-    is that of the `TextState`; if it is `changed`, `former` is the original that was translated.
+    is `TextState.state`; if it is `changed`, `former` is the original that was translated.
     """
 
     id: str

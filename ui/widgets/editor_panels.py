@@ -182,8 +182,8 @@ def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
 def describe_addition(rows: list[OutlineRow], key: str, column: int = 0) -> str:
     """Return the sentence that a section was added, such as `Text added after Heading`.
 
-    `rows` are the sections of the email, or those of the column with the number `column`. The sentence is empty if no
-    section has the key.
+    `rows` are the sections of the email, or of the column with the number `column`. The sentence is empty if no section
+    has the key.
     """
     keys = [row.key for row in rows]
     if key in keys:

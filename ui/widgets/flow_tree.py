@@ -266,7 +266,7 @@ def _describe_date(path: str, offset_days: int) -> str:
 def _describe_event(start: TriggerSpec, names: list[str]) -> str:
     """Return the event of a trigger in words; the name of the list or segment that it is about is taken from `names`.
 
-    `names` are those of the trigger's list, then of its segment.
+    `names` has the name of the trigger's list, then of its segment.
     """
     if start.event == "list_add" and start.contact_list_id is not None:
         return gettext("Joined “%(name)s”", name=names.pop(0))

@@ -348,9 +348,7 @@ COMMON_DESCRIPTIONS = {
 
 
 def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
-    """Return `components.schemas`: those of the given Structs, of the Structs in their fields, and of
-    `build_typed_schemas`.
-    """
+    """Return `components.schemas`: of the given Structs, the Structs in their fields, and `build_typed_schemas`."""
     structs = collect_structs(kinds)
     _, components = msgspec.json.schema_components(
         sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"

@@ -314,8 +314,9 @@ def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | 
 def _move_rows(contact_id: int, other_id: int) -> None:
     """Move channels, messages, events, evidence and other rows of the other contact to the contact that stays.
 
-    If both contacts have a message of the same campaign, one of the two messages loses its contact instead: that of the
-    contact that stays if only this message is skipped or cancelled, else that of the other contact.
+    If both contacts have a message of the same campaign, one of the two messages loses its contact instead. It is the
+    message of the contact that stays if only this message is skipped or cancelled, else the message of the other
+    contact.
     """
     ids = {"contact": contact_id, "other": other_id, "now": clock.now_ms()}
     shared_campaigns = (

@@ -387,8 +387,8 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
 def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
     """Return (contact id, errors by field) for the email address and the phone number of a request.
 
-    The id is that of the contact with the email address, else of the contact with the phone number, else None. There is
-    an error if the address and the number belong to different contacts.
+    The id belongs to the contact with the email address, else to the contact with the phone number, else it is None.
+    There is an error if the address and the number belong to different contacts.
     """
     owners: list[int | None] = []
     for kind, text in (("email", request.email), ("phone", request.phone)):

@@ -336,7 +336,7 @@ def compile_event_contacts(condition: EventCondition, scope: Scope, prefix: str)
 
 
 def compile_node(node: Node, scope: Scope, prefix: str) -> Compiled:
-    """Compile a single filter into a condition, for explanations and samples."""
+    """Compile a single filter into a condition, for explanations and samples; `prefix` begins its parameters' names."""
     binder = Binder(prefix, scope)
     sql = _Compiler(binder).compile_one(node)
     return Compiled(sql, binder.values)
@@ -345,7 +345,8 @@ def compile_node(node: Node, scope: Scope, prefix: str) -> Compiled:
 def compile_value(node: Node, scope: Scope, prefix: str) -> Compiled:
     """Compile the value of a contact that a filter compares, as an SQL expression of JSON.
 
-    The value is `{"count", "last_at"}` for an event condition, and NULL for a group.
+    The value is `{"count", "last_at"}` (Unix milliseconds) for an event condition, and NULL for a group. The names of
+    its parameters begin with `prefix`.
     """
     binder = Binder(prefix, scope)
     if isinstance(node, ConditionGroup):

@@ -476,7 +476,7 @@ def find_reachable_lists(account_id: int, segment_id: int) -> set[int]:
 
 
 class SegmentStarter(NamedTuple):
-    """A ready-made segment; name and description are marked texts, `filters` those of the API."""
+    """A ready-made segment; name and description are marked texts, and `filters` have the form of the API."""
 
     key: str
     name: str

@@ -81,7 +81,7 @@ def _apply_aliases(props: dict[str, Any], kind: Kind) -> dict[str, Any]:
 def _infer_kind(props: dict[str, Any]) -> Kind | None:
     """Return the first kind that the properties match exactly, else the first that they match loosely, else None.
 
-    The order and the properties are those of docs/decisions.md#11.
+    docs/decisions.md#11 defines the order and the properties.
     """
     for alias, name in (*ALIASES, ("url", "href" if "text" in props or "label" in props else "src")):
         if alias in props and name not in props:

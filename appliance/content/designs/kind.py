@@ -283,8 +283,8 @@ def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str 
 def normalize_address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
     """Return an address with a scheme of `schemes`, or None for any other text.
 
-    A host without a scheme gets `https://`. A merge tag at the beginning is allowed, and `#anchor` if `schemes` are
-    those of links. Line ends and outer white space are removed.
+    A host without a scheme gets `https://`. A merge tag at the beginning is allowed, and `#anchor` if `schemes` are the
+    schemes of links. Line ends and outer white space are removed.
     """
     # Some text editors insert line ends into long addresses.
     address = "".join(value.split("\n")).strip()
@@ -549,8 +549,8 @@ class Kind(NamedTuple):
     """A kind of section; its template is `sections/<name>.mjml`.
 
     The template renders the content of one column, or complete `mj-section` elements if `is_whole`. `is_in_columns`
-    means that columns may contain the kind, `is_on_page` that its default background is that of the page. `padding` is
-    in pixels: top, right, bottom, left. `icon` is the name of a symbol in `static/icons.svg`. `text` returns the plain
+    means that columns may contain the kind, `is_on_page` that its default background is the page's. `padding` is in
+    pixels: top, right, bottom, left. `icon` is the name of a symbol in `static/icons.svg`. `text` returns the plain
     text of a section. `matches` recognises a section without a type by its properties.
     """
 

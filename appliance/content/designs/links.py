@@ -238,7 +238,7 @@ def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
 def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
     """Return HTML and text with tracking addresses and the open pixel.
 
-    `addresses` are those of `find_links`, in order of their numbers; `base` is the base URL of tracking addresses. If
+    `addresses` come from `find_links`, in order of their numbers; `base` is the base URL of tracking addresses. If
     `addresses` has another address at the position of an HTML link, the link gets the number of the first entry with
     its address. An address that is not in `addresses` or may not be tracked is left unchanged.
     """

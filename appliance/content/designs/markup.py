@@ -122,7 +122,7 @@ class Tokens:
     """
 
     def __init__(self, document: str | None = None) -> None:
-        """Make tokens for a document; those of equal texts are equal, so that results for parts of it can be cached."""
+        """Make tokens for a document; equal texts get equal tokens, so that results for parts of it can be cached."""
         # The prefix cannot be predicted, so that no author can write a token: it is random, or a keyed hash of the
         # document, which changes when an author writes anything. The output contains no token.
         text = secrets.token_bytes(8) if document is None else document.encode("utf-8", "surrogatepass")

@@ -86,7 +86,7 @@ class MergeError(Exception):
 def render_deadline(seconds: float | None = None) -> float:
     """Return the deadline for a rendering that begins now, as processor time of this thread.
 
-    `seconds` is the time limit, by default that of a message (`MAX_RENDER_SECONDS`).
+    `seconds` is the time limit, by default the limit of a message (`MAX_RENDER_SECONDS`).
     """
     return time.thread_time() + (MAX_RENDER_SECONDS if seconds is None else seconds)
 

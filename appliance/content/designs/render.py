@@ -88,10 +88,9 @@ def render_design(
 ) -> RenderedDesign:
     """Render a document; an unreadable or too large document becomes an empty email with advice.
 
-    Raises Unavailable if its HTML cannot be sanitized now, and no other error.
-    Recent renderings of documents shorter than `_MAX_CACHED_CHARACTERS` are cached. `marked` adds comments for the
-    canvas that mark where each section begins and ends. `texts_language` is the language of the product's texts if it
-    is not that of the locale.
+    Raises Unavailable if its HTML cannot be sanitized now, and no other error. Recent renderings of documents shorter
+    than `_MAX_CACHED_CHARACTERS` are cached. `marked` adds comments for the canvas that mark where each section begins
+    and ends. `texts_language` is the language of the product's texts if it differs from the locale's.
     """
     try:
         text = document.to_canonical_json(design)

@@ -488,7 +488,7 @@ def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
 def _build_conflict(template: Template, path: str, current: Any, edited_field: str) -> Conflict:
     """Return a conflict with the current value and its hash, and the author and time of its last change.
 
-    If no revision names the value, the author and time are those of the newest revision.
+    If no revision names the value, the author and time come from the newest revision.
     """
     of_this = TemplateRevision.select().where(TemplateRevision.template == template.id)
     newest = of_this.order_by(TemplateRevision.number.desc())

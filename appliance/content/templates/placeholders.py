@@ -188,7 +188,7 @@ def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, 
 class _KnownTexts(NamedTuple):
     """Texts that authors are expected to replace, in all languages of the interface; subjects as they are written.
 
-    `initial` has the paragraphs of new sections by kind, `starters` those of ready-made emails.
+    `initial` has the paragraphs of new sections by kind, and `starters` the paragraphs of ready-made emails.
     """
 
     initial: Mapping[str, frozenset[str]]

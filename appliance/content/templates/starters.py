@@ -15,7 +15,7 @@ Sections = list[dict[str, Any]]
 
 
 class ReadyEmail(NamedTuple):
-    """A ready-made email; its fields are those of a template and of a step that sends an email."""
+    """A ready-made email, with the fields of a template and of a step that sends an email."""
 
     subject: str
     preheader: str
@@ -419,7 +419,7 @@ _STARTERS: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...]
 def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, ReadyEmail]:
     """Return the emails of ready-made flows by name.
 
-    Buttons link to `home`. The texts are in the language of `locale`, that of the account.
+    Buttons link to `home`. The texts are in the language of `locale`, the account's locale.
     """
     with i18n.use_language(language_of_locale(locale)):
         return _build_flow_emails(home) | _build_reminders(home)

@@ -58,7 +58,7 @@ def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -
 def build_query(account_id: int, query: TemplateQuery) -> Any:
     """Return an unordered query of the matching templates.
 
-    Archived templates are left out, and those of deleted campaigns, flows and steps, and of steps only in a draft.
+    Archived templates and templates of deleted campaigns, flows and steps, and of steps only in a draft, are left out.
     """
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
     deleted_flows = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
@@ -332,9 +332,9 @@ def _write_fields(
 
 
 def _prune_translations(document: dict[str, Any], former: dict[str, Any], channel: str) -> dict[str, Any]:
-    """Return the translations of a document without those of sections that it no longer has.
+    """Return a document's translations without the texts of sections that it no longer has.
 
-    Those of list entries that were moved follow them.
+    The texts of list entries that were moved follow them.
     """
     stored: dict[str, Any] = document["translations"] or {}
     if stored and channel == "email":

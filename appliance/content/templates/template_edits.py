@@ -1,6 +1,6 @@
 """Edits of a template beyond single values: its sections and translations, undo, redo and restored revisions.
 
-`editing.edit_sections` applies an edit of sections, and `translations` computes those of translations. Undo, redo and
+`editing.edit_sections` applies an edit of sections, and `translations` computes edits of translations. Undo, redo and
 restore write an earlier revision as a new one, so that no content is lost.
 """
 
@@ -54,7 +54,7 @@ class SectionTarget(Struct):
 
 
 def add_section(kind: str, target: SectionTarget, locale: str) -> SectionEdit:
-    """Return an edit that adds a section of a kind, with texts in the language of `locale`, that of the account.
+    """Return an edit that adds a section of a kind, with texts in the language of `locale`, the account's locale.
 
     The edit raises NotFound for an unknown kind or target, and Invalid if the section is not allowed at the target.
 

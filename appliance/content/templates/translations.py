@@ -57,7 +57,7 @@ class TranslatableText(NamedTuple):
 
     `id` is the name of a field, or the key of a section, a slash and the path of the value (`a1b2/props.items.0.title`,
     as `editing.parse_path` reads it). `label` and `section` are in the language of this request; `section` is empty for
-    a field. `kind` is that of the property: `line`, `text`, `rich`, `html`, `url` or `image`. `prop` is the declaration
+    a field. `kind` is the property's kind: `line`, `text`, `rich`, `html`, `url` or `image`. `prop` is the declaration
     of the property, or None for a field.
     """
 
@@ -229,9 +229,9 @@ def match_translation(
 ) -> str | None:
     """Return the best of `languages` for a contact, or None for the original.
 
-    `languages` are those of the translations, `original_language` that of the original. A contact with `de-AT` gets the
-    first of these that exists: the translation `de-AT`, the translation `de`, the original if it is in German, another
-    German translation such as `de-CH`, the original.
+    `languages` are the languages of the translations, and `original_language` is the language of the original. A
+    contact with `de-AT` gets the first of these that exists: the translation `de-AT`, the translation `de`, the
+    original if it is in German, another German translation such as `de-CH`, the original.
     """
     if not contact_language or not languages:
         return None
@@ -340,12 +340,12 @@ def set_texts(
     translations: Translations, document: Document, language: str, texts: Mapping[str, str | None],
     channel: str = "email", prefix: str = "", checked: CheckedTexts | None = None,
 ) -> dict[str, dict[str, dict[str, str]]]:  # fmt: skip
-    """Return the translations with some texts of a language set; None or an empty text removes a translation.
+    """Return translations with some texts of a language added, as {language: {text id: {"source", "text"}}}.
 
-    A set text counts as a translation of the present original, even if it is the same as before. The result is pruned
-    as by `prune`. A language whose last text is removed stays, without texts. `checked` are results of `check_texts`;
-    a text without one, or that changed since, is checked here. Raises Invalid with all errors, each at
-    `prefix` and the id of its text.
+    A None or an empty text removes a translation. A text counts as a translation of the present original, even if it is
+    the same as before. The result is pruned as by `prune`. A language whose last text is removed stays, without texts.
+    `checked` are results of `check_texts`; a text without one, or that changed since, is checked here. Raises Invalid
+    with all errors, each at `prefix` and the id of its text.
     """
     faults, checked = Faults(), checked or {}
     present = {text.id: text for text in list_texts(document, channel)}
@@ -458,7 +458,7 @@ def follow_entries(translations: Translations, document: Document, former: Docum
 
 
 def prune(translations: Translations, document: Document, channel: str = "email") -> dict[str, dict[str, Any]]:
-    """Return the translations without those of fields and sections that the template no longer has.
+    """Return the translations without the texts of fields and sections that the template no longer has.
 
     Earlier revisions keep them. A text that is empty at present keeps its translation, because it may come back.
     """

@@ -30,7 +30,7 @@ class _EventInput(Struct):
 
 
 class EmitEvent(StepKind):
-    """A step that records an event of the contact, with its own data and optionally that of the triggering event."""
+    """A step that records an event of the contact, with its own data and, optionally, the triggering event's."""
 
     type = "emit_event"
     label = gettext_noop("Record event")

@@ -195,7 +195,7 @@ def _verify(key: "RSAPublicKey", signature: bytes, signed: bytes, version: str) 
 async def _fetch_key(url: Any, topic: _Topic, fetch: Fetch) -> "RSAPublicKey":
     """Return the key of the signing certificate at a URL, from the cache if possible.
 
-    Raises NotAllowed if the URL is not that of a certificate in the topic's region, or the certificate is invalid.
+    Raises NotAllowed if the URL does not name a certificate in the topic's region, or the certificate is invalid.
     """
     if not isinstance(url, str) or not _is_topic_url(url, topic) or not _CERTIFICATE_PATH.fullmatch(urlsplit(url).path):
         raise invalid_signature()

@@ -73,7 +73,7 @@ def prune_backups(directory: Path, settings: schema.Backup) -> int:
     """Delete scheduled backups, and return how many were deleted.
 
     The first backup of each of the last `settings.keep` intervals that have one is kept, and the newest backup. Backups
-    on request therefore do not push out those of earlier days, however many are made.
+    on request therefore do not push out backups of earlier days, however many are made.
     """
     interval_ms = (config.parse_seconds(settings.every) or _DEFAULT_INTERVAL_SECONDS) * 1000
     backups = [backup for backup in list_backups(directory) if backup.is_scheduled]
@@ -308,7 +308,7 @@ def _get_data_directory() -> Path:
 
 
 def run_scheduled_backup(is_stopping: threading.Event) -> None:
-    """Create a backup if a backup is due, then delete those of earlier intervals (`prune_backups`). Errors are logged.
+    """Create a backup if one is due, then delete backups of earlier intervals (`prune_backups`). Errors are logged.
 
     Returns at once if another thread is creating a backup. Setting `is_stopping` terminates a running backup.
     """

@@ -1,9 +1,9 @@
 """The command `doctor`: checks of an installation, which report findings, each with a fix if there is one.
 
 A check is a function that yields its findings. It takes the data directory; a check of accounts also takes an account
-id, or None for all accounts. Those of accounts are here, the others in the modules beside this one. The checks change
-nothing, except for the optional test message (`seed`), which is queued to a reserved address and never leaves this
-machine.
+id, or None for all accounts. The checks of accounts are here, the others in the modules beside this one. The checks
+change nothing, except for the optional test message (`seed`), which is queued to a reserved address and never leaves
+this machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,6 +1,6 @@
 """Checks of the installation: configuration, files, database, disk, process, backups, clock, queue and event log.
 
-Those of its accounts are in `ops/doctor/__init__.py`.
+The checks of its accounts are in `ops/doctor/__init__.py`.
 """
 
 import os

@@ -61,7 +61,7 @@ class LookupFailed(Exception):
 
 
 def get_configured_servers() -> tuple[tuple[str, int], ...]:
-    """Return the servers of `network.dns_servers` as (IP address, port), or an empty tuple to use those of the system.
+    """Return the servers of `network.dns_servers` as (IP address, port), or an empty tuple to use the system's.
 
     Raises LookupFailed if the host name of a server cannot be resolved, ValueError if an entry is not `host:port`.
     """

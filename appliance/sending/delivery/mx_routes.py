@@ -139,7 +139,10 @@ def get_organisation(host: str) -> str:
 
 
 def get_registered_domain(host: str) -> str:
-    """Return the registered domain of a host: `bakery.co.uk` for `mail.bakery.co.uk`."""
+    """Return the registered domain of a host, such as `bakery.co.uk` for `mail.bakery.co.uk`.
+
+    Three labels are kept below common second-level labels such as `co`, else two; there is no public suffix list.
+    """
     labels = host.lower().rstrip(".").split(".")
     if len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL_LABELS:
         return ".".join(labels[-3:])
@@ -217,7 +220,7 @@ def get_last_dns_answer_at() -> float:
 
 
 def get_group_names(provider: str, address: str) -> tuple[str, ...]:
-    """Return the recipient groups whose limits apply to an address: that of its mail servers, then that of its domain.
+    """Return the recipient groups whose limits apply to an address: its mail servers' group, then its domain's.
 
     Only the domain's group is returned if both are the same, if the provider is not direct delivery, or if the route is
     not cached.

@@ -248,8 +248,8 @@ _NO_REPLY = gettext_stored("no reply within %(seconds)s s")  # translated where 
 class SmtpProtocol(asyncio.Protocol):
     """A connection to an SMTP server.
 
-    `extensions` are those of EHLO with their parameters, `sent_count` is the number of messages that got a reply, and
-    `error` is set once the connection is closed.
+    `extensions` are the EHLO extensions with their parameters, `sent_count` is the number of messages that got a reply,
+    and `error` is set once the connection is closed.
     """
 
     def __init__(self, server: Server) -> None:
@@ -311,7 +311,7 @@ class SmtpProtocol(asyncio.Protocol):
             self._buffer_drained.set_result(None)
 
     def fail(self, error: ConnectionLost) -> None:
-        """Close the connection at once and fail all waiting futures with `error`, or with that of an earlier call."""
+        """Close the connection at once and fail all waiting futures with `error`, or an earlier call's error."""
         if self.error is None:
             self.error = error
         waiting: list[asyncio.Future[Any]] = [*self._pending_replies]

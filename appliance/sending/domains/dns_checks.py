@@ -43,8 +43,9 @@ _LOOKUP_TERMS = ("include", "a", "mx", "ptr", "exists", "redirect")
 class SpfResult(NamedTuple):
     """The result of evaluating a domain's SPF record with all its includes.
 
-    `records` are the domain's own SPF records, `terms` the terms that allow senders, also those of included records,
-    and `lookups` the DNS look-ups that a receiver needs. `problem` describes the fault, or is None for a usable record.
+    `records` are the domain's own SPF records, `terms` the terms that allow senders, including terms of included
+    records, and `lookups` the DNS look-ups that a receiver needs. `problem` describes the fault, or is None for a
+    usable record.
     """
 
     records: tuple[str, ...]
@@ -55,7 +56,7 @@ class SpfResult(NamedTuple):
 
 
 class _SpfEvaluation:
-    """The evaluation of one SPF record; its attributes are those of `SpfResult`, added up over all includes."""
+    """The evaluation of one SPF record, with the attributes of `SpfResult`, added up over all includes."""
 
     def __init__(self, lookup: Lookup) -> None:
         self.lookup = lookup

@@ -53,7 +53,7 @@ _BLOCK_TAGS = ("if", "unless", "case", "for", "raw")
 def add_footer(html: str, text: str, locale: str = "en", texts: str | None = None) -> tuple[str, str]:
     """Return (HTML, text) of a template with postal address and unsubscribe link added where they are missing.
 
-    `texts` is the language of the link's label if it is not that of the locale.
+    `texts` is the language of the link's label if it differs from the locale's.
     """
     label = recipient_texts.get_texts(texts or recipient_texts.language_of_locale(locale))["leave_title"]
     lang = recipient_texts.get_lang_attribute(texts)
@@ -406,7 +406,7 @@ def measure_lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> d
 
 def build_marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
                       account_id: int, host: str | None = None) -> tuple[tuple[str, str], ...]:  # fmt: skip
-    """Return the headers of a marketing email: those of `build_unsubscribe_header` and `build_list_headers`.
+    """Return the headers of a marketing email, from `build_unsubscribe_header` and `build_list_headers`.
 
     `list_id` and `domain` form the List-Id. `host` is the domain that receives unsubscribe emails (None: no such
     domain).

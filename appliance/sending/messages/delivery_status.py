@@ -133,9 +133,9 @@ def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
 
 
 def _list_sources(channel: str, account_id: int | None, campaign_ids: Iterable[int]) -> list[_SourceCondition]:
-    """Return conditions that together match a channel's messages: single ones, those of flows, and of each campaign.
+    """Return conditions that together match a channel's messages: single ones, of flows, and of each campaign.
 
-    Each is answered by one index. Without an account, they match single messages and those of flows of all accounts.
+    Each is answered by one index. Without an account, they match single messages and messages of flows of all accounts.
     """
     # A plus sign keeps SQLite from choosing an index that begins with the account instead of that of open messages.
     single, of_flows = ("", "") if account_id is None else (" AND +account_id = ?", " AND account_id = ?")
@@ -322,7 +322,7 @@ def find_obstacles(account: Account, status: SendStatus, transport: str) -> list
 
 
 def count_waiting(account_id: int, channel: str) -> WaitingCounts:
-    """Return the counts of an account's open messages of a channel, including those of paused campaigns."""
+    """Return the counts of an account's open messages of a channel, including messages of paused campaigns."""
     now, open_rows, ready, sending = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
     campaign_ids = [row[0] for row in rows(_LIVE_CAMPAIGNS_OF_ACCOUNT, (account_id, channel))]
@@ -488,7 +488,7 @@ def count_outbox(account_id: int) -> dict[OutboxState, int]:
 
 
 def count_by_status(account_id: int, status: str) -> int:
-    """Return the number of an account's messages with a status, without those of deleted campaigns."""
+    """Return the number of an account's messages with a status, without messages of deleted campaigns."""
     return sum(int(scalar(f"SELECT count(*) {part}", (account_id, status))) for part in _BY_STATUS)
 
 

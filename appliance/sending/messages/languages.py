@@ -27,15 +27,15 @@ class MessageLanguage(NamedTuple):
 def choose(languages: Collection[str], contact_language: str | None, locale: str) -> MessageLanguage:
     """Return the language of a message for a contact (None: no contact, or its language is unknown).
 
-    `languages` are those that the template is translated into. `locale` is that of the account, in which the original
-    is written.
+    `languages` are those that the template is translated into. `locale` is the account's, in which the original is
+    written.
     """
     translation = translations.match_translation(languages, contact_language, locale.replace("_", "-"))
     return MessageLanguage(translation, recipient_texts.choose_language(contact_language, locale))
 
 
 def get_content_language(language: MessageLanguage | None, locale: str) -> str:
-    """Return the language of the texts of a template in a message: that of its translation, else of the account."""
+    """Return the language of a template's texts in a message: the translation's, else the account's."""
     return locale if language is None or language.translation is None else language.translation
 
 
@@ -44,7 +44,7 @@ def choose_opt_out_hint(
 ) -> str | None:
     """Return the opt-out hint of an SMS in the language of a contact, else `hint`, which is in the account's language.
 
-    `hints` are the hints in other languages, by language tag. The language is matched like that of a translation.
+    `hints` are the hints in other languages, by language tag. The language is matched as for a translation.
     """
     language = translations.match_translation(sorted(hints), contact_language, locale.replace("_", "-"))
     return hint if language is None else hints[language]
@@ -65,7 +65,7 @@ def choose_for_preview(
     document: Mapping[str, Any], contact_language: str | None, locale: str, language: str | None = None,
     channel: str = "email",
 ) -> MessageLanguage:  # fmt: skip
-    """Return the language of a preview or test: `language`, else that of the contact.
+    """Return the language of a preview or test: `language`, else the contact's.
 
     A `language` that the template is not translated into gives the original, with the product's texts in that language.
     """

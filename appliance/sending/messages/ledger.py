@@ -38,10 +38,10 @@ class LedgerRow(NamedTuple):
     A worker reads the row while it is queued; the message is claimed once `queue.record_and_claim` has returned its id.
 
     `provider` is the transport: `relay`, `direct` or `capture` for email, the name of a provider for SMS. `attempts`
-    counts ended attempts, `uncertain_count` those of them that may have been accepted. `body_hash` is the CRC of the
-    bytes to send (`retries.hash_body`), by which the next start knows whether it can repeat them; it is None if the
-    message could not be rendered, so that nothing was sent. `created_at` and `first_attempt_at` are milliseconds since
-    1970 UTC.
+    counts ended attempts, and `uncertain_count` the attempts among them that may have been accepted. `body_hash` is the
+    CRC of the bytes to send (`retries.hash_body`), by which the next start knows whether it can repeat them; it is None
+    if the message could not be rendered, so that nothing was sent. `created_at` and `first_attempt_at` are milliseconds
+    since 1970 UTC.
     """
 
     id: int
@@ -428,7 +428,7 @@ def count_accepted(rows: Iterable[CountedMessage]) -> None:
 
 
 def count_bounce(row: CountedMessage, name: str) -> None:
-    """Count a bounce in `BOUNCES` once the transaction commits; `name` is that of its bounce class."""
+    """Count a bounce in `BOUNCES` once the transaction commits; `name` is the name of its bounce class."""
     after_commit(lambda: BOUNCES.increment(row.channel, name, account_id=row.account_id))
 
 

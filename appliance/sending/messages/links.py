@@ -220,7 +220,7 @@ class _SourceLinks(NamedTuple):
 
 
 class ClickShares:
-    """The processor time that each account used to fill costly URLs, so that its clicks do not delay those of others.
+    """The processor time that each account used to fill costly URLs, so that it does not delay others' clicks.
 
     It also stores, for `_FAILURE_SECONDS`, the links that could not be filled. Only one thread may use it at a time.
     """
@@ -234,7 +234,7 @@ class ClickShares:
         return self._get_used(account_id, clock.monotonic()) < _MAX_BURST_SECONDS
 
     def charge(self, account_id: int, seconds: float) -> None:
-        """Add the processor time of filling a URL to that of an account, if it is at least `_COSTLY_SECONDS`."""
+        """Add the processor time of filling a URL to an account's total, if it is at least `_COSTLY_SECONDS`."""
         if seconds >= _COSTLY_SECONDS:
             now = clock.monotonic()
             self._used[account_id] = (self._get_used(account_id, now) + seconds, now)

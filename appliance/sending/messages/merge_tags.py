@@ -26,7 +26,7 @@ _ADDRESS_KINDS = ("email", "phone")
 
 
 def get_contact_values(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
-    """Return the merge tag values of a contact: the `contact` root and the short names, such as `first_name`.
+    """Return the merge tag values of a contact under `contact`, and under short names such as `first_name`.
 
     `address` is the recipient's address, of the kind `email` or `phone`; it replaces the contact's own. Without a
     contact, all other values are empty.
@@ -49,7 +49,7 @@ def get_contact_values(contact: Contact | None, address: str | None, kind: str =
 
 
 def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
-    """Return the values of the `contact` root of many contacts by id; unknown ids are left out.
+    """Return the values under `contact` (as in `{{ contact.city }}`) of many contacts by id; unknown ids are left out.
 
     `needed` lists the kinds of addresses to read (`email`, `phone`); addresses of other kinds are None. Pass each
     contact's values to `get_recipient_values`, which adds the recipient's address.
@@ -81,7 +81,7 @@ def fetch_languages(ids: Iterable[int]) -> dict[int, str]:
 
 
 def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
-    """Return the `contact` root and the short names, such as `first_name`, for a message to `address`.
+    """Return the values under `contact`, and under short names such as `first_name`, for a message to `address`.
 
     `values` are a contact's values from `fetch_contact_values`, or None if there is no contact. They are changed: the
     address is stored in them.
@@ -93,7 +93,7 @@ def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str 
 
 
 def _add_short_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the `contact` root, and the values that may be written without `contact.` before them."""
+    """Return the values under `contact`, and those that may be written without `contact.` before them."""
     return {
         "contact": values, "first_name": values.get("first_name"), "last_name": values.get("last_name"),
         "email": values["email"],
@@ -101,7 +101,7 @@ def _add_short_names(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
-    """Return the values of the `account` and `brand` roots."""
+    """Return the values under `account` and `brand`, as in `{{ brand.company_name }}`."""
     return {
         "account": {"name": account.name},
         "brand": {
@@ -115,7 +115,7 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
 
 
 def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the `show` root for a contact: {"show": {condition name: whether the contact meets it}}.
+    """Return the values under `show` for a contact: {"show": {condition name: whether the contact meets it}}.
 
     `conditions` are lists of filters by name. Without a contact, all conditions are met.
     """
@@ -286,7 +286,7 @@ def _list_event_tags(flow: Flow) -> list[MergeTag]:
 
 
 def _write_path(name: str) -> str:
-    """Return the path of a value after its root: with dots, or all in brackets if a part is not a plain word."""
+    """Return the path of a value without its first name: with dots, or all in brackets if a part is not a word."""
     parts = name.split(".")
     plain = all(part.isidentifier() and part.isascii() and not part.startswith("_") for part in parts)
     return "".join(f".{part}" if plain else f'["{part}"]' for part in parts)

@@ -104,7 +104,7 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
 
     `now` (ms) must be the `sent_at` of the SMS among them, because `sms_rules.is_hint_due` compares it with the time of
-    the last opt-out hint. The contacts of the outcomes must be those of the messages now.
+    the last opt-out hint. The contacts of the outcomes must be the present contacts of the messages.
     """
     require_write_transaction()
     ledger_rows = [outcome.row for outcome in outcomes]

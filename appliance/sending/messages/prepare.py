@@ -190,7 +190,7 @@ class MessagePreparer:
             self._expected.setdefault((source, language), set()).add(contact_id)
 
     def _expect_contacts(self, source: SourceId, shared: SharedContent, contact_ids: set[int]) -> None:
-        """Evaluate the conditions of contacts together, and read those of their addresses that the content may show."""
+        """Evaluate the conditions of contacts together, and read the addresses that the content may show."""
         if shared.conditions is not None:
             shared.conditions.set_expected_contacts(contact_ids)
         if shared.address_kinds:

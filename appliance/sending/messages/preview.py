@@ -202,7 +202,8 @@ def fill_sms_preview(
     """Return an SMS with the values `samples`, as for a send; raises MergeError if that fails.
 
     A marketing SMS has the opt-out hint and, if `tracked`, links as short as they will be when it is sent. `name` is
-    the name of the campaign, `language` that of the contact, and `translation` that of the text, if it is translated.
+    the name of the campaign, `language` the contact's language, and `translation` the text's translation, if it has
+    one.
     """
     account = Account.get_by_id(account_id)
     values = {
@@ -388,7 +389,7 @@ def _can_be_rendered(path: str, messages: list[str]) -> bool:
 def _build_samples(
     fields: dict[str, Any], contact: Contact | None, data: dict[str, Any], channel: str = "email"
 ) -> dict[str, Any]:
-    """Return merge tag values: those of the contact, and sample values for all other variables of the fields.
+    """Return merge tag values: the contact's, and sample values for all other variables of the fields.
 
     Values in `data` override sample values.
     """

@@ -345,8 +345,8 @@ def record(new_outcomes: list[Outcome]) -> None:
 def claim(candidates: list[LedgerRow], process: str) -> set[int]:
     """Claim messages for `process` in the ledger, and return the ids of those that were claimed.
 
-    The caller must not send the others. Nothing is claimed while the disk guard stops sending. The result is that of
-    `claim_one` for each message (a test compares them).
+    The caller must not send the others. Nothing is claimed while the disk guard stops sending. The result equals
+    calling `claim_one` for each message (a test compares them).
     """
     require_write_transaction()
     if not candidates or disk_guard.send_blocker() is not None:

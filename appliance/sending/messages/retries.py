@@ -200,9 +200,9 @@ def _end_lookup(row: LedgerRow, reason: str, now: int) -> None:
 def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
     """Schedule the lookup of an SMS again after a lookup failed with `error`.
 
-    The delay is that of a Postponed error, `probe_after` if the provider could not be reached, else that of a retry.
-    When the retry period of the message is over, the message becomes `uncertain`. If the provider has no lookup
-    (LookupUnsupported), the lookups end at once.
+    The delay is the one that a Postponed error gives, `probe_after` if the provider could not be reached, else the
+    delay of a retry. When the retry period of the message is over, the message becomes `uncertain`. If the provider has
+    no lookup (LookupUnsupported), the lookups end at once.
     """
     require_write_transaction()
     if _get_lookup_count(row) is None:
@@ -356,8 +356,8 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
 def retry_selection(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
     """Requeue the failed or uncertain messages among the first `_MAX_ROWS_PER_WRITE` of a selection.
 
-    Return (number of requeued messages, `after_id` of the next call; 0 if there is none). Messages whose recipients
-    may not get them any more (`queue.get_refusal`) and those of a cancelled campaign are left as they are.
+    Return (number of requeued messages, `after_id` of the next call; 0 if there is none). Messages whose recipients may
+    no longer get them (`queue.get_refusal`) and messages of a cancelled campaign are left as they are.
     """
     require_write_transaction()
     selected = (

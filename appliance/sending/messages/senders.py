@@ -24,7 +24,7 @@ PLACEHOLDER_DOMAIN = "campanero.invalid"
 
 
 def resolve_email(account: Account, chosen: str | None) -> str:
-    """Return the From address: `chosen`, else that of the account, else `hello@` at the account's default domain.
+    """Return the From address: `chosen`, else the account's, else `hello@` at the account's default domain.
 
     Without a default domain it is `hello@` at `PLACEHOLDER_DOMAIN`.
     """
@@ -39,7 +39,7 @@ class FromAddress(NamedTuple):
 
 
 def list_from_addresses(account: Account) -> list[FromAddress]:
-    """Return the From addresses to choose from: those of verified domains first, then the rest.
+    """Return the From addresses to choose from, addresses of verified domains first.
 
     The candidates are the account's default address and the eight addresses that templates used last.
     """
@@ -170,7 +170,7 @@ _DELIVERED_TO_US = (
 
 
 def resolve_sms(account: Account, number: str, transport: str | None = None) -> str:
-    """Return the sender of an SMS to a number: that of the number's country, else the account's, else Twilio's setting.
+    """Return the sender of an SMS to a number: the sender for its country, else the account's, else Twilio's setting.
 
     Names are left out where networks accept only numbers. An empty sender means that the SMS is not sent
     (`find_sms_fault`), or that the provider chooses the sender. `transport` replaces the configured transport.

@@ -59,7 +59,8 @@ def build_stored_source(
 ) -> MessageSource:
     """Return the source to compile for the stored content of a single message.
 
-    `marketing` adds the compliance footer. `contact_language` is that of the contact who gets the message, if known.
+    `marketing` adds the compliance footer. `contact_language` is the language of the contact who gets the message, if
+    known.
     """
     names = ("subject", "body", "text", "preheader", "from_name", "design")
     fields = {name: getattr(content, name) for name in names}
@@ -94,7 +95,7 @@ class ConditionCache:
         self._expected = frozenset(contact_ids)
 
     def get_values(self, contact_id: int | None) -> dict[str, Any]:
-        """Return the merge tag root `show` for a contact: {"show": {condition name: whether the contact meets it}}.
+        """Return the values under `show` for a contact: {"show": {condition name: whether the contact meets it}}.
 
         Without a contact, all conditions are met. If the result is not cached, all expected contacts are evaluated
         together with this one.
@@ -133,7 +134,7 @@ SourceId = int | StepSource
 class SmsSettings(NamedTuple):
     """The sender of SMS and the opt-out hint of an account, each None if the account has not set it.
 
-    `opt_out_hints` are the hints in languages other than that of the account, by language tag.
+    `opt_out_hints` are the hints in languages other than the account's, by language tag.
     """
 
     sender: str | None

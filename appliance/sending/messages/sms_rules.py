@@ -193,7 +193,7 @@ def hold_if_required(row: LedgerRow, now: int) -> bool:
 def get_recipient_time_zones(row: LedgerRow, account_zone: str) -> tuple[str, ...]:
     """Return the time zones in which the recipient of an SMS may be; quiet hours apply in all of them.
 
-    They are those of `get_number_time_zones` for the time zone and the country that are stored with the contact.
+    They come from `get_number_time_zones`, for the time zone and the country that are stored with the contact.
     """
     contact_zone, country = fetch_one(_CONTACT_LOCATION, (row.contact_id,)) or (None, None)
     return get_number_time_zones(contact_zone, country, row.recipient_key, account_zone)
@@ -202,8 +202,8 @@ def get_recipient_time_zones(row: LedgerRow, account_zone: str) -> tuple[str, ..
 def get_number_time_zones(contact_zone: Any, country: str | None, number: str, account_zone: str) -> tuple[str, ...]:
     """Return the time zones in which the owner of a number may be.
 
-    They are the contact's time zone, or all time zones of the number, or those of the contact's country, or the
-    account's: the first that is known. An invalid time zone of the contact is ignored.
+    They are the contact's time zone, or all time zones of the number, or the time zones of the contact's country, or
+    the account's: the first that is known. An invalid time zone of the contact is ignored.
     """
     if isinstance(contact_zone, str) and clock.find_time_zone(contact_zone.strip()):
         return (contact_zone.strip(),)

@@ -26,7 +26,7 @@ _SIGNATURE = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.
 class SystemEmail(NamedTuple):
     """The content of a system email, which may have merge tags for `data`; `link` is the URL of the button.
 
-    `language` is the tag of its language, None for that of the account.
+    `language` is the tag of its language, None for the account's.
     """
 
     subject: str

@@ -188,7 +188,7 @@ def _read_language(request: TestRequest | None) -> str | None:
 def _choose_translation(
     account: Account, template: Template, language: str | None, contact: Contact | None
 ) -> str | None:
-    """Return the language of the texts of a test, None for the original: `language`, else that of the contact."""
+    """Return the language of the texts of a test, None for the original: `language`, else the contact's."""
     if not template.translations:
         return None
     document, own_language = revisions.to_document(template), contact.language if contact is not None else None

@@ -463,7 +463,7 @@ def _choose_translation(account: Account, request: MessageWrite, template: Templ
 
 
 def _resolve_fields(request: MessageWrite, template: Template | None, translation: str | None) -> dict[str, Any]:
-    """Return the content fields of a message: those of the request, and the template's for fields that it lacks.
+    """Return the content fields of a message: the request's, and the template's for fields that it lacks.
 
     `translation` is the language of the template's texts, None for the original. The fields are stored with the
     message, because the template may change later. The template's design is used only if the request has no body. An

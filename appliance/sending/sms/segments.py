@@ -117,8 +117,9 @@ def _fill_parts(text: str, wide: re.Pattern[str], part_size: int) -> tuple[int, 
 class OutgoingSms(NamedTuple):
     """An SMS that is ready to be sent.
 
-    `id` is that of the message in the ledger. `callback_url` is where the provider posts receipts, or an empty string.
-    A provider calls `check` right before it writes the request; it raises Postponed if the SMS may no longer be sent.
+    `id` is the id of the message in the ledger. `callback_url` is where the provider posts receipts, or an empty
+    string. A provider calls `check` right before it writes the request; it raises Postponed if the SMS may no longer be
+    sent.
     """
 
     id: int

@@ -185,7 +185,7 @@ class EmailSender(Sender[EmailRateLimits]):
 
 
 def _create_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop, which costs a message a tenth less, or that of asyncio for direct delivery.
+    """Return uvloop's event loop, which saves a tenth of the time of a message, or asyncio's for direct delivery.
 
     When a server answers STARTTLS with something else than a handshake, uvloop passes it on as a reply. In direct
     delivery a failed handshake must be distinguishable, because the message is then sent without encryption.

@@ -189,7 +189,7 @@ ALL = "*"
 
 
 class SendLimit(Protocol):
-    """A limit that messages wait for; times are those of `clock.monotonic`."""
+    """A limit that messages wait for; times are from `clock.monotonic`."""
 
     name: str
 

@@ -49,7 +49,7 @@ class FairShares:
         self._floor = 0.0
 
     def get_used(self, account: int) -> float:
-        """Return the seconds that count for an account: at least those of the account that had the last turn."""
+        """Return the seconds that count for an account: at least as many as the account of the last turn has."""
         return max(self._used.get(account, 0.0), self._floor)
 
     def next(self, accounts: Collection[int]) -> int:

@@ -1,6 +1,6 @@
 """All kinds of sections, in the order in which their `matches` are tested for a section without a type.
 
-The order is that of docs/decisions.md#11.
+docs/decisions.md#11 defines the order.
 """
 
 from collections.abc import Iterable, Mapping
