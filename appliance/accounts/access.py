@@ -117,7 +117,10 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
 
 
 def issue_key(account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor()) -> str:
-    """Create an API key and return it; only its hash is stored, so it cannot be shown again. Raises as `create_key`."""
+    """Create an API key and return it; only its hash is stored, so it cannot be shown again.
+
+    Messages of a key with `test` go to the built-in inbox. Raises the errors of `create_key`.
+    """
     return create_key(account_id, KeyWrite(name, scope, test), by)[1]
 
 

@@ -271,7 +271,7 @@ def parse_body(request: Request, route: Route) -> Any:
 def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
     """Return the content of a request as a JSON object.
 
-    Raises ApiError for a wrong content type, a Content-Encoding, too many values, invalid JSON, another value than an
+    Raises ApiError for a wrong content type, a Content-Encoding, too many values, invalid JSON, a value that is not an
     object, or too deep nesting.
     """
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()

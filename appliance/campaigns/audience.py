@@ -114,8 +114,8 @@ def has_exclusions(campaign: Campaign) -> bool:
 def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audience:
     """Return the audience of a campaign: the union of its lists, intersected with its segment, minus its exclusions.
 
-    With neither lists nor a segment, the audience is empty unless the campaign selects all contacts. Addresses must be
-    verified if any of the lists requires double opt-in.
+    With `ignore_exclusions` nothing is subtracted. With neither lists nor a segment, the audience is empty unless the
+    campaign selects all contacts. Addresses must be verified if any of the lists requires double opt-in.
     """
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id

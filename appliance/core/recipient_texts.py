@@ -215,7 +215,7 @@ def choose_language(contact_language: str | None, account_locale: str) -> str:
 
 
 def get_lang_attribute(language: str | None) -> str:
-    """Return ` lang="pt-BR"` for a text in another language than its document, or an empty text for None."""
+    """Return ` lang="pt-BR"` for a text in a language other than its document's, or an empty text for None."""
     return "" if language is None else f' lang="{language.replace("_", "-")}"'
 
 

@@ -442,7 +442,10 @@ def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
 
 
 def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> tuple[S, list[str]]:
-    """Return a Struct, and the paths of unknown keys that were ignored. Raises Invalid with all errors."""
+    """Return a Struct, and the paths of unknown keys that were ignored. Raises Invalid with all errors.
+
+    `loose` is as for `read`.
+    """
     partial = read_partial(kind, raw, path, loose)
     partial.faults.check()
     return partial.value, partial.ignored
@@ -453,7 +456,10 @@ def _join_path(path: str, name: str) -> str:
 
 
 def read_partial(kind: type[Struct], raw: Any, path: str = "", loose: bool = False) -> PartialRead:
-    """Return a Struct of the valid values together with all errors, which are not raised."""
+    """Return a Struct of the valid values together with all errors, which are not raised.
+
+    `loose` is as for `read`.
+    """
     reader = StructReader(loose)
     return PartialRead(reader.struct(kind, raw, path), reader.faults, reader.ignored, reader.kept_indexes)
 

@@ -171,8 +171,8 @@ class PreparedEvent(NamedTuple):
 def prepare(request: EventWrite, test: bool = False) -> PreparedEvent:
     """Validate an event and convert it to the values of its row, without reading the database.
 
-    Field errors are not raised, but returned in `faults`. The first parse of a User-Agent takes a millisecond, so do
-    not call this on the event loop.
+    `test` marks the event as a test. Field errors are not raised, but returned in `faults`. The first parse of a
+    User-Agent takes a millisecond, so do not call this on the event loop.
     """
     faults: dict[str, list[str]] = {}
     name_fault = log.find_name_error(request.event)
@@ -223,7 +223,8 @@ def _text_or_none(value: Any) -> str | None:
 def prepare_batch(batch: EventBatch, test: bool) -> tuple[list[PreparedEvent | validation.PartialRead], list[str]]:
     """Validate each event of a batch; return one result for each event, in order, and the paths of ignored keys.
 
-    A result is a PartialRead if the event could not be read without errors, otherwise a PreparedEvent.
+    `test` marks the events as tests. A result is a PartialRead if the event could not be read without errors, otherwise
+    a PreparedEvent.
     """
     prepared: list[PreparedEvent | validation.PartialRead] = []
     ignored: list[str] = []
@@ -374,7 +375,7 @@ def _fetch_by_key(account_id: int, prepared: PreparedEvent) -> dict[str, Any] | 
 
 
 def _is_different(earlier: dict[str, Any], prepared: PreparedEvent, contact_id: int | None) -> bool:
-    """Return whether a request that repeats an idempotency key has another payload than the first request.
+    """Return whether a request that repeats an idempotency key has a different payload from the first request.
 
     A contact that has been merged into another or deleted since then does not make the payload different.
     """

@@ -260,7 +260,10 @@ _is_file_written = False
 def track_progress(
     account_id: int, name: str, total: int, pieces: Iterator[bytes], lines: bool = False
 ) -> Iterator[bytes]:
-    """Yield the pieces of an export and count their rows. They are JSON lines with `lines`, else CSV with a header."""
+    """Yield the pieces of an export and count their rows, for the progress file.
+
+    The pieces are JSON lines if `lines` is set, else CSV whose first line is a header.
+    """
     number, end = next(_numbers), b"\n" if lines else b"\r\n"
     progress = ExportProgress(account_id, name, 0, total, clock.now_ms())
     line_count = 0 if lines else -1

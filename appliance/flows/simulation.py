@@ -118,7 +118,10 @@ def run_simulation(
 
 
 def simulate_draft(draft: FlowDraft, request: SimulationInput, sees_people: bool = True) -> Simulation:
-    """Simulate a flow with its unpublished changes; raises NotFound, or Invalid with all errors."""
+    """Simulate a flow with its unpublished changes; raises NotFound, or Invalid with all errors.
+
+    `sees_people` is as for `run_simulation`.
+    """
     is_changed = draft.is_changed
     return run_simulation(
         store.get(draft.flow.account_id, draft.flow.id), request, draft.steps if is_changed else None, Faults(),

@@ -164,8 +164,8 @@ def _log_refusal(connection_count: int) -> None:
 class Handshakes:
     """The TLS handshakes in progress on the https listener. Use it only in the event loop of the server.
 
-    It runs TLS itself, because the event loop reports only finished handshakes. If too many are in progress, the
-    oldest is aborted: a real client needs less than a second, so only clients that connect and send nothing are
+    This class runs TLS itself, because the event loop reports only finished handshakes. If too many are in progress,
+    the oldest is aborted: a real client needs less than a second, so only clients that connect and send nothing are
     affected.
     """
 

@@ -181,7 +181,7 @@ def find_refused_addresses(evidence: Iterable[tuple[Any, ...]]) -> set[tuple[str
 class DryRunState:
     """The effects of the previous chunks of a dry run, which writes nothing to the database.
 
-    It has the contacts that later rows may name, with their addresses, and all suppression reasons by (kind, hash).
+    These are the contacts that later rows may name, with their addresses, and all suppression reasons by (kind, hash).
     """
 
     def __init__(self) -> None:
@@ -347,7 +347,10 @@ class ExistingContacts:
         return any(kind == "email" for (kind, _), _ in self._of_contact.get(contact_id, ()))
 
     def addresses_of(self, contact_id: int) -> list[tuple[tuple[str, str], ChannelState]]:
-        """Return the addresses of a contact as (key, channel), oldest first."""
+        """Return the addresses of a contact as (key, channel), oldest first.
+
+        A key is (kind, normalized address), as in `channels`.
+        """
         return self._of_contact[contact_id]
 
     def list_changed(self) -> list[ChannelState]:

@@ -186,7 +186,7 @@ def find_home_account(sender: str, to: str) -> int:
 def sender_as_configured(account_id: int, to: str) -> str:
     """Return the number from which automatic answers to an SMS are sent: the account's sender as it is configured.
 
-    If the configured sender is another number than `to`, to which the SMS was sent, return `to`.
+    If that is a number other than `to`, to which the SMS was sent, return `to`.
     """
     configured = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
     return str(configured) if configured and _comparison_key(configured) == _comparison_key(to) else to
@@ -251,7 +251,8 @@ def queue_answer(
 ) -> None:
     """Queue the automatic answer to an incoming SMS, independent of consent, with our number `sender` as its sender.
 
-    Queue nothing if HELP was answered in the last hour, or `_MAX_ANSWERS_PER_DAY` answers were sent to the number.
+    `test` marks the answer as a test. Queue nothing if HELP was answered in the last hour, or `_MAX_ANSWERS_PER_DAY`
+    answers were sent to the number.
     """
     require_write_transaction()
     kind = "stop" if meaning == "refusal" else meaning
@@ -373,7 +374,7 @@ def record_events(
 ) -> None:  # fmt: skip
     """Record the events of the incoming SMS with the id `number`, which start flows unless `quiet`.
 
-    `about` is the data of the events, to which the keyword is added.
+    `about` is the data of the events, to which the keyword is added, and `test` marks them as tests.
     """
     events.record_many(
         [

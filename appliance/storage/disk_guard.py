@@ -352,7 +352,7 @@ class DamageWatch:
     def _find_faults(self, is_suspected: bool) -> list[str]:
         """Check the whole database, including its indexes if damage is suspected; return up to `_MAX_FAULTS` messages.
 
-        Return an empty list if the check is interrupted, or fails for another reason than damage.
+        Return an empty list if the check is interrupted, or fails for a reason other than damage.
         """
         try:
             self._connection = connection()

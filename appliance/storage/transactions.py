@@ -310,12 +310,15 @@ async def render_for(account_id: int, function: Callable[..., T], *arguments: An
 
 
 async def render_send(function: Callable[..., T], account_id: int, *arguments: Any) -> T:
-    """Run a function as `render` does, but before all others of the account that wait: for content to be sent."""
+    """Run a function as `render` does, for content to be sent.
+
+    It runs before all waiting functions of the account. Raises the errors of `render_for`.
+    """
     return await _render(_SEND, account_id, lambda: _run_reading(function, (account_id, *arguments), {}))
 
 
 async def render_preview(function: Callable[..., T], account_id: int, *arguments: Any) -> T:
-    """Run a function as `render` does, but after all others of the account that wait: for a preview.
+    """Run a function as `render` does, for a preview: after all waiting functions of the account.
 
     Raises RateLimitExceeded if `MAX_WAITING_PREVIEWS` previews of the account are waiting.
     """

@@ -374,7 +374,7 @@ def _toggle_value(rows: FilterRows, key: str, value: str) -> None:
 
 
 def _set_kind(rows: FilterRows, key: str, kind: str) -> None:
-    """Compare the values of a row as another type."""
+    """Change the type as which the values of a row are compared."""
     if place := rows.siblings(key):
         place[0][place[1]].extra["kind"] = kind
 

@@ -246,7 +246,10 @@ def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> s
 async def render_panel(
     request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
 ) -> HTTPResponse:
-    """Render the page of a flow, or, for a partial request, its panel and the blocks that depend on the panel."""
+    """Render the page of a flow, or, for a partial request, its panel and the blocks that depend on the panel.
+
+    `shows` selects the panel and `form` has its posted values, as for `load_page`.
+    """
     page = await render_for(visit.account_id, load_page, visit, flow_id, request.args, form, shows)
     also = ("tree", "state", "acts", "banner", "go_live_form")
     return view.render(request, "flows/show.html", status, also=also, **page)

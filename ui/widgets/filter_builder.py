@@ -88,9 +88,8 @@ VALUE_KINDS = (
 class RowOptions(NamedTuple):
     """The options of one row: fields by group, predicates, selectable values, suggested values and value types.
 
-    A field is (name, label), or also has the words by which it is found.
-    `warning` says that the rule compares values as another type than the stored ones; `fix` is the type of VALUE_KINDS
-    to compare as instead, or empty.
+    A field is (name, label), or also has the words by which it is found. `warning` says that the rule compares values
+    as a type other than the stored one; `fix` is the type of VALUE_KINDS to compare as instead, or empty.
     """
 
     fields: list[tuple[str, list[tuple[str, ...]]]]
@@ -200,7 +199,7 @@ _MATCHED_TYPES = {"text": ("text", "date"), "date": ("text", "date"), "number": 
 
 
 def _type_warning(row: FilterRow, stored: dict[str, int]) -> tuple[str, str]:
-    """Return a warning if a rule compares stored values as another type, and the type to compare as instead.
+    """Return a warning if a rule compares values as a type other than the stored one, and the type to use instead.
 
     Both are empty if there is nothing to warn of; the type alone is empty if another type does not help.
     """
@@ -247,7 +246,7 @@ def _stored_types(account_id: int, row: FilterRow, event: str) -> dict[str, int]
 
 
 def list_warnings(account_id: int, filters: Any) -> list[str]:
-    """Return a warning for each rule of stored filters that compares custom data as another type than is stored."""
+    """Return a warning for each stored rule that compares custom data as a type other than the stored one."""
     rows = [row for row in FilterRows.from_filters(filters) if row.type == "json" and row["kind"]]
     warnings = [
         _type_warning(row, _stored_types(account_id, row, ""))[0]
@@ -366,7 +365,10 @@ class FilterView(NamedTuple):
 
 
 async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
-    """Return the view of rows; wait up to COUNT_TIMEOUT_SECONDS for the count, for which the page polls after that."""
+    """Return the view of rows; wait up to COUNT_TIMEOUT_SECONDS for the count, for which the page polls after that.
+
+    Without `counted`, no count is started.
+    """
     view = await scan(build_view, account_id, rows, place, counted)
     if view.running_count is not None:
         await wait_for_count(view.running_count)

@@ -126,7 +126,10 @@ class ChannelPlan:
         return False
 
     def plan_consent(self, kind: str | None, desired: bool) -> None:
-        """Plan a consent for each address that the contact has of a kind, or of every kind if `kind` is None."""
+        """Plan an opt-in, or an opt-out if not `desired`, for each address of a kind that the contact has.
+
+        If `kind` is None, addresses of every kind are meant.
+        """
         removed_ids = self._planned_ids("remove")
         self.steps += [
             ("keep", channel, None, desired)

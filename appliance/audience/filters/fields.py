@@ -92,7 +92,8 @@ class Field(NamedTuple):
     `sql_template` is the SQL of the field, with `{}` in place of the condition on the operand. `json_sql` is the SQL of
     a contact's value as JSON. `cost` is roughly the time of a condition in hundredths of a microsecond per contact;
     cheap conditions are evaluated first. `id_kind` is the kind of object that an id refers to. `normalize(text,
-    is_whole)` returns a text as the field stores it. `listed` says whether the segment builder offers the field.
+    is_whole)` returns a text as the field stores it; `is_whole` means that it is a complete address. `listed` says
+    whether the segment builder offers the field.
     """
 
     name: str

@@ -109,9 +109,9 @@ def create_backup(
 ) -> Manifest:
     """Back up a data directory into the new file `target`, and return the backup's manifest. The key must be loaded.
 
-    The service may write meanwhile: the backup contains the database as it was at one moment. `report_progress` gets
-    the name of the current step and its progress from 0 to 1. Raises BackupFailed (UnusableSource for a damaged
-    database) or OSError without leaving a file.
+    With `with_key` it includes the secret key. The service may write meanwhile: the backup contains the database as it
+    was at one moment. `report_progress` gets the name of the current step and its progress from 0 to 1. Raises
+    BackupFailed (UnusableSource for a damaged database) or OSError without leaving a file.
     """
     source = directory / DATABASE
     if not os.path.lexists(source):

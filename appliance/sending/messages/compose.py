@@ -207,7 +207,7 @@ def build_source(
 ) -> MessageSource:
     """Return the source of an email from the fields of a template.
 
-    `text` is the text part, by default made from body or design.
+    `marketing` adds the compliance footer. `text` is the text part, by default made from body or design.
     """
     design = document.get("design")
     return MessageSource(

@@ -76,7 +76,10 @@ def build_source(
     document: Mapping[str, Any], look: Look, locale: str, language: MessageLanguage | None = None,
     marketing: bool = True,
 ) -> MessageSource:  # fmt: skip
-    """Return the source of an email in a language, by default the original, from the fields of a template."""
+    """Return the source of an email in a language, by default the original, from the fields of a template.
+
+    `marketing` adds the compliance footer.
+    """
     if language is None:
         return compose.build_source(document, look, locale, marketing)
     translated = translations.translate_document(document, language.translation)
@@ -92,7 +95,10 @@ def get_other_texts(texts: str, locale: str) -> str | None:
 def build_sources(
     document: Mapping[str, Any], look: Look, locale: str, marketing: bool = True
 ) -> dict[str | None, MessageSource]:
-    """Return the sources of an email by language, from the fields of a template; the original is first, under None."""
+    """Return the sources of an email by language, from the fields of a template; the original is first, under None.
+
+    `marketing` adds the compliance footer.
+    """
     choices = {
         language: MessageLanguage(language, recipient_texts.choose_language(language, locale))
         for language in (None, *translations.get_available_languages(document))

@@ -165,7 +165,7 @@ class AdaptiveThrottle:
         self._next = now + self._gap
 
     def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; if it was not sent, the next message need not keep the gap."""
+        """Count a message as no longer in progress; if it was not `used` (sent), the next need not keep the gap."""
         self.in_use -= 1
         if not used:
             self._next = 0.0
