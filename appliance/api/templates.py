@@ -303,7 +303,7 @@ async def delete_translation(request: ApiRequest) -> ApiResponse:
 
 
 class UploadForm(Struct):
-    """The form fields beside the file.
+    """The form fields other than the file.
 
     Without `full_size`, an image wider than twice the width of an email is scaled down.
     """

@@ -83,7 +83,7 @@ def _require_open_post(request: Request, is_open: bool) -> None:
 async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     """Receive reports from an email provider, or from an SMS provider that has only one webhook.
 
-    Raises NotFound if the webhook is not enabled, MethodNotAllowed for other methods than POST, NotAllowed for a forged
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed unless the method is POST, NotAllowed for a forged
     request, Invalid for a malformed body, PayloadTooLarge for too many values, Unavailable if the reports cannot be
     stored now, or MessageInFlight if a report arrived before its message was recorded as sent.
     """
@@ -119,7 +119,7 @@ async def receive_provider_webhook(request: Request, provider: str, name: str) -
 async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
     """Receive reports and incoming SMS from an SMS provider, and store all of a request in one transaction.
 
-    Raises NotFound if the webhook is not enabled, MethodNotAllowed for other methods than POST, PayloadTooLarge, or the
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed unless the method is POST, PayloadTooLarge, or the
     errors of `read_sms_hook`.
     """
     _require_open_post(request, providers.is_sms_hook_enabled(hook))

@@ -123,7 +123,7 @@ class FilterRow:
             self.rows = [FilterRow(f"{self.key}-a"), FilterRow(f"{self.key}-b")]
 
     def to_filter(self) -> dict[str, Any]:
-        """Return the filter of the row in the form of the API; incomplete rules inside the row are left out."""
+        """Return the filter of the row as the API represents it; incomplete rules inside the row are left out."""
         name = self.name
         if name in (ANY_DATA, ANY_EVENT_DATA):
             name = name[:-1] + self["path"]

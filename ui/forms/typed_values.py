@@ -171,7 +171,7 @@ def _parse_id(text: str) -> Any:
 
 
 def parse_history(row: Any) -> dict[str, Any]:
-    """Return the conditions of a history rule on the number and time of events, in the form of the API."""
+    """Return the conditions of a history rule on the number and time of events, as the API represents them."""
     often, times = row["often"] or "least", _parse_number(row["times"] or "1")
     condition: dict[str, Any] = {"at_least": times}
     if often == "most":

@@ -372,8 +372,8 @@ def _build_policy(request: Request) -> str:
     """Return the content security policy of an email frame, extended by the canvas's own scripts and style sheet.
 
     The scripts and the style sheet are named by URL, because the frame has no origin and so not every browser resolves
-    'self'. Both the requested host and the host of the base URL are allowed, because a proxy may use another name than
-    the browser did.
+    'self'. Both the requested host and the host of the base URL are allowed, because the proxy may use a name other
+    than the browser's.
     """
     requested_host = request.host if _HOST_PATTERN.match(request.host) else "invalid."
     hosts = dict.fromkeys((requested_host, urlsplit(config.base_url(config.current())).netloc))

@@ -48,7 +48,7 @@ SHOW_VALUES = ("", *_SHOW_FILTERS)
 
 
 class ContactSearch(NamedTuple):
-    """The query of a table of contacts, and its other filters in the form of the API (`rules`)."""
+    """The query of a table of contacts, and its other filters as the API represents them (`rules`)."""
 
     query: store.ContactQuery
     rules: list[Any]

@@ -380,7 +380,7 @@ async def show_doctor(request: Request, visit: Visit) -> HTTPResponse:
 async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
     """Run `campanero doctor` in a separate process, and show its findings.
 
-    Users of other accounts than the first see no details of the installation.
+    Only users of the first account see details of the installation.
     """
     seed = ("--seed",) if Form.from_request(request)["seed"] else ()
     tenant = () if _manages_installation(visit) else ("--tenant",)

@@ -417,7 +417,7 @@ def apply_action(form: Form) -> int | None:
 
 
 def read_fields(form: Form) -> list[dict[str, Any]]:
-    """Return the fields of the rows in the form of the API."""
+    """Return the fields of the rows as the API represents them."""
     return [_read_row(form, row) for row in list_rows(form)]
 
 

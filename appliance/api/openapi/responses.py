@@ -103,7 +103,7 @@ class Refusal(NamedTuple):
 class Status(NamedTuple):
     """An error status: its name in `components.responses`, its description (`when`), and its errors by code or reason.
 
-    `headers` are the headers of the response beside the common headers.
+    `headers` are the headers of the response in addition to the common headers.
     """
 
     name: str

@@ -115,7 +115,7 @@ class Manifest(msgspec.Struct):
 
 
 def is_member_name(name: str) -> bool:
-    """Return whether a backup may contain a file of this name, beside the manifest and the checksums."""
+    """Return whether a backup may contain a file of this name in addition to the manifest and the checksums."""
     return bool(_MEMBER_NAME.fullmatch(name))
 
 

@@ -118,7 +118,7 @@ def _is_accessible_to_others(path: Path) -> bool:
 def check_database(directory: Path) -> Iterator[Finding]:
     """Open the database, and check its key, integrity and schema version.
 
-    Raises CheckAborted if the database cannot be opened or has another schema version than this program.
+    Raises CheckAborted if the database cannot be opened or its schema version differs from this program's.
     """
     path = directory / "campanero.db"
     try:

@@ -258,8 +258,7 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
     named = sorted(country for country, sender in senders.items() if sender and is_alphanumeric(sender))
     if named and hint and "://" not in hint:
         text = gettext(
-            "the opt-out text asks for a reply, but recipients cannot reply to %(sender)s: "
-"%(countries)s",
+            "the opt-out text asks for a reply, but recipients cannot reply to %(sender)s: %(countries)s",
             sender=senders[named[0]], countries=", ".join(named),
         )  # fmt: skip
         advice.append(("sms_sender_one_way", text))

@@ -72,8 +72,8 @@ class EmailWorker(SmtpWorker):
     async def _process_with(self, ready: RenderedMessage, connection: MxConnection) -> None:
         """Send a message over a connection and store its outcome, then give the connection back.
 
-        The message is put back into the queue if sending was stopped, if the recipient's servers belong to another
-        recipient group than was assumed, or if a limit now applies to the message.
+        The message is put back into the queue if sending was stopped, if the recipient's servers do not belong to the
+        recipient group that was assumed, or if a limit now applies to the message.
         """
         error: DeliveryError | None = None
         if connection.client is not None:

@@ -58,7 +58,7 @@ class Sender(ABC, Generic[Limits]):
     """The sender of one channel in one process.
 
     Its limits and circuit breaker outlive the event loop; workers, connections and the ready queue do not. `name` is
-    the component in log lines, `process` the id of the process, which claims store.
+    the component in log lines, and `process` the id of the process, which is stored with each claim.
     """
 
     def __init__(self, channel: str, name: str, process: str, probe_after: str, limits: Limits) -> None:
