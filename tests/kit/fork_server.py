@@ -140,7 +140,6 @@ def fork_server() -> ForkServer:
 
 def _run_child(arguments: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
     """Run the appliance in a child, which ends as `main()` does."""
-    os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -187,13 +186,21 @@ def _serve(listener: socket.socket) -> None:
         request, files, _, _ = socket.recv_fds(listener, _MAX_BYTES, 4)
         if not request:
             return None
+        session_read, session_write = os.pipe()
         pid = os.fork()
         if pid == 0:
+            # Before its id is known, so that its group can be killed at once
+            os.setsid()
+            os.close(session_read)
+            os.close(session_write)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (listener.detach(), wake_read, wake_write, files[0], *ended.values()):
                 os.close(descriptor)
             return _run_child(*json.loads(request), files[1:])
+        os.close(session_write)
+        os.read(session_read, 1)  # ends when the child has closed it
+        os.close(session_read)
         ended[pid] = files[0]
         for file in files[1:]:
             os.close(file)
