@@ -395,8 +395,15 @@ class SmtpProtocol(asyncio.Protocol):
             self.fail(ReplyTimeout(_NO_REPLY % {"seconds": f"{self._timeout_seconds:g}"}))
 
     async def encrypt(self, context: Any) -> None:
-        """Start TLS; bytes received before the handshake are dropped. Raises OSError (ssl.SSLError is a subclass)."""
+        """Start TLS; bytes received before the handshake are dropped.
+
+        Raises OSError (ssl.SSLError is a subclass), or ConnectionLost if the connection was lost before.
+        """
         assert self._transport is not None
+        if self.error is not None:
+            # The server may have sent more than its reply to STARTTLS (`data_received`). A handshake on the aborted
+            # transport does not fail in uvloop.
+            raise self.error
         self._parser.clear()
         transport = await asyncio.get_running_loop().start_tls(
             self._transport, self, context, server_hostname=self.server.host,

@@ -306,6 +306,7 @@ class SmsSender(Sender[SmsRateLimits]):
         errors = logs.RepeatedErrors(log, "sms: sender failed; restarting")
         while not self.stopping.is_set():
             try:
+                # Named, because the web server sets a policy that would choose another loop here.
                 with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                     runner.run(self._run())
             except Exception as error:
