@@ -286,3 +286,26 @@ def test_a_closed_queue_renders_no_more(home: Home) -> None:
 
     transactions.start(before_write=queue.settle_log)
     asyncio.run(close_while_filling())
+
+
+def test_a_failed_refill_is_tried_again_after_a_growing_delay(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """While the rows cannot be read, workers wait; the error is logged once, and the messages come afterwards."""
+    send_campaign(home, *(f"p{number}@example.org" for number in range(2)))
+    use_relay(home, free_port())
+
+    async def take_two() -> list[str]:
+        waiting = ready_queue.ReadyQueue(
+            CircuitBreaker(60.0), EmailRateLimits(config.current().email), 40, StopSwitch()
+        )
+        transactions.write(run, "ALTER TABLE send_log RENAME TO hidden_log")
+        workers = [asyncio.create_task(waiting.take()) for _ in range(2)]
+        _, pending = await asyncio.wait(workers, timeout=1.0)
+        assert len(pending) == 2 and 0.4 <= waiting._backoff_seconds <= 0.8
+        transactions.write(run, "ALTER TABLE hidden_log RENAME TO send_log")
+        messages = await asyncio.gather(*workers)
+        await waiting.close()
+        return sorted(message.row.recipient for message in messages if message is not None)
+
+    transactions.start()
+    assert asyncio.run(take_two()) == ["p0@example.org", "p1@example.org"]
+    assert [record.message for record in caplog.records] == ["sender: reading due messages failed"]

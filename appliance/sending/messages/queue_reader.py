@@ -111,6 +111,10 @@ class QueueReader:
         """
         self._returned.append((get_source(row), row.id))
 
+    def restart(self) -> None:
+        """Forget all positions, because a call of `fetch_candidates` that failed may have passed rows."""
+        self._forget_finished(set())
+
     def get_blocked_groups(self) -> set[str]:
         """Return the recipient groups and limits that have parked rows."""
         return {group for (_, group), ids in self._parked.items() if ids and group}

@@ -4,17 +4,19 @@ Messages in the queue are not claimed yet: if the process dies, they are rendere
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from concurrent.futures import Future
 
-from appliance.core import clock
+from appliance.core import clock, logs
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, NEVER, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
 
+log = logging.getLogger("campanero.sender")
 # Messages that waited longer in the queue are rendered again from the current state of the database.
 _MAX_AGE_SECONDS = 5.0
 # Longest wait of a worker for a limit before it looks for other messages.
@@ -28,6 +30,8 @@ _MAX_RENDER_SECONDS = 0.25
 _LONG_TURN_SECONDS = 0.01
 # Delay before parked rows are read again if the last refill read none of them although their recipient group has room.
 _BLOCKED_SECONDS = 1.0
+# Delay before the next refill after one that failed; it doubles with each failure in a row.
+_FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 5.0
 
 
 class ReadyQueue:
@@ -74,6 +78,9 @@ class ReadyQueue:
         self._changed = asyncio.Event()  # ends that wait (`_wait_for_change`)
         self._refill_requested = False
         self._blocked_until = 0.0
+        # After a failed refill: the delay before the next, and the time from which it may begin.
+        self._backoff_seconds = self._retry_at = 0.0
+        self._errors = logs.RepeatedErrors(log, "sender: reading due messages failed")
         self.is_exhausted = False
 
     async def take(self) -> RenderedMessage | None:
@@ -131,8 +138,10 @@ class ReadyQueue:
         return (*self._single_waiting.values(), self._rendered_single, *self._waiting.values(), self._rendered)
 
     def _start_refill(self) -> None:
-        if self._filling is None and (
-            self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more())
+        if (
+            self._filling is None
+            and self._retry_at <= clock.monotonic()
+            and (self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more()))
         ):
             self._refill_requested = False
             self._filling = asyncio.create_task(self._refill())
@@ -141,23 +150,21 @@ class ReadyQueue:
         """Return whether there may be rows to render: rows not read yet, or parked rows whose group has room now."""
         if not self.is_exhausted or not self._blocked_groups:
             return not self.is_exhausted
-        if self._get_blocked_seconds() > 0:
+        if self._blocked_until > clock.monotonic():
             return False
         room = self._limits.get_room(self._waiting)
         return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
-    def _get_blocked_seconds(self) -> float:
-        """Return for how many more seconds parked rows are not read again; 0 or less if they may be read."""
-        return self._blocked_until - clock.monotonic()
-
     def _waits_for_limits(self) -> bool:
-        """Return whether there are messages that wait for a limit, rendered or parked.
+        """Return whether there are messages that wait for a limit, rendered or parked, or a refill that failed and is tried again.
 
         A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
         sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
         so the result is then False.
         """
-        return bool(self._rendered or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
+        if self._rendered or self._filling is not None:
+            return bool(self._rendered)
+        return bool(self._blocked_groups or any(self._get_queues()) or self._retry_at)
 
     async def _wait_for_refill(self) -> bool:
         """Wait for the refill in progress, if any; return whether there was one."""
@@ -262,12 +269,15 @@ class ReadyQueue:
         waiting = [*self._waiting.items(), *self._single_waiting.items()]
         names = {name for name, queue in waiting if queue}
         has_ready = bool(self._rendered or self._rendered_single)
-        blocked_seconds = self._get_blocked_seconds() if self._blocked_groups else 0.0
-        wait = blocked_seconds if blocked_seconds > 0 else NEVER
-        if blocked_seconds <= 0:
+        now, wait = clock.monotonic(), NEVER
+        if self._retry_at:
+            wait = self._retry_at - now
+        elif self._blocked_groups and self._blocked_until > now:
+            wait = self._blocked_until - now
+        else:
             names |= self._blocked_groups
-        if names or has_ready or blocked_seconds <= 0:
-            wait = min(wait, self._limits.get_opening_time(names, has_ready) - clock.monotonic())
+        if names or has_ready:
+            wait = min(wait, self._limits.get_opening_time(names, has_ready) - now)
         try:
             await asyncio.wait_for(self._changed.wait(), min(max(wait, _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS))
         except TimeoutError:
@@ -285,26 +295,38 @@ class ReadyQueue:
         }
 
     async def _refill(self) -> None:
+        """Read and render due rows; if that fails, set when the next refill may begin."""
+        self._retry_at = 0.0
         try:
-            self._forget_idle_limits()
-            paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
-            room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting)
-            limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
-            candidates = {row.id: row for row in self._read(limit, paused, room)}
-            count = len(candidates)
-            try:
-                await self._render(candidates)
-            finally:
-                for row in candidates.values():
-                    self._drop(row)
-            self._limit_memory()
-            self._blocked_groups = self._reader.get_blocked_groups()
-            self.is_exhausted = not count and not self._reader.has_more and limit > 0
-            is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
-            self._blocked_until = clock.monotonic() + _BLOCKED_SECONDS if is_blocked else 0.0
+            await self._read_and_render()
+            self._backoff_seconds = 0.0
+        except Exception as error:
+            self._errors.log(error)
+            self._reader.restart()
+            self.is_exhausted = False
+            self._backoff_seconds = min(max(_FIRST_BACKOFF_SECONDS, 2 * self._backoff_seconds), _MAX_BACKOFF_SECONDS)
+            self._retry_at = clock.monotonic() + self._backoff_seconds
         finally:
             self._filling = None
             self._changed.set()
+
+    async def _read_and_render(self) -> None:
+        self._forget_idle_limits()
+        paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
+        room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting)
+        limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
+        candidates = {row.id: row for row in self._read(limit, paused, room)}
+        count = len(candidates)
+        try:
+            await self._render(candidates)
+        finally:
+            for row in candidates.values():
+                self._drop(row)
+        self._limit_memory()
+        self._blocked_groups = self._reader.get_blocked_groups()
+        self.is_exhausted = not count and not self._reader.has_more and limit > 0
+        is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
+        self._blocked_until = clock.monotonic() + _BLOCKED_SECONDS if is_blocked else 0.0
 
     def _limit_memory(self) -> None:
         """Set how many messages are rendered ahead, by the average size of those that are ready."""
