@@ -288,10 +288,20 @@ class Campaign(Struct):
     templates: Annotated[list[Template], Meta(description="list with the one template")]
 
 
+# They are stored by `sending/messages/ledger.py` (`DeliveryError.kind`), `outcomes.py` beside it, and
+# `inbound/delivery_reports.py`.
+_ERROR_CODES = (
+    "last failure of the message: `temporary`, `throttled` or `unreachable` (tried again); `client_rejected`, "
+    "`sender_rejected` or `unauthenticated` (login, sender or authentication rejected); `refused` or `permanent` "
+    "(recipient or message rejected), `expired` (retries ended), `returned` (bounced later), `uncertain` or `in_doubt` "
+    "(reply lost)"
+)
+
+
 class MessageError(Struct):
     """The last error that a mail server or SMS provider reported for a message."""
 
-    code: Annotated[str, Meta(description="class of the rejection")]
+    code: Annotated[str, Meta(description=_ERROR_CODES)]
     smtp: Annotated[int, Meta(description="SMTP reply code")] | None
     enhanced: Annotated[str, Meta(description="enhanced status code (RFC 3463)")] | None
     text: Annotated[str, Meta(description="response of the server")] | None

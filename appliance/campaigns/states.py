@@ -308,7 +308,7 @@ def _record_event(campaign: Campaign, event: str, data: dict[str, object]) -> No
 MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
 # The number of messages, reported later as unauthenticated or from an unregistered sender, that pauses a campaign.
 # Immediate rejections are handled by `sending.workers.circuit_breaker`.
-MAX_STRANGERS = 3
+MAX_UNAUTHENTICATED = 3
 # The share and the minimum number of SMS, filtered by networks as unwanted, that pause a campaign. Lower values occur
 # in any campaign.
 MAX_FILTERED, FROM_FILTERED = 0.05, 10
@@ -345,10 +345,12 @@ def find_auto_pause_reason(campaign: Campaign) -> str | None:
     if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
         return "domain_failed"
     counts = get_auto_pause_counts(campaign)
-    sent, refused, bounced, complained, strangers, filtered = (
+    sent, refused, bounced, complained, unauthenticated, filtered = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
     )  # fmt: skip
-    if strangers >= MAX_STRANGERS or (filtered >= FROM_FILTERED and filtered > MAX_FILTERED * (sent + refused)):
+    if unauthenticated >= MAX_UNAUTHENTICATED or (
+        filtered >= FROM_FILTERED and filtered > MAX_FILTERED * (sent + refused)
+    ):
         return "transport"
     if sent + refused < FROM_MESSAGES:
         return None

@@ -113,7 +113,7 @@ class DeliveryError(Exception):
     (`appliance.sending.delivery.connection_errors`).
     """
 
-    kind = "deliveryerror"  # stored with the message, and returned by the API as the code of its last error
+    kind = "delivery_error"  # stored with the message, and returned by the API as the code of its last error
 
     def __init__(self, text: str, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text)
@@ -138,25 +138,25 @@ class RecipientRejected(DeliveryError):
 class SenderRejectedByMx(RecipientRejected):
     """A permanent rejection by one MX because of the sender; the recipient was not checked."""
 
-    kind = "unwelcome"
+    kind = "sender_rejected_by_mx"
 
 
 class LookupUnsupported(DeliveryError):
     """The provider has no list of accepted messages, so an uncertain message cannot be looked up."""
 
-    kind = "unlisted"
+    kind = "lookup_unsupported"
 
 
 class ClientRejected(DeliveryError):
     """The next hop rejects this client (login, TLS, policy), not the recipient."""
 
-    kind = "ours"
+    kind = "client_rejected"
 
 
 class SenderRejected(ClientRejected):
     """The next hop rejects the sender address of this message."""
 
-    kind = "senderrefused"
+    kind = "sender_rejected"
 
 
 class MailUnauthenticated(ClientRejected):
@@ -178,7 +178,7 @@ class ConnectionFailed(DeliveryError):
 class Postponed(DeliveryError):
     """A message that this service delays; it may be tried again in `seconds`, and no attempt is counted."""
 
-    kind = "later"
+    kind = "postponed"
 
     def __init__(self, text: str, seconds: float, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text, smtp, enhanced)

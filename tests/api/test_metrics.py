@@ -115,7 +115,7 @@ def test_sends_are_counted_by_result(fresh_server: FreshServer, smtp_server: Smt
     assert sends.value(group="other", result="accepted") == 1 and sends.value(result="failed") == 1
     assert sends.values_of("group") == {"google", "other"}
     assert result["campanero_bounces_total"].value(class_="hard") == 1
-    assert took.value("_count", result="accepted") == 2 and took.value("_count", result="refused") == 1
+    assert took.value("_count", result="accepted") == 2 and took.value("_count", result="rejected") == 1
 
 
 def test_metrics_of_the_queue(fresh_server: FreshServer) -> None:

@@ -9,7 +9,7 @@ from tests.kit.recipients import wait_until_completed
 
 
 def test_after_a_change_of_transport_each_server_gets_only_its_own(direct: StartDirect, world: MailNetwork) -> None:
-    """A server never gets the envelope of a message to another server, and all arrive, also after a failed handshake."""
+    """A server never gets the envelope of a message to another server, and all arrive, also where TLS fails."""
     servers = {name: world.mail(f"mx.{name}", name) for name in ("one.example", "two.example", "three.example")}
     servers["clear.example"] = world.mail("mx.clear.example", "clear.example", starttls=True)
     servers["clear.example"].rules.reply_raw("starttls", b"220 go\r\n250 nonsense instead of a handshake\r\n")

@@ -40,7 +40,7 @@ ERRORS: dict[str, DeliveryError | None] = {
     "permanent": RecipientRejected("no such user", 550, "5.1.1"),
     "uncertain": Uncertain("the connection broke after the dot"),
     "unreachable": ConnectionFailed("no route"),
-    "ours": ClientRejected("wrong password", 535),
+    "client_rejected": ClientRejected("wrong password", 535),
     "skip": RecipientRejected("does not render"),
 }
 MANY = 4

@@ -38,7 +38,7 @@ ERRORS: dict[str, DeliveryError | None] = {
     "refused": SenderRejected("not under this name", 550, "5.7.1"),
     "uncertain": Uncertain("the connection broke after the dot"),
     "unreachable": ConnectionFailed("no route"),
-    "ours": ClientRejected("wrong password", 535),
+    "client_rejected": ClientRejected("wrong password", 535),
     "skip": RecipientRejected("does not render"),
 }
 SHAPES = {

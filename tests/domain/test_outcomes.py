@@ -28,7 +28,7 @@ ERRORS: dict[str, DeliveryError | None] = {
     "permanent": RecipientRejected("no such user", 550, "5.1.1"),
     "uncertain": Uncertain("the connection broke after the dot"),
     "unreachable": ConnectionFailed("no route"),
-    "ours": ClientRejected("wrong password", 535),
+    "client_rejected": ClientRejected("wrong password", 535),
 }
 
 
@@ -53,7 +53,7 @@ def finish(row: LedgerRow | None, kind: str) -> Message:
 @pytest.mark.parametrize(
     ("kind", "status", "attempts"),
     [("accepted", "sent", 1), ("temporary", "queued", 1), ("permanent", "failed", 1), ("uncertain", "queued", 1),
-     ("unreachable", "queued", 0), ("ours", "queued", 0)],
+     ("unreachable", "queued", 0), ("client_rejected", "queued", 0)],
 )  # fmt: skip
 def test_each_outcome_has_its_status(kind: str, status: str, attempts: int, home: Home) -> None:
     """Accepted is `sent`, a permanent rejection `failed`, all others are tried again.
@@ -69,7 +69,7 @@ def test_each_outcome_has_its_status(kind: str, status: str, attempts: int, home
 @pytest.mark.parametrize(
     ("kind", "status"),
     [("accepted", "sent"), ("temporary", "cancelled"), ("permanent", "failed"), ("unreachable", "cancelled"),
-     ("ours", "cancelled")],
+     ("client_rejected", "cancelled")],
 )  # fmt: skip
 def test_a_claimed_message_after_a_cancel(kind: str, status: str, home: Home) -> None:
     """A message claimed before the cancel gets the status of its outcome and is never tried again."""
@@ -82,7 +82,7 @@ def test_a_claimed_message_after_a_cancel(kind: str, status: str, home: Home) ->
     assert claim_next() is None and store.get(home.account_id, campaign.id).stats["pending"] == 0
 
 
-@pytest.mark.parametrize("kind", ["temporary", "unreachable", "ours", "uncertain"])
+@pytest.mark.parametrize("kind", ["temporary", "unreachable", "client_rejected", "uncertain"])
 def test_a_claimed_message_after_a_pause(kind: str, home: Home) -> None:
     """A message that was not sent before the pause waits until the campaign is resumed."""
     campaign = send_campaign(home)

@@ -220,7 +220,7 @@ def test_an_unreadable_key_costs_no_attempt(home: Home, monkeypatch: pytest.Monk
     with SmtpServer() as smtp:
         use_relay(home, smtp.port, email__probe_after="1s")
         with run_sender(monkeypatch):
-            _wait_until(lambda: scalar("SELECT count(*) FROM message WHERE error_code = 'senderrefused'") == 5)
+            _wait_until(lambda: scalar("SELECT count(*) FROM message WHERE error_code = 'sender_rejected'") == 5)
             ((error_text,),) = rows("SELECT DISTINCT error_text FROM message")
             assert re.match(r"the DKIM key c1-.* cannot be read: put back the secret\.key", error_text)
             assert rows("SELECT DISTINCT attempts, uncertain_count, skip_reason FROM message") == [(0, 0, None)]

@@ -365,7 +365,7 @@ def count_by_status(column: Literal["campaign_id", "flow_id"], number: int) -> d
 
 SENDS = Counter(
     "sends_total",
-    "Messages whose attempt ended, by result: accepted, put_off (tried again later), failed, skipped, uncertain, "
+    "Messages whose attempt ended, by result: accepted, deferred (tried again later), failed, skipped, uncertain, "
     "cancelled.",
     ("channel", "provider", "group", "result"),
 )
@@ -375,12 +375,12 @@ COMPLAINTS = Counter("complaints_total", "Messages that recipients reported as s
 
 TRANSACTIONS = Histogram(
     "smtp_transaction_seconds",
-    "Time from the envelope to the server's final reply, by result: accepted, refused, put_off, uncertain, broken "
-    "(any other error).",
+    "Time from the envelope to the server's final reply, by result: accepted, rejected, deferred, uncertain, "
+    "failed (any other error).",
     ("provider", "result"),
 )
 
-_RESULTS = ((RecipientRejected, "refused"), (Uncertain, "uncertain"), (Deferred | Postponed, "put_off"))
+_RESULTS = ((RecipientRejected, "rejected"), (Uncertain, "uncertain"), (Deferred | Postponed, "deferred"))
 
 
 class CountedMessage(Protocol):
@@ -440,7 +440,7 @@ def count_complaint(row: CountedMessage) -> None:
 
 def observe_transaction(provider: str, error: DeliveryError | None, seconds: float) -> None:
     """Record the duration of an SMTP transaction in `TRANSACTIONS`; without an error, the message was accepted."""
-    label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "broken")
+    label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "failed")
     TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
 
 

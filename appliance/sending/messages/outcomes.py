@@ -180,17 +180,16 @@ def _build_sent_event(
 # Bounces about size, content, policy, reputation or our own setup never count against a recipient
 # (docs/decisions.md#9).
 
-_DAY_MS = 24 * 3600 * 1000
 # How long a bounce counts, and how many bounces suppress an address by suppression rule (`bounce_classes`).
-_BOUNCE_WINDOW_MS = 30 * _DAY_MS
+_BOUNCE_WINDOW_MS = 30 * clock.DAY_MS
 _BOUNCE_LIMITS = {"second": 2, "third": 3, "fifth": 5}
 # An accepted message counts as delivered if no bounce arrived for this long.
-_ASSUMED_DELIVERED_MS = 2 * _DAY_MS
+_ASSUMED_DELIVERED_MS = 2 * clock.DAY_MS
 _SOFT_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule in ("second", "fifth"))
 _SECOND_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "second")
 _THIRD_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "third")
-# Bounce classes of rejections because of the sender: `strangers` are senders that are not authenticated or registered.
-_SENDER_CLASSES = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
+# Bounce classes of rejections because of the sender. `unauthenticated` also means an SMS sender that is not registered.
+_SENDER_CLASSES = {"unauthenticated": ("authentication", "unregistered"), "filtered": ("filtered",)}
 _WATCHED_CLASSES = tuple(kind for kinds in _SENDER_CLASSES.values() for kind in kinds)
 _DELIVERED_AT = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
 
@@ -253,8 +252,8 @@ def apply_bounce(row: LedgerRow, bounce_class: BounceClass, source: str, text: s
 def count_sender_rejections(campaign_id: int) -> dict[str, int]:
     """Return the number of a campaign's messages that were rejected because of the sender, by reason.
 
-    The reasons, which are always both present, are `strangers` (the sender is not authenticated or not registered) and
-    `filtered`.
+    The reasons, which are always both present, are `unauthenticated` (the sender is not authenticated or not
+    registered) and `filtered` (a network filtered the SMS as unwanted).
     """
     sql = f"SELECT kind, count(*) FROM bounce WHERE campaign_id = ? AND kind IN {_WATCHED_CLASSES!r} GROUP BY kind"
     counts = dict(rows(sql, (campaign_id,)))
@@ -377,7 +376,7 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
         ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, uncertain_count, now,
          row.id),
     )  # fmt: skip
-    ledger.count_attempt(row, "cancelled" if cancelled else "put_off")
+    ledger.count_attempt(row, "cancelled" if cancelled else "deferred")
     return None
 
 
