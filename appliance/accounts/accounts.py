@@ -318,7 +318,7 @@ def fetch_usage(account_id: int) -> dict[str, Any]:
 
 
 def _count_usage(account_id: int) -> dict[str, Any]:
-    since = clock.now_ms() - 30 * 86_400_000
+    since = clock.now_ms() - 30 * clock.DAY_MS
     sent = {
         channel: (count, parts)
         for channel, count, parts in rows(

@@ -17,10 +17,9 @@ from appliance.settings import config
 from appliance.storage.models import Account, Invitation, User
 from appliance.storage.transactions import require_write_transaction
 
-DAY_MS = 24 * 3600 * 1000
 VALID_DAYS = 7
 # Expired invitations are listed for this long, so that they can be sent again.
-_KEEP_EXPIRED_MS = 30 * DAY_MS
+_KEEP_EXPIRED_MS = 30 * clock.DAY_MS
 MAX_PENDING = 200
 
 
@@ -91,7 +90,7 @@ def _renew(row: Invitation, actor: User) -> None:
     """Set sender and times of an invitation; the expiry always changes, because the link is made of it."""
     now = clock.now_ms()
     row.invited_by, row.sent_at = actor.id, now
-    row.expires_at = max(now + VALID_DAYS * DAY_MS, (row.expires_at or 0) + 1)
+    row.expires_at = max(now + VALID_DAYS * clock.DAY_MS, (row.expires_at or 0) + 1)
     row.save()
 
 

@@ -207,7 +207,7 @@ def burst_size(rate: RequestClass, minute: int) -> int:
     return max(1, minute // _BURST_DIVISORS.get(rate, _DEFAULT_BURST_DIVISOR))
 
 
-RETENTION_MS = 7 * 24 * 3600 * 1000
+RETENTION_MS = 7 * clock.DAY_MS
 
 
 class OnceResult(NamedTuple):

@@ -26,7 +26,7 @@ from appliance.storage.models import Account, Session, User
 from appliance.storage.transactions import require_write_transaction
 
 IDLE_TIMEOUT_MS = 12 * 3600 * 1000
-MAX_SESSION_MS = 30 * 24 * 3600 * 1000
+MAX_SESSION_MS = 30 * clock.DAY_MS
 # The time of last use is written at most once in this time, so that a request seldom has to write.
 _TOUCH_MS = 5 * 60 * 1000
 

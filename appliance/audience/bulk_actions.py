@@ -209,7 +209,7 @@ def _fetch_contacts(task: BulkTask, skipped: Counter[str]) -> list[Contact]:
 # An action for up to this number of contacts is completed within its request. The job `bulk_actions` runs larger
 # actions.
 MAX_SYNC_CONTACTS = 500
-RETENTION_MS = 24 * 3600 * 1000
+RETENTION_MS = clock.DAY_MS
 
 
 def start(

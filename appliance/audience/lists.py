@@ -386,7 +386,6 @@ def _record_membership_change(account_id: int, list_id: int, name: str, event: s
     )
 
 
-_DAY_MS = 86_400_000
 _LARGEST_LISTS = (
     "SELECT id, name, contacts_count FROM contact_list WHERE account_id = ? ORDER BY contacts_count DESC, id LIMIT ?"
 )
@@ -419,10 +418,10 @@ def measure_growth(account_id: int, limit: int = 4, days: int = 30) -> list[Grow
 
 
 def _measure_growth(account_id: int, limit: int, days: int) -> list[Growth]:
-    since = clock.now_ms() - days * _DAY_MS
+    since = clock.now_ms() - days * clock.DAY_MS
     growths = []
     for number, name, size in rows(_LARGEST_LISTS, (account_id, limit)):
-        joined_by_day: dict[int, int] = dict(rows(_JOINED_BY_DAY, (since, _DAY_MS, number)))
+        joined_by_day: dict[int, int] = dict(rows(_JOINED_BY_DAY, (since, clock.DAY_MS, number)))
         # A contact who joined after `since` was computed counts on the last day.
         joined = [joined_by_day.get(day, 0) for day in range(days)]
         joined[-1] += sum(count for day, count in joined_by_day.items() if day >= days)

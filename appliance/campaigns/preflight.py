@@ -89,7 +89,6 @@ def _missing_value_sql(name: str, placeholder: str, parameters: dict[str, Any]) 
 
 # The warnings, which never prevent a send. Each check is a function, listed in `_CHECKS` or `_EMAIL_CHECKS`.
 
-_DAY_MS = 86_400_000
 _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.body", "trigger_attributes"
 _MAX_NAMED = 10
 
@@ -177,7 +176,7 @@ def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:
     if not audience.is_set(case.campaign):
         return
     last_sent_at, last_added_at = audience.find_last_sent_and_added(case.campaign)
-    since = clock.now_ms() - 180 * _DAY_MS
+    since = clock.now_ms() - 180 * clock.DAY_MS
     if last_added_at is not None and (last_sent_at < since if last_sent_at else last_added_at < since):
         message = gettext(
             "this audience got no email in the last six months: many addresses may bounce, so start with a small batch"
@@ -191,7 +190,7 @@ def _check_recent_campaign(case: PreflightInput) -> Iterator[Finding]:
     previous = fetch_one(
         "SELECT c.name FROM campaign c JOIN template t ON t.id = c.template_id WHERE c.account_id = ? AND c.id <> ? "
         "AND c.test = 0 AND c.started_at >= ? AND trim(t.subject) = ? ORDER BY c.started_at DESC LIMIT 1",
-        (*campaign_key, clock.now_ms() - 7 * _DAY_MS, subject),
+        (*campaign_key, clock.now_ms() - 7 * clock.DAY_MS, subject),
     )
     if subject and previous is not None:
         message = gettext("a campaign of the last 7 days has the same subject: %(name)s", name=previous[0])
@@ -207,7 +206,7 @@ def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
         "SELECT c.name, t.contact_list_id, t.segment_id, t.data ->> '$.contact_list_ids' FROM campaign c "
         "JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? AND c.id <> ? AND c.test = 0 "
         "AND c.deleted_at IS NULL AND (c.started_at >= ? OR (c.phase = 'scheduled' AND c.scheduled_at <= ?))",
-        (case.campaign.account_id, case.campaign.id, now - _DAY_MS, now + _DAY_MS),
+        (case.campaign.account_id, case.campaign.id, now - clock.DAY_MS, now + clock.DAY_MS),
     ):
         other_lists = {
             list_id,

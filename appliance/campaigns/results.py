@@ -440,7 +440,7 @@ def _get_mean(shares: list[float]) -> float | None:
 
 # Conversions: events that the account's own programs submitted after a click, such as orders or bookings.
 
-_WEEK_MS = 7 * 86_400_000
+_WEEK_MS = 7 * clock.DAY_MS
 _CONVERSIONS = (
     "SELECT e.event, count(DISTINCT m.id), total(e.amount) FROM message m INDEXED BY message_clicked "
     "JOIN event e ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "

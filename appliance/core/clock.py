@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 # The last second of 9998 UTC: Python's last year is 9999, and the following day must be valid in every time zone.
 _MAX_TIME_MS = 253_370_764_799_000

@@ -288,7 +288,7 @@ class CertificateInfo(NamedTuple):
     @property
     def days_left(self) -> int:
         """Return the days until the certificate expires, rounded down; negative once it has expired."""
-        return (self.not_after_ms - clock.now_ms()) // 86_400_000
+        return (self.not_after_ms - clock.now_ms()) // clock.DAY_MS
 
     @property
     def validity_error(self) -> str:

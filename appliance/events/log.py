@@ -461,7 +461,6 @@ def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
 
 # Mailbox providers judge a sender by its bounces and complaints, so the service counts them too.
 
-_DAY_MS = 86_400_000
 _MAIL_HEALTH = (
     "SELECT event, count(*) FROM event INDEXED BY event_of_name WHERE account_id = ? AND event IN "
     "('email_sent', 'email_bounced', 'email_complained', 'sms_sent', 'sms_failed') AND created_at >= ? AND test = 0 "
@@ -485,7 +484,7 @@ def get_mail_health(account_id: int, days: int = 30) -> MailHealth:
     """Return the counts of `MailHealth` for an account, without test events; cached for at least 10 seconds."""
 
     def count() -> MailHealth:
-        counts: dict[str, int] = dict(rows(_MAIL_HEALTH, (account_id, clock.now_ms() - days * _DAY_MS)))
+        counts: dict[str, int] = dict(rows(_MAIL_HEALTH, (account_id, clock.now_ms() - days * clock.DAY_MS)))
         names = ("email_sent", "email_bounced", "email_complained", "sms_sent", "sms_failed")
         return MailHealth(days, *(counts.get(name, 0) for name in names))
 

@@ -46,7 +46,7 @@ def parse_utm(url: str | None) -> tuple[str | None, ...]:
 # The requests, and the part of their validation that needs no database:
 
 MAX_AT_ONCE = 1_000
-_MAX_AGE_MS = 365 * 24 * 3600 * 1000
+_MAX_AGE_MS = 365 * clock.DAY_MS
 _MAX_AHEAD_MS = 300_000
 # By default an event that happened longer ago than this starts no flow, because a message about it would come too late.
 _LATE_AFTER_MS = 3600 * 1000

@@ -144,7 +144,6 @@ class FlowReport(Struct):
 
 T = TypeVar("T")
 
-_REPORT_DAY_MS = 24 * 3600 * 1000
 _RANGE_DAYS = {"30d": 30, "7d": 7}
 _CACHE_MIN_PEOPLE, _CACHE_FACTOR, _MAX_CACHED_COUNTS = 5_000, 20, 100
 _OPEN_STATUSES, _ACCEPTED_STATUSES = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
@@ -240,7 +239,7 @@ def build_report(flow: Flow, range_name: Range = "all") -> FlowReport:
 
 
 def _count_report(flow: Flow, range_name: Range) -> FlowReport:
-    since = clock.now_ms() - _RANGE_DAYS[range_name] * _REPORT_DAY_MS if range_name in _RANGE_DAYS else 0
+    since = clock.now_ms() - _RANGE_DAYS[range_name] * clock.DAY_MS if range_name in _RANGE_DAYS else 0
     paths = _Paths(flow.id, since)
     return FlowReport(
         flow_id=flow.id, range=range_name, since=clock.iso(since) if since else None, stats=load_stats([flow])[flow.id],

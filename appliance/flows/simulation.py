@@ -53,9 +53,8 @@ from appliance.storage.database import Page, fetch_one
 from appliance.storage.models import Contact, Flow, Trigger
 from appliance.storage.sandbox import FIRST_SANDBOX_ID
 
-DAY_MS = 86_400_000
 # How far back a simulation may start, how far ahead it may start and end, and its default length.
-_MAX_BACK_MS, _MAX_AHEAD_MS, _DEFAULT_SPAN_MS = 365 * DAY_MS, 5 * 366 * DAY_MS, 400 * DAY_MS
+_MAX_BACK_MS, _MAX_AHEAD_MS, _DEFAULT_SPAN_MS = 365 * clock.DAY_MS, 5 * 366 * clock.DAY_MS, 400 * clock.DAY_MS
 _EVIDENCE = Evidence("rehearsal", "operator")
 
 

@@ -31,7 +31,6 @@ from appliance.flows import (
 from appliance.flows.document import StepsWrite
 from appliance.flows.enrollment import Entrant, OpenFlow
 from appliance.flows.simulation import (
-    DAY_MS,
     activate_in_sandbox,
     note_stopped_sending,
     parse_tried_steps,
@@ -162,7 +161,7 @@ def _format_share(number: int, total: int) -> str:
 # The largest number of contacts, and of contacts times steps, that is simulated; of more contacts a sample is used.
 MAX_CONTACTS, _MAX_VISITS = 1_000, 40_000
 _MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
-_DEFAULT_SPAN_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
+_DEFAULT_SPAN_MS, _MINUTE_MS = 400 * clock.DAY_MS, 60_000
 # Only one bulk simulation runs at a time: it takes a second or two, and other requests need the processor meanwhile.
 _bulk_lock = threading.Lock()
 # The order by which a sample is taken: a hash of the id, so that the sample is evenly spread and always the same.
@@ -222,7 +221,7 @@ def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -
     try:
         days = request.days if isinstance(request.days, int) else 90
         limit = min(MAX_CONTACTS, max(_MAX_VISITS // max(len([*document.walk(tried_steps)]), 1), 1))
-        audience = _find_audience(account_id, flow, now - days * DAY_MS, limit)
+        audience = _find_audience(account_id, flow, now - days * clock.DAY_MS, limit)
         contact_ids = [entrant.contact_id for entrant in audience.entrants]
         with SimulationSandbox(flow, contact_ids, start, steps or ()).open() as version:
             simulation = _BulkSimulator(flow, steps, version, assumptions, until).run(audience, days)
@@ -250,7 +249,7 @@ def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[
     )
     start = request.start_at if isinstance(request.start_at, int) else now
     until = request.until if isinstance(request.until, int) else start + _DEFAULT_SPAN_MS
-    if not now - DAY_MS <= start <= until <= start + 5 * _DEFAULT_SPAN_MS:
+    if not now - clock.DAY_MS <= start <= until <= start + 5 * _DEFAULT_SPAN_MS:
         faults.add("start_at", gettext("is invalid"))
     faults.check()
     return steps, start, until

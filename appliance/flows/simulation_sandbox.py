@@ -139,7 +139,7 @@ class SimulationSandbox:
         if any(name in json.dumps(filters) for name in _CAMPAIGN_FILTERS):
             return 0
         cap = scalar("SELECT frequency_cap FROM account WHERE id = ?", (self.flow.account_id,))
-        return self.start - int(json.loads(cap)["days"]) * 86_400_000 if cap else self.start
+        return self.start - int(json.loads(cap)["days"]) * clock.DAY_MS if cap else self.start
 
 
 _REFUSALS = {
@@ -411,7 +411,6 @@ def get_next_due(runs: str) -> int | None:
     return due_rows[0][0]
 
 
-DAY_MS = 86_400_000
 MAX_EVENTS = 10
 _SELECT_LAST_EVENTS = (
     "SELECT contact_id, max(id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0 "
@@ -449,7 +448,7 @@ def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7, channels:
     `channels` are the channels of the flow's marketing messages (`email`, `sms`): a contact who may get none of them
     still enters, and the reason says that its messages are skipped.
     """
-    since_ms = clock.now_ms() - days * DAY_MS
+    since_ms = clock.now_ms() - days * clock.DAY_MS
     if spec.event == MANUAL:
         return RecentMatches(days, 0, [])
     number = int(scalar(

@@ -185,7 +185,7 @@ def count_recent_submissions(account_id: int, form_id: int, days: int) -> int:
     count = fetch_one(
         "SELECT count(*) FROM event WHERE account_id = ? AND resource_uid = ? AND created_at > ? "
         "AND event = 'form_submitted'",
-        (account_id, f"form:{form_id}", clock.now_ms() - days * DAY_MS),
+        (account_id, f"form:{form_id}", clock.now_ms() - days * clock.DAY_MS),
     )
     return int(count[0]) if count else 0
 
@@ -295,7 +295,7 @@ def get_redirect_url(form: Form) -> str | None:
 
 # Attempts of clients are counted in memory: a restart resets the counts, and no client data is stored.
 
-MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 # The maximum number of counted keys; the least recently used key is removed first.
 _MAX_RATE_KEYS = 50_000
 

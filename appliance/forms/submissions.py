@@ -230,9 +230,8 @@ def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
         return validation.read(request_type, body_without_data)
 
 
-DAY_MS = 86_400_000
 # The lifetime of a confirmation link and of the submitted data, and the lifetime of the row of the confirmation.
-LINK_LIFETIME_MS, RETENTION_MS = 7 * DAY_MS, 30 * DAY_MS
+LINK_LIFETIME_MS, RETENTION_MS = 7 * clock.DAY_MS, 30 * clock.DAY_MS
 MAX_MAILS_PER_CLIENT = 3
 # Many addresses may lead to one mailbox (`addresses.find_mailbox`), and many clients may submit them.
 MAX_MAILS_PER_MAILBOX = 5
@@ -404,7 +403,7 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
     recent = fetch_one(
         "SELECT 1 FROM confirmation WHERE account_id = ? AND kind = ? AND key = ? AND purpose = 'opt_in' "
         "AND mailed_at > ?",
-        (sign_up.account.id, kind, key, now - DAY_MS),
+        (sign_up.account.id, kind, key, now - clock.DAY_MS),
     )
     if recent is not None:
         return False
@@ -416,7 +415,7 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
     if store.count_attempt(f"mail:{household}", MAX_MAILS_PER_CLIENT, store.HOUR_MS):
         return False
     mailbox = f"mailbox:{sign_up.account.id}:{addresses.find_mailbox(key)}"
-    return not store.count_attempt(mailbox, MAX_MAILS_PER_MAILBOX, store.DAY_MS)
+    return not store.count_attempt(mailbox, MAX_MAILS_PER_MAILBOX, clock.DAY_MS)
 
 
 def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:

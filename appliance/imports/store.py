@@ -180,9 +180,9 @@ class Upload(Struct):
     dry_run: bool = False
 
 
-UNDO_MS = 24 * 3600 * 1000
+UNDO_MS = clock.DAY_MS
 # How long files and results are kept after the end of the dry run or import
-RETENTION_MS = 7 * 24 * 3600 * 1000
+RETENTION_MS = 7 * clock.DAY_MS
 OPEN_STATUSES = ("pending", "processing")
 ACTIONS = {
     "cancel": Transition(

@@ -52,10 +52,9 @@ class DeliveryReport(NamedTuple):
     bounce_class: BounceClass | None = None
 
 
-_DAY_MS = 24 * 3600 * 1000
-_MAX_AGE_MS, _MAX_COMPLAINT_AGE_MS = 14 * _DAY_MS, 90 * _DAY_MS
+_MAX_AGE_MS, _MAX_COMPLAINT_AGE_MS = 14 * clock.DAY_MS, 90 * clock.DAY_MS
 # Keys of reports are kept longer than any report is accepted.
-_KEY_TTL_MS = 100 * _DAY_MS
+_KEY_TTL_MS = 100 * clock.DAY_MS
 _RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
 _STATUS_OF_KIND = {
     "delivered": "delivered",
@@ -282,7 +281,7 @@ def _event_time(message: _ReportedMessage, report: DeliveryReport) -> int:
 # message by our token shows that it was accepted, because a provider only reports about messages that it accepted.
 
 # Stored receipts are kept as long as reports about a message are accepted.
-_RECEIPT_TTL_MS = 14 * 24 * 3600 * 1000
+_RECEIPT_TTL_MS = 14 * clock.DAY_MS
 _SELECT_SMS = "SELECT id, status, uncertain_count, provider_id FROM message WHERE channel = 'sms' AND provider = ? AND"
 _RECEIPT_COLUMNS = "id, provider, provider_id, message_id, status, code, text"
 

@@ -309,7 +309,6 @@ _FLOW_ANSWERS = (
     "SELECT count(*) FROM (SELECT 1 FROM incoming i JOIN message m ON m.id = i.answered_id WHERE i.account_id = ? "
     "AND i.sender = ? AND i.created_at > ? AND m.source_type = 'flow' LIMIT ?)"
 )
-_DAY_MS = 24 * 3_600_000
 
 
 log = logging.getLogger("campanero.sms")
@@ -361,7 +360,7 @@ def is_machine(account_id: int, sender: str) -> bool:
 
     An SMS from such a number starts no flow, because flow and machine would answer each other endlessly.
     """
-    since = clock.now_ms() - _DAY_MS
+    since = clock.now_ms() - clock.DAY_MS
     count = int(scalar(_FLOW_ANSWERS, (account_id, sender, since, _MAX_ANSWERS_PER_DAY + 1)))
     if count == _MAX_ANSWERS_PER_DAY:
         log.warning("sms: too many answers from one number, which starts no flows for a day account=%s", account_id)

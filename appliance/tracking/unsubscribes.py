@@ -328,7 +328,6 @@ def _mark_verified(channel: Channel) -> None:
         CHANNELS.save(channel)
 
 
-DAY_MS = 86_400_000
 # An erasure that a recipient requests on the preferences page is confirmed by email and then carried out at once. If no
 # confirmation can be sent, the request is only recorded in the contact's activity and the audit log, and the team has
 # to erase the contact.
@@ -376,7 +375,7 @@ def _find_recent_request(channel: Channel) -> Confirmation | None:
         .where(
             Confirmation.account == channel.account_id, Confirmation.purpose == "erase",
             Confirmation.kind == channel.kind, Confirmation.key == channel.key,
-            Confirmation.created_at > clock.now_ms() - DAY_MS,
+            Confirmation.created_at > clock.now_ms() - clock.DAY_MS,
         )
         .first()
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _format_failing_since(webhook: Webhook) -> str:
 
 # 30 s, 1, 2, 5, 15 and 30 min, 1, 2, 6 and 24 h (docs/decisions.md#13)
 RETRY_DELAYS_MS = tuple(1000 * seconds for seconds in (30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400))
-_DISABLE_AFTER_MS = 3 * 86_400_000
+_DISABLE_AFTER_MS = 3 * clock.DAY_MS
 # Longer than any retry delay: after a gap of this length, a failure begins a new series of failures.
 _MAX_FAILURE_GAP_MS = 30 * 3_600_000
 _HTTP_GONE = 410

@@ -26,7 +26,7 @@ _PREFIX = "whsec_"
 _SECRET_BYTES = 32
 _PURPOSE = "webhook secret"
 # During this time the previous secret signs too, so that receivers can change to the new secret.
-SECRET_OVERLAP_MS = 24 * 3600 * 1000
+SECRET_OVERLAP_MS = clock.DAY_MS
 
 
 def generate_secret() -> str:

@@ -39,7 +39,7 @@ SECRET_UNREADABLE = gettext_noop(
 WEBHOOK_DELETED = gettext_noop("the webhook was deleted")
 EVENT_PRUNED = gettext_noop("the event is not kept any more")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_MAX_PAUSE_MS = 24 * 3600 * 1000
+_MAX_PAUSE_MS = clock.DAY_MS
 
 
 class Target(NamedTuple):

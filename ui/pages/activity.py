@@ -31,7 +31,7 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_activity", url_prefix="/activity")
 
-_MONTH_MS = 30 * 86_400_000
+_MONTH_MS = 30 * clock.DAY_MS
 _MAX_CANDIDATES = 8
 # The batch of the events of an import or of a bulk action (`log.in_batch`).
 _BATCH = re.compile(r"(?:import|act):[1-9]\d{0,14}")

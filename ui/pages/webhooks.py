@@ -23,7 +23,7 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_webhooks", url_prefix="/settings/webhooks")
 
-_MONTH_MS = 30 * 86_400_000
+_MONTH_MS = 30 * clock.DAY_MS
 _GROUP_LABELS = {
     "email": gettext_noop("Email"), "sms": gettext_noop("SMS"), "consent": gettext_noop("Consent"),
     "contact": gettext_noop("Contacts"), "audience": gettext_noop("Lists and segments"),

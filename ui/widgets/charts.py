@@ -80,7 +80,7 @@ def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
         present[0], present[1] = present[0] + bucket.opened, present[1] + bucket.clicked
     columns = []
     for day in range(max(len(sums), _MIN_DAYS)):
-        at = begin + day * 86_400_000
+        at = begin + day * clock.DAY_MS
         opened, clicked = sums.get(day, (0, 0))
         label = i18n.format_date(formats.local_time(at), "MMMd")
         columns.append(Column(label, gettext("24 hours from %(time)s", time=formats.when(at)), opened, clicked))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from appliance.audience.filters import fields, predicates
 from appliance.audience.filters.fields import Binder, Compiled, Field, FilterPlace, Scope, ValueContext
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE, Predicate
+from appliance.core import clock
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
 
@@ -452,7 +453,7 @@ class _Compiler:
         add = self.binder.add
         conditions = [f"e.event = {add(query.event)}"]
         if query.within_days is not None:
-            conditions.append(f"e.created_at >= {add(self.binder.scope.now - query.within_days * 86_400_000)}")
+            conditions.append(f"e.created_at >= {add(self.binder.scope.now - query.within_days * clock.DAY_MS)}")
         if query.since is not None:
             conditions.append(
                 f"e.created_at >= {self.binder.scope.start if query.since == 'flow_start' else add(query.since)}"

@@ -418,7 +418,7 @@ def _is_in_span(operand: Operand, value: list[Span], binder: Binder) -> str:
 
 
 def _is_within_days(operand: Operand, days: int, binder: Binder) -> str:
-    return f"{operand.value} >= {binder.add(binder.scope.now - days * 86_400_000)}"
+    return f"{operand.value} >= {binder.add(binder.scope.now - days * clock.DAY_MS)}"
 
 
 def _is_boolean(operand: Operand, value: bool, binder: Binder) -> str:

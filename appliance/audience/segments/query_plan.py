@@ -20,6 +20,7 @@ from appliance.audience.filters import compiler, fields
 from appliance.audience.filters.compiler import ConditionGroup, EventCondition, FieldCondition, Node
 from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Operand, Scope
 from appliance.audience.filters.predicates import equals, one_of
+from appliance.core import clock
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
@@ -176,7 +177,7 @@ def _iter_starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_
 def _events_from(leaf: EventCondition, binder: Binder) -> str:
     query = leaf.query
     sql = f"FROM event WHERE account_id = {binder.add(binder.scope.account_id)} AND event = {binder.add(query.event)}"
-    start_times = [binder.scope.now - query.within_days * 86_400_000] if query.within_days is not None else []
+    start_times = [binder.scope.now - query.within_days * clock.DAY_MS] if query.within_days is not None else []
     start_times += [query.since] if isinstance(query.since, int) else []
     return sql + (f" AND created_at >= {binder.add(max(start_times))}" if start_times else "")
 

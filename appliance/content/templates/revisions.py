@@ -36,7 +36,6 @@ MAX_KEPT_EDITS = 200
 # Changes of the same value by the same user within this time share one revision.
 FOLD_WINDOW_MS = 3_000
 _PRUNE_INTERVAL = 10
-_DAY_MS = 86_400_000
 _PRUNABLE = """
 WITH r AS (SELECT id, number, parent_number, restored_number, named, created_at / :day AS day,
     restored_number IS NOT NULL AND parent_number IS NULL AS is_step FROM template_revision WHERE template_id = :id),
@@ -237,7 +236,7 @@ def prune(template_id: int) -> int:
     """
     require_write_transaction()
     database = connection()
-    pruned = rows(_PRUNABLE, {"id": template_id, "last": MAX_KEPT_EDITS, "day": _DAY_MS})
+    pruned = rows(_PRUNABLE, {"id": template_id, "last": MAX_KEPT_EDITS, "day": clock.DAY_MS})
     for number, parent_number in sorted(pruned, reverse=True):
         database.execute(
             "UPDATE template_revision SET parent_number = ? WHERE template_id = ? AND parent_number = ?",

@@ -26,7 +26,7 @@ RSA, ED25519 = "rsa", "ed25519"
 _SELECTOR_LETTER = {RSA: "c", ED25519: "e"}
 _RSA_BITS = 2048
 # Receivers need the DNS record of a retired key for mail that was in transit and for mail that they verify late
-RETIRED_KEY_TTL_MS = 7 * 86_400_000
+RETIRED_KEY_TTL_MS = 7 * clock.DAY_MS
 
 
 class KeyUnusable(SenderRejected):

@@ -14,7 +14,7 @@ from appliance.storage.database import Page, fetch_one, paginate, rows, run, sca
 from appliance.storage.models import CapturedMessage, Message
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-RETENTION_MS = 90 * 24 * 3600 * 1000
+RETENTION_MS = 90 * clock.DAY_MS
 # Prefix of the setting (one per account) that stores the id of the last cleared message. Messages up to this id are
 # hidden, and deleted in batches.
 _CLEARED_SETTING = "inbox_emptied:"

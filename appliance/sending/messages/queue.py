@@ -46,7 +46,6 @@ def is_stale_auto_reply(row: LedgerRow, now: int) -> bool:
 # The frequency cap of an account limits how many marketing messages one contact gets in a number of days, counted over
 # all campaigns and flows.
 
-_DAY_MS = 86_400_000
 _RECHECK_MS = 5_000
 
 _FREQUENCY_CAP = (
@@ -71,7 +70,7 @@ def reaches_frequency_cap(row: LedgerRow, now: int) -> bool | None:
     cap = fetch_one(_FREQUENCY_CAP, (row.account_id,))
     if cap is None:
         return False
-    got, sending = _count_marketing(row, now - cap[1] * _DAY_MS)
+    got, sending = _count_marketing(row, now - cap[1] * clock.DAY_MS)
     if got < cap[0] <= got + sending:
         connection().execute("UPDATE message SET due_at = ? WHERE id = ?", (now + _RECHECK_MS, row.id))
         return None

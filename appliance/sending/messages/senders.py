@@ -302,7 +302,6 @@ def _parse_country_senders(lines: tuple[str, ...]) -> dict[str, str]:
 # domain that begins with little wanted mail and increases it slowly; they reject sudden large volumes (D22). Days begin
 # at midnight UTC. A bounce counts on the day on which it arrives.
 
-DAY_MS = 24 * 3600 * 1000
 DAILY_CAPS = (50, 100, 200, 400, 700, 1_000, 1_500, 2_500, 4_000, 6_000, 9_000, 13_000, 20_000)
 # Conditions for a larger quota the next day: the used share of the quota, and the shares of hard bounces, rejections
 # and complaints.
@@ -326,7 +325,7 @@ class WarmUpDay(NamedTuple):
     @property
     def ends_at(self) -> int:
         """Return the time at which the next day begins, in milliseconds since 1970 UTC."""
-        return (self.day + 1) * DAY_MS
+        return (self.day + 1) * clock.DAY_MS
 
     def was_successful(self) -> bool:
         """Return whether the next day may have a larger quota."""
@@ -343,7 +342,7 @@ _DAY_COLUMNS = ", ".join(WarmUpDay._fields)
 
 def get_day_number() -> int:
     """Return the number of days from 1970 to today (UTC)."""
-    return clock.now_ms() // DAY_MS
+    return clock.now_ms() // clock.DAY_MS
 
 
 def get_or_create_today(domain: str) -> WarmUpDay:
@@ -407,7 +406,7 @@ def estimate_end(day: WarmUpDay, remaining: int) -> int | None:
     while remaining > 0:
         day_number, step = day_number + 1, step + 1
         remaining -= DAILY_CAPS[step] if step < len(DAILY_CAPS) else remaining
-    return day_number * DAY_MS if day_number > day.day else None
+    return day_number * clock.DAY_MS if day_number > day.day else None
 
 
 def describe_full_day(day: WarmUpDay) -> str:

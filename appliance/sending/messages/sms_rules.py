@@ -353,7 +353,7 @@ def _get_day_number(zone: str, now: int) -> int:
 
 # Quiet hours: marketing messages wait between two times of the day. An interval may include midnight.
 
-_MINUTE_MS, _QUIET_DAY_MS = 60_000, 86_400_000
+_MINUTE_MS = 60_000
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
@@ -387,7 +387,7 @@ def get_quiet_end_everywhere(hours: Any, zones: tuple[str, ...], now: int) -> in
 @lru_cache(20_000)
 def _find_free_time(begin: time, end: time, zones: tuple[str, ...], minute: int) -> int | None:
     now = at = minute * _MINUTE_MS
-    while at <= now + 2 * _QUIET_DAY_MS:
+    while at <= now + 2 * clock.DAY_MS:
         ends = [quiet_end for zone in zones if (quiet_end := _find_quiet_end(begin, end, zone, at)) is not None]
         if not ends:
             return at if at > now else None
@@ -462,7 +462,7 @@ def _release_held(waiting: str, values: tuple[int, ...]) -> None:
 
 # A marketing SMS has the opt-out hint always, or, by the setting `sms.opt_out_hint`, the first time and then once in
 # thirty days.
-_HINT_INTERVAL_MS = 30 * 86_400_000
+_HINT_INTERVAL_MS = 30 * clock.DAY_MS
 
 
 def is_hint_due(row: LedgerRow, sent_at: int | None = None) -> bool:

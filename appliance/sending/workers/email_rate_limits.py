@@ -43,7 +43,7 @@ class WarmUpQuota:
 
     def is_over(self) -> bool:
         """Return whether the current time is outside of the day."""
-        return not self.day.ends_at - 24 * 3600 * 1000 <= clock.now_ms() < self.day.ends_at
+        return not self.day.ends_at - clock.DAY_MS <= clock.now_ms() < self.day.ends_at
 
     def is_full(self) -> bool:
         """Return whether the quota of the day is used up; False after the day."""

@@ -156,7 +156,7 @@ class ReadyQueue:
         return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
     def _waits_for_limits(self) -> bool:
-        """Return whether there are messages that wait for a limit, rendered or parked, or a refill that failed and is tried again.
+        """Return whether messages, rendered or parked, wait for a limit, or a failed refill will be tried again.
 
         A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
         sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
