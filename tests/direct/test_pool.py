@@ -28,7 +28,7 @@ def with_pool(
                 pool, lambda: smtp_connect.open_connection(Server("127.0.0.1", smtp.port, "none", helo="x.example"))
             )
             await pool.close()
-            assert pool.connections == 0 and not pool._open
+            assert pool.idle_count == 0 and not pool._open
 
         asyncio.run(run())
         smtp.wait_until(lambda: smtp.open_now == 0)
@@ -60,13 +60,13 @@ def test_an_idle_connection_makes_room_in_its_group() -> None:
             clients.append(await connect())
             pool.put(target(name), clients[-1])
         await pool.reserve(target("c"), 2)
-        assert pool.connections == 1 and not clients[0].is_open() and clients[1].is_open()
+        assert pool.idle_count == 1 and not clients[0].is_open() and clients[1].is_open()
         await pool.reserve(target("d", "other"), 1)
-        assert pool.connections == 1
+        assert pool.idle_count == 1
         pool.release(target("c"))
         pool.release(target("d", "other"))
         pool.close_group("google")
-        assert pool.connections == 0
+        assert pool.idle_count == 0
 
     with_pool(act)
 

@@ -3,8 +3,10 @@
 Accepted messages are recorded together, with one statement for each table; all other outcomes are recorded one by one.
 """
 
+import itertools
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -180,14 +182,12 @@ def _build_sent_event(
 # Bounces about size, content, policy, reputation or our own setup never count against a recipient
 # (docs/decisions.md#9).
 
-# How long a bounce counts, and how many bounces suppress an address by suppression rule (`bounce_classes`).
+# How long a bounce counts.
 _BOUNCE_WINDOW_MS = 30 * clock.DAY_MS
-_BOUNCE_LIMITS = {"second": 2, "third": 3, "fifth": 5}
 # An accepted message counts as delivered if no bounce arrived for this long.
 _ASSUMED_DELIVERED_MS = 2 * clock.DAY_MS
-_SOFT_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule in ("second", "fifth"))
-_SECOND_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "second")
-_THIRD_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "third")
+# By suppression rule (`bounce_classes`): how many bounces suppress an address, and the rules of the classes that count.
+_BOUNCE_LIMITS = {"second": (2, ("second",)), "third": (3, ("third",)), "fifth": (5, ("second", "fifth"))}
 # Bounce classes of rejections because of the sender. `unauthenticated` also means an SMS sender that is not registered.
 _SENDER_CLASSES = {"unauthenticated": ("authentication", "unregistered"), "filtered": ("filtered",)}
 _WATCHED_CLASSES = tuple(kind for kinds in _SENDER_CLASSES.values() for kind in kinds)
@@ -207,9 +207,10 @@ def apply_bounce(row: LedgerRow, bounce_class: BounceClass, source: str, text: s
     recipients are not stored.
     """
     require_write_transaction()
-    contact_rows = rows("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
-    if row.test or not contact_rows or contact_rows[0][1] is None:
+    stored = fetch_one("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
+    if row.test or stored is None or stored[1] is None:
         return bounce_class
+    contact_id, rule = stored[0], bounce_class.suppression_rule
     now, hashed = clock.now_ms(), crypto.hash_address(row.address_kind, row.recipient_key)
     run(
         "INSERT INTO bounce (account_id, message_id, campaign_id, address_hash, kind, created_at) "
@@ -222,29 +223,19 @@ def apply_bounce(row: LedgerRow, bounce_class: BounceClass, source: str, text: s
         after_commit(lambda: signals.wake("campaigns"))
     if bounce_class is bounce_classes.HARD:
         senders.count_warm_up_failure(row, "hard")
-    if bounce_class.suppression_rule == "never":
+    if rule == "never":
         return bounce_class
-    if bounce_class.suppression_rule in ("at_once", "opted_out"):
-        _suppress(row, "hard_bounce" if bounce_class.suppression_rule == "at_once" else "stop_keyword", source, text)
+    if rule in ("at_once", "opted_out"):
+        _suppress(row, "hard_bounce" if rule == "at_once" else "stop_keyword", source, text)
         return bounce_class
     if row.channel == "email":
-        run(
-            "UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?",
-            (contact_rows[0][0],),
-        )
-    since = max(now - _BOUNCE_WINDOW_MS, _get_last_success(row, contact_rows[0][0], now))
-    if (
-        bounce_class.suppression_rule == "second"
-        and _count_bounces(row.account_id, hashed, since, _SECOND_CLASSES) >= _BOUNCE_LIMITS["second"]
-    ):
+        run("UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?", (contact_id,))
+    since = max(now - _BOUNCE_WINDOW_MS, _get_last_success(row, contact_id, now))
+    reaches_limit = partial(_reaches_limit, row.account_id, hashed, since)
+    if rule == "second" and reaches_limit(rule):
         _suppress(row, "hard_bounce", source, text)
         return bounce_classes.HARD
-    if (
-        bounce_class.suppression_rule == "third"
-        and _count_bounces(row.account_id, hashed, since, _THIRD_CLASSES) >= _BOUNCE_LIMITS["third"]
-    ):
-        _suppress(row, "soft_bounce", source, text)
-    if _count_bounces(row.account_id, hashed, since, _SOFT_CLASSES) >= _BOUNCE_LIMITS["fifth"]:
+    if (rule == "third" and reaches_limit(rule)) or reaches_limit("fifth"):
         _suppress(row, "soft_bounce", source, text)
     return bounce_class
 
@@ -270,12 +261,15 @@ def get_last_sender_rejection(campaign_id: int) -> tuple[str, str | None, str | 
     return matches[0] if matches else None
 
 
-def _count_bounces(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, ...]) -> int:
+def _reaches_limit(account_id: int, address_hash: bytes, since: int, rule: str) -> bool:
+    """Return whether an address has so many bounces since `since` that a suppression rule suppresses it."""
+    limit, rules = _BOUNCE_LIMITS[rule]
+    names = [kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule in rules]
     sql = (
         "SELECT count(*) FROM bounce WHERE account_id = ? AND address_hash = ? AND created_at > ? "
-        f"AND kind IN ({','.join('?' * len(kinds))})"
+        f"AND kind IN ({','.join('?' * len(names))})"
     )
-    return int(scalar(sql, (account_id, address_hash, since, *kinds)))
+    return bool(scalar(sql, (account_id, address_hash, since, *names)) >= limit)
 
 
 def _get_last_success(row: LedgerRow, contact_id: int | None, now: int) -> int:
@@ -322,7 +316,7 @@ def record_failure(outcome: Outcome) -> None:
     if scalar("SELECT status FROM message WHERE id = ?", (row.id,)) != "sending":
         return None  # recorded before
     if outcome.skip_reason is not None:
-        _store_sender(outcome, now)
+        _store_sent_headers(outcome, now)
         ledger.record_error(row, error)
         return ledger.mark_skipped(row, outcome.skip_reason, now)
     if error is None:
@@ -343,18 +337,18 @@ def record_failure(outcome: Outcome) -> None:
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
         ledger.record_error(row, error if isinstance(error, RateLimited) else None)
         return _reschedule(row, now, error.seconds, attempts=row.attempts, uncertain_count=row.uncertain_count)
-    _store_sender(outcome, now)
+    _store_sent_headers(outcome, now)
     if isinstance(error, Uncertain):
         return handle_uncertain(row, error, now, outcome.prepared)
     ledger.record_error(row, error)
     if attempted and not has_expired(row, now):
         return _reschedule(
-            row, now, _retry_delay_seconds(row), attempts=row.attempts + 1, uncertain_count=row.uncertain_count
+            row, now, get_retry_delay(row), attempts=row.attempts + 1, uncertain_count=row.uncertain_count
         )
     return _mark_failed(row, error, now)
 
 
-def _store_sender(outcome: Outcome, now: int) -> None:
+def _store_sent_headers(outcome: Outcome, now: int) -> None:
     # The subject may contain personal data, so it is not stored if the recipient was erased while the message was sent.
     connection().execute(
         "UPDATE message SET subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE coalesce(?, subject) END, "
@@ -495,10 +489,15 @@ def get_channel_settings(row: LedgerRow) -> Email | Sms:
     return settings.sms if row.channel == "sms" else settings.email
 
 
-def _retry_delay_seconds(row: LedgerRow) -> float:
-    """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter (P6)."""
+def get_retry_delay(row: LedgerRow, elapsed: float | None = None) -> float:
+    """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter (P6).
+
+    For a lookup, which is no attempt, `elapsed` are the seconds since the first attempt, and the delay is that of the
+    attempt that would follow them.
+    """
     delays = get_channel_settings(row).retry_after or [300.0]
-    return delays[min(row.attempts, len(delays) - 1)] * random.uniform(0.8, 1.2)
+    number = row.attempts if elapsed is None else sum(end <= elapsed for end in itertools.accumulate(delays))
+    return delays[min(number, len(delays) - 1)] * random.uniform(0.8, 1.2)
 
 
 def has_expired(row: LedgerRow, now: int) -> bool:

@@ -547,7 +547,7 @@ def get_html(account_id: int, message_id: int) -> str:
         filled = MessagePreparer().fill_again(row)
     except (MergeError, ValueError, SenderRejected) as error:
         raise NotReproducible(error.describe() if isinstance(error, MergeError) else str(error)) from None
-    return filled.html if row.channel == "email" else compose.render_sms_page(filled.text)
+    return filled.html
 
 
 def get_bounce_class(row: Message) -> str | None:

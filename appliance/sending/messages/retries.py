@@ -5,7 +5,6 @@ delays between automatic attempts are in `outcomes`.
 """
 
 import logging
-import random
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -207,7 +206,7 @@ def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
     require_write_transaction()
     if _get_lookup_count(row) is None:
         return None
-    now, settings = clock.now_ms(), outcomes.get_channel_settings(row)
+    now = clock.now_ms()
     if isinstance(error, LookupUnsupported):
         return _end_lookup(row, _CANNOT_ASK % {"reason": error.text}, now)
     if outcomes.has_expired(row, now):
@@ -216,14 +215,9 @@ def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
     if isinstance(error, Postponed):
         return _set_due_at(row, now + int(error.seconds * 1000))
     if isinstance(error, ConnectionFailed):
-        return _set_due_at(row, now + int(parse_seconds(settings.probe_after) * 1000))
-    return _set_due_at(
-        row,
-        now
-        + int(
-            _pick_delay_seconds(settings.retry_after or [300.0], (now - (row.first_attempt_at or now)) / 1000) * 1000
-        ),
-    )
+        return _set_due_at(row, now + int(parse_seconds(outcomes.get_channel_settings(row).probe_after) * 1000))
+    delay = outcomes.get_retry_delay(row, (now - (row.first_attempt_at or now)) / 1000)
+    return _set_due_at(row, now + int(delay * 1000))
 
 
 def _get_lookup_count(row: LedgerRow) -> int | None:
@@ -249,18 +243,6 @@ def _record_found(row: LedgerRow, prepared: OutgoingMessage, accepted: AcceptedS
 
 def _set_due_at(row: LedgerRow, due_at: int) -> None:
     connection().execute("UPDATE message SET due_at = ?, updated_at = ? WHERE id = ?", (due_at, clock.now_ms(), row.id))
-
-
-def _pick_delay_seconds(ladder: Sequence[float], elapsed: float) -> float:
-    """Return the delay in seconds of the retry that follows `elapsed` seconds of retries, with 20 % jitter.
-
-    `ladder` contains the delays between retries.
-    """
-    for step in ladder[:-1]:
-        elapsed -= step
-        if elapsed < 0:
-            return step * random.uniform(0.8, 1.2)
-    return ladder[-1] * random.uniform(0.8, 1.2)
 
 
 # Decisions of people. A failed or uncertain message can be sent again, an uncertain one can be counted as sent

@@ -87,7 +87,7 @@ class UncappedQuota:
 
 
 # The whole relay is throttled once this many recipient groups asked for a lower rate within this time.
-_MAX_SLOW_GROUPS, _SLOW_GROUPS_SECONDS = 3, 60.0
+_MAX_THROTTLED_GROUPS, _THROTTLED_GROUPS_SECONDS = 3, 60.0
 # With so many throttles, `_DROPPED_THROTTLES` that are not in use are dropped.
 _MAX_THROTTLES, _DROPPED_THROTTLES = 256, 64
 # Connections to a recipient group at first in direct delivery (D19); accepted messages raise the number.
@@ -113,7 +113,7 @@ class EmailRateLimits(RateLimits):
         self._max_group_connections = min(email.direct.group_connections, max(1, email.connections - 1))
         self._first_connections = min(_FIRST_CONNECTIONS, self._max_group_connections, max(1, email.connections // 2))
         self._throttles: dict[tuple[str, str], AdaptiveThrottle] = {}
-        self._slow_groups: deque[tuple[float, str]] = deque(maxlen=100)
+        self._recently_throttled: deque[tuple[float, str]] = deque(maxlen=100)
         self._has_limits = bool(self.has_overall_limit or self._senders or self._groups)
         self._is_direct = self._provider == DIRECT
         self._has_warm_up = email.direct.warm_up
@@ -172,13 +172,13 @@ class EmailRateLimits(RateLimits):
         group = ALL if applies_to_all else mx_routes.get_recipient_group(row.provider, row.recipient_key or "")
         throttle = self._slow_down(row.provider, group, now, error)
         if row.provider != DIRECT:
-            self._slow_groups.append((now, group))
+            self._recently_throttled.append((now, group))
         if (
-            len({name for at, name in self._slow_groups if at > now - _SLOW_GROUPS_SECONDS and name != ALL})
-            >= _MAX_SLOW_GROUPS
+            len({name for at, name in self._recently_throttled if at > now - _THROTTLED_GROUPS_SECONDS and name != ALL})
+            >= _MAX_THROTTLED_GROUPS
         ):
             self._slow_down(row.provider, ALL, now, error)
-            self._slow_groups.clear()
+            self._recently_throttled.clear()
         return throttle.to_rate_limited(error, now)
 
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:

@@ -181,5 +181,5 @@ class EmailSender(Sender[EmailRateLimits]):
             await self._mx_connections.pool.close()
 
     def _count_connections(self) -> int:
-        idle_count = self._mx_connections.pool.connections if self._mx_connections is not None else 0
+        idle_count = self._mx_connections.pool.idle_count if self._mx_connections is not None else 0
         return idle_count + sum(worker.connections for worker in [*self._workers])

@@ -63,7 +63,7 @@ class ConnectionPool:
         self._closing: dict[asyncio.Future[None], str] = {}
 
     @property
-    def connections(self) -> int:
+    def idle_count(self) -> int:
         """Return the number of idle connections."""
         return len(self._idle)
 

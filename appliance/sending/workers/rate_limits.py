@@ -88,7 +88,7 @@ class RateLimiter:
 # step after each `WINDOW_SECONDS` without a refusal, or sooner if enough messages are accepted in a row.
 
 WINDOW_SECONDS = 20.0
-SILENCE_SECONDS = 600.0
+LONG_PAUSE_SECONDS = 600.0
 _ACCEPTED_TO_RECOVER, _ACCEPTED_TO_RECOVER_SLOW = 50, 5
 _MIN_GAP_SECONDS, _MAX_GAP_SECONDS = 0.5, 60.0
 
@@ -116,8 +116,8 @@ class AdaptiveThrottle:
         self._window: float | None = None  # start of the window without a refusal
         self._accepted_count = 0  # messages accepted in the window
 
-    def record_refusal(self, now: float, text: str, silence: bool) -> None:
-        """Reduce the rate and pause; with `silence`, pause for `SILENCE_SECONDS` and continue with one connection.
+    def record_refusal(self, now: float, text: str, is_long: bool) -> None:
+        """Reduce the rate and pause; with `is_long`, pause for `LONG_PAUSE_SECONDS` and continue with one connection.
 
         `text` is the server's reply. A refusal during a pause does not reduce the rate further, because the refused
         message was sent before the pause.
@@ -125,14 +125,14 @@ class AdaptiveThrottle:
         if not self.reason:
             self.since = clock.now_ms()
         self.reason = text
-        if silence:
-            self.max_in_use, self._gap, self.paused_until = 1, 0.0, now + SILENCE_SECONDS
+        if is_long:
+            self.max_in_use, self._gap, self.paused_until = 1, 0.0, now + LONG_PAUSE_SECONDS
         elif now >= self.paused_until:
             self._level += 1
             if self.max_in_use == 1:
                 self._gap = min(_MAX_GAP_SECONDS, max(_MIN_GAP_SECONDS, self._gap * 2))
             self.max_in_use = max(1, self.max_in_use // 2)
-            self.paused_until = now + min(SILENCE_SECONDS, self._pause * 2 ** (self._level - 1))
+            self.paused_until = now + min(LONG_PAUSE_SECONDS, self._pause * 2 ** (self._level - 1))
         self._window = None
 
     def record_accepted(self, now: float) -> bool:
@@ -443,7 +443,7 @@ class SmsRateLimits(RateLimits):
         if throttle is None:
             throttle = self._throttles[name] = AdaptiveThrottle(name, self._usual, _PAUSE_SECONDS)
             self.is_unlimited = False
-        throttle.record_refusal(now, error.text, silence=False)
+        throttle.record_refusal(now, error.text, is_long=False)
         throttle.paused_until = max(throttle.paused_until, now + error.seconds)
         return throttle.to_rate_limited(error, now)
 

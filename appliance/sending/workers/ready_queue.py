@@ -329,7 +329,10 @@ class ReadyQueue:
         self._blocked_until = clock.monotonic() + _BLOCKED_SECONDS if is_blocked else 0.0
 
     def _limit_memory(self) -> None:
-        """Set how many messages are rendered ahead, by the average size of those that are ready."""
+        """Set how many messages are rendered ahead, by the average size of those that are ready.
+
+        At least two are, because a refill begins below half of this number.
+        """
         ready = [*self._rendered_single, *self._rendered]
         sizes = [len(message.prepared.envelope.content) for message in ready if message.prepared is not None]
         if sizes:

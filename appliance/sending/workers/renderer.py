@@ -83,7 +83,8 @@ class RenderedMessage(NamedTuple):
         return self.prepared.sender if self.prepared is not None else ""
 
 
-_Rendered = tuple[LedgerRow, UnsignedMessage | Outcome]
+# A row with its rendered message, or with its outcome if it could not be rendered.
+_Draft = tuple[LedgerRow, UnsignedMessage | Outcome]
 
 
 class Renderer:
@@ -127,7 +128,7 @@ class Renderer:
             is_first = False
             account_id = shares.next(waiting)
             queue, started_at = waiting[account_id], time.thread_time()
-            drafts: list[_Rendered] = []
+            drafts: list[_Draft] = []
             turn_end = time.monotonic() + _TURN_SECONDS
             while queue and len(drafts) < _MAX_TURN_MESSAGES and (not drafts or time.monotonic() < turn_end):
                 row = queue.popleft()
@@ -204,6 +205,7 @@ def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outco
         raise
     except SenderRejected as error:
         # The recipient is not at fault: the message is tried again, and after repeated errors its campaign is paused.
+        # A new error, because the traceback of this one refers to all that was rendered.
         return Outcome(row, SenderRejected(error.text))
     except (apsw.Error, peewee.DatabaseError) as error:
         # The recipient is not at fault, and the error may be temporary.
@@ -215,7 +217,7 @@ def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outco
         return _handle_exception(row, error)
 
 
-def _sign_turn(drafts: list[_Rendered]) -> list[RenderedMessage]:
+def _sign_turn(drafts: list[_Draft]) -> list[RenderedMessage]:
     """Sign the messages of a turn that could be rendered; return all, in the same order."""
     return [_sign(row, draft) for row, draft in drafts]
 

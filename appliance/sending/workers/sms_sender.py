@@ -8,7 +8,6 @@ written, if any write since then may forbid it (docs/promises.md#p4).
 """
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections import Counter, deque
@@ -330,19 +329,15 @@ class SmsSender(Sender[SmsRateLimits]):
     async def _wait_for_wake_up(self) -> bool:
         """Sleep until `wake` is called; after `_IDLE_SECONDS`, close the connections to the provider."""
         signals.wake("campaigns")  # a campaign may be complete
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_IDLE_SECONDS):
-                await self._wait_for_wake()
-        if not self._woken.is_set():
-            await provider_base.close_connections()
-            await self._wait_for_wake()
-        return True
-
-    async def _wait_for_wake(self) -> None:
         assert self._wake_event is not None
-        while not self._woken.is_set():
-            self._wake_event.clear()
+        self._wake_event.clear()  # the end of the last worker has set it; from now on, only `wake` does
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                await self._wake_event.wait()
+        except TimeoutError:
+            await provider_base.close_connections()
             await self._wake_event.wait()
+        return True
 
 
 class SenderLimitNames:
@@ -352,14 +347,14 @@ class SenderLimitNames:
     """
 
     def __init__(self) -> None:
-        self._own: dict[int, tuple[float, str | None]] = {}
+        self._account_senders: dict[int, tuple[float, str | None]] = {}
 
     def __call__(self, row: LedgerRow) -> tuple[str, ...]:
         """Return the name of the sender's limit for a row of the ledger, in a tuple."""
-        read_at, account_sender = self._own.get(row.account_id, (float("-inf"), None))
+        read_at, account_sender = self._account_senders.get(row.account_id, (float("-inf"), None))
         if clock.monotonic() > read_at + _SENDER_CACHE_SECONDS:
             account_sender = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
-            self._own[row.account_id] = (clock.monotonic(), account_sender)
+            self._account_senders[row.account_id] = (clock.monotonic(), account_sender)
         return (
             get_limit_name(pick_sms_sender(account_sender, addresses.inspect_number(row.recipient_key or "").country)),
         )

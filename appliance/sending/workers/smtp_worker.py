@@ -65,7 +65,8 @@ class SmtpWorker:
         self._breaker, self._limits, self._stop_switch = context.breaker, context.limits, context.stop_switch
         self._ready_queue, self._outcome_writer = context.ready_queue, context.outcome_writer
         self._connections: dict[str, SmtpClient] = {}
-        self._closing: set[asyncio.Future[None]] = set()
+        # Connections that are being closed, and claims that are being given up.
+        self._background_tasks: set[asyncio.Future[None]] = set()
         # The next message, taken from the queue; its claim, if it is claimed ahead; its envelope, if the commands were
         # sent; and until when it may wait here (time of the event loop; 0 if it does not wait).
         self._next: RenderedMessage | None = None
@@ -142,8 +143,8 @@ class SmtpWorker:
         """Close all connections with QUIT in the background, because servers drop idle clients."""
         for provider in list(self._connections):
             # The connection is removed at once, so that the next message is not sent over it.
-            self._closing.add(task := asyncio.ensure_future(self._connections.pop(provider).close()))
-            task.add_done_callback(self._closing.discard)
+            self._background_tasks.add(task := asyncio.ensure_future(self._connections.pop(provider).close()))
+            task.add_done_callback(self._background_tasks.discard)
 
     def _is_admitted(self, ready: RenderedMessage) -> bool:
         return ready.prepared is None or self._limits.still_admits(ready.row, ready.prepared.sender)
@@ -185,8 +186,8 @@ class SmtpWorker:
         if pending is None:
             self._ready_queue.put_back(ready)
         else:
-            self._closing.add(task := asyncio.ensure_future(self._give_up_claim(ready.row, pending)))
-            task.add_done_callback(self._closing.discard)
+            self._background_tasks.add(task := asyncio.ensure_future(self._give_up_claim(ready.row, pending)))
+            task.add_done_callback(self._background_tasks.discard)
 
     async def _give_up_claim(self, row: LedgerRow, pending: _PendingClaim) -> None:
         is_claimed = await self._outcome_writer.give_up_claim(row, pending.is_claimed)
@@ -403,5 +404,5 @@ class SmtpWorker:
         """Close all connections of this worker with QUIT, and wait until they are closed."""
         self._next_envelope = None
         self._close_idle()
-        if self._closing:
-            await asyncio.wait({*self._closing})
+        if self._background_tasks:
+            await asyncio.wait({*self._background_tasks})
