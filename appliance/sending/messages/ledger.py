@@ -6,7 +6,7 @@ A row has the type `LedgerRow` for the senders and `Message` for all other code.
 import collections
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -383,38 +383,14 @@ TRANSACTIONS = Histogram(
 _RESULTS = ((RecipientRejected, "rejected"), (Uncertain, "uncertain"), (Deferred | Postponed, "deferred"))
 
 
-class CountedMessage(Protocol):
-    """The fields of a message that metrics read; a `LedgerRow` or a `Message` has them."""
-
-    @property
-    def account_id(self) -> int:
-        """Return the id of the message's account."""
-
-    @property
-    def channel(self) -> str:
-        """Return the channel: `email` or `sms`."""
-
-    @property
-    def provider(self) -> str:
-        """Return the name of the provider that sends the message."""
-
-    @property
-    def recipient_key(self) -> str:
-        """Return the recipient's normalized address."""
-
-    @property
-    def test(self) -> bool:
-        """Return whether the message is a test message."""
-
-
-def count_attempt(row: CountedMessage, result: str) -> None:
+def count_attempt(row: LedgerRow, result: str) -> None:
     """Count an attempt with this result in `SENDS` once the transaction commits; test messages are not counted."""
     if not row.test:
         labels = (row.channel, row.provider, _group_label(row), result)
         after_commit(lambda: SENDS.increment(*labels, account_id=row.account_id))
 
 
-def count_accepted(rows: Iterable[CountedMessage]) -> None:
+def count_accepted(rows: Iterable[LedgerRow]) -> None:
     """Count messages in `SENDS` as accepted once the transaction commits; test messages are not counted."""
     counts = collections.Counter(
         (row.account_id, row.channel, row.provider, _group_label(row)) for row in rows if not row.test
@@ -427,12 +403,12 @@ def count_accepted(rows: Iterable[CountedMessage]) -> None:
     after_commit(count)
 
 
-def count_bounce(row: CountedMessage, name: str) -> None:
+def count_bounce(row: LedgerRow, name: str) -> None:
     """Count a bounce in `BOUNCES` once the transaction commits; `name` is the name of its bounce class."""
     after_commit(lambda: BOUNCES.increment(row.channel, name, account_id=row.account_id))
 
 
-def count_complaint(row: CountedMessage) -> None:
+def count_complaint(row: LedgerRow) -> None:
     """Count a spam complaint in `COMPLAINTS` once the transaction commits; test messages are not counted."""
     if not row.test:
         after_commit(lambda: COMPLAINTS.increment(row.channel, account_id=row.account_id))
@@ -444,7 +420,7 @@ def observe_transaction(provider: str, error: DeliveryError | None, seconds: flo
     TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
 
 
-def _group_label(row: CountedMessage) -> str:
+def _group_label(row: LedgerRow) -> str:
     """Return the metric label of a message's recipient group: its name if it is in `LARGE_GROUPS`, else `other`.
 
     This keeps the number of labels small. The label of an SMS is `sms`.

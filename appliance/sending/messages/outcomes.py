@@ -388,6 +388,7 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         )
     if _should_resend(row):
         ledger.record_error(row, error)
+        # 1 also after more attempts: they are repeated only at an idempotent provider, which accepts them once.
         return _reschedule(row, now, 0, attempts=row.attempts + 1, uncertain_count=1)
     connection().execute(
         "UPDATE message SET attempts = attempts + 1, uncertain_count = uncertain_count + 1 WHERE id = ?", (row.id,)

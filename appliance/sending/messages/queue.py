@@ -46,6 +46,7 @@ def is_stale_auto_reply(row: LedgerRow, now: int) -> bool:
 # The frequency cap of an account limits how many marketing messages one contact gets in a number of days, counted over
 # all campaigns and flows.
 
+# Delay before a message is read again whose cap depends on messages that are being sent.
 _RECHECK_MS = 5_000
 
 _FREQUENCY_CAP = (

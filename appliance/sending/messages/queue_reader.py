@@ -19,9 +19,12 @@ from appliance.storage.database import rows
 
 # Rows scanned in a source for one result if some rows are parked; the next result continues after them.
 _MAX_SCANNED_ROWS = 2_000
+# Rows read at a time in such a scan.
 _PAGE_ROWS = 200
 # Parked ids of one recipient group of a source. Further rows are found by reading the source from its start again.
 _MAX_PARKED_IDS = 5_000
+# A source is read from its start again after this time: rows before the position may have become due, such as retries
+# without a delay (`RETRY_NOW`).
 _RESTART_SECONDS = 20.0
 # SQL conditions for the rows after a position (due_at, id): first those of the same time, then the later ones.
 AFTER_POSITION = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")

@@ -89,7 +89,8 @@ class RateLimiter:
 
 WINDOW_SECONDS = 20.0
 LONG_PAUSE_SECONDS = 600.0
-_ACCEPTED_TO_RECOVER, _ACCEPTED_TO_RECOVER_SLOW = 50, 5
+# With a gap between messages fewer of them are sent, so fewer have to be accepted.
+_ACCEPTED_TO_RECOVER, _ACCEPTED_TO_RECOVER_WITH_GAP = 50, 5
 _MIN_GAP_SECONDS, _MAX_GAP_SECONDS = 0.5, 60.0
 
 
@@ -143,7 +144,7 @@ class AdaptiveThrottle:
             self._window, self._accepted_count = now, 0
         self._accepted_count += 1
         if now >= self._window + WINDOW_SECONDS or self._accepted_count > (
-            _ACCEPTED_TO_RECOVER_SLOW if self._gap else _ACCEPTED_TO_RECOVER
+            _ACCEPTED_TO_RECOVER_WITH_GAP if self._gap else _ACCEPTED_TO_RECOVER
         ):
             self._window, self._accepted_count = now, 0
             self._level = max(0, self._level - 1)
@@ -296,7 +297,7 @@ class RateLimits(ABC):
         for group, limit in self._get_group_limits():
             opens_at = limit.allowed_at(now)
             is_paused = opens_at != NEVER and opens_at > now + _SOON_SECONDS
-            room_left = 0 if is_paused else max(0, _get_max_ready(limit) - len(waiting.get(group, ())))
+            room_left = 0 if is_paused else max(0, _get_group_max_ready(limit) - len(waiting.get(group, ())))
             room[group] = min(room.get(group, room_left), room_left)
         return room
 
@@ -359,7 +360,7 @@ class RateLimits(ABC):
         )
 
 
-def _get_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
+def _get_group_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
     if isinstance(limiter, AdaptiveThrottle):
         return READY_FACTOR * limiter.max_in_use
     limit = limiter.limit

@@ -140,8 +140,8 @@ class ReadyQueue:
     def _start_refill(self) -> None:
         if (
             self._filling is None
-            and self._retry_at <= clock.monotonic()
             and (self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more()))
+            and self._retry_at <= clock.monotonic()
         ):
             self._refill_requested = False
             self._filling = asyncio.create_task(self._refill())

@@ -186,7 +186,10 @@ class Sender(ABC, Generic[Limits]):
         task.add_done_callback(end)
 
     async def _run_worker(self, group: WorkerGroup[Limits]) -> None:
-        """Run one worker; its errors are logged, so that the other workers continue."""
+        """Run one worker; its errors are logged, so that the other workers continue.
+
+        While messages are due, `jobs.pulse` wakes the sender, which then starts a worker in its place.
+        """
         try:
             await group.run_worker()
         except Unavailable as error:
