@@ -143,29 +143,25 @@ class QueueReader:
         request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names)
         self.has_more = False
         live = get_live_sources(self._channel)
-        self._forget_finished({source for sources in live.values() for source in sources})
+        all_sources = {source for sources in live.values() for source in sources}
+        self._forget_finished(all_sources)
         self._restore_returned()
         accounts = random.sample(sorted(live), len(live))
         accounts.sort(key=get_used or (lambda account_id: 0.0))
-        single_sources = [[source for source in live[account_id] if source.kind == "single"] for account_id in accounts]
-        queues = self._read_evenly(
-            [sources for sources in single_sources if sources], limit if singles is None else singles, request
-        )
-        single_rows = _interleave(queues)
-        held_sources = {Source("campaign", campaign_id) for campaign_id in held}
-        # Sources with fewer messages than their share leave the rest to the sources after them.
-        other_sources = [
-            [source for source in live[account_id] if source.kind != "single" and source not in held_sources]
-            for account_id in accounts
-        ]
-        return single_rows + _interleave(
-            self._read_evenly([sources for sources in other_sources if sources], limit, request)
-        )
+
+        def read(sources: set[Source], count: int) -> list[LedgerRow]:
+            by_account = ([source for source in live[account_id] if source in sources] for account_id in accounts)
+            return _interleave(self._read_evenly([own for own in by_account if own], count, request))
+
+        single = {source for source in all_sources if source.kind == "single"}
+        single_rows = read(single, limit if singles is None else singles)
+        return single_rows + read(all_sources - single - {Source("campaign", number) for number in held}, limit)
 
     def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[LedgerRow]]:
         """Read up to `limit` rows, divided evenly between accounts and then between the sources of each account.
 
-        `accounts` contains a list of sources for each account. Returns one queue of rows for each source.
+        `accounts` contains a list of sources for each account. Sources with fewer rows than their share leave the rest
+        to the sources after them. Returns one queue of rows for each source.
         """
         queues: list[deque[LedgerRow]] = []
         for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):

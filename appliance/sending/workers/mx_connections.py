@@ -108,16 +108,13 @@ class ConnectionPool:
         self.release(target)
         if len(self._idle) >= _MAX_IDLE:
             self._close_idle(self._idle[0])
-        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, client)
-        self._idle.append(_IdleConnection(target, client, timer))
+        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, lambda: self._close_idle(idle))
+        idle: _IdleConnection = _IdleConnection(target, client, timer)
+        self._idle.append(idle)
 
     def close_group(self, group: str) -> None:
         """Close the idle connections to a recipient group."""
         for idle in [idle for idle in self._idle if idle.target.group == group]:
-            self._close_idle(idle)
-
-    def _expire(self, client: SmtpClient) -> None:
-        for idle in [idle for idle in self._idle if idle.client is client]:
             self._close_idle(idle)
 
     def _close_idle(self, idle: _IdleConnection) -> None:

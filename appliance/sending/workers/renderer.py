@@ -25,7 +25,7 @@ from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessag
 from appliance.sending.messages.prepare import MessagePreparer, UnsignedMessage
 
 log = logging.getLogger("campanero.sender")
-# RSA releases the interpreter lock, so signatures do not delay rendering. The number was measured: docs/decisions.md#19.
+# RSA releases the interpreter lock, so signatures do not delay rendering. Measured in docs/decisions.md#19.
 _SIGNER_THREADS = 3
 # Messages that are rendered in one turn, and then signed together in one thread.
 _MAX_TURN_MESSAGES = 8
