@@ -112,6 +112,8 @@ class Jobs:
         self.ledger_checker = LedgerChecker(process)
         self.webhook_worker = WebhookWorker()
         self._email_lock = threading.Lock()
+        # The first is held by `renew`, which may take minutes; the second only while senders are replaced or stopped,
+        # so that no new sender starts after `stop`.
         self._renew_lock, self._senders_lock = threading.Lock(), threading.Lock()
         self._is_stopping = False
         self._preflight_lock, self._starts_lock = threading.Lock(), threading.Lock()

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from appliance.content.designs import document as designs
 from appliance.content.designs import links as designs_links
-from appliance.content.designs import markup, merge, merge_limits, render
+from appliance.content.designs import markup, merge, merge_limits, render, sanitizer
 from appliance.content.designs.compiled_template import CompiledTemplate
 from appliance.content.designs.links import Link
 from appliance.content.designs.merge_limits import MergeError
@@ -346,11 +346,8 @@ def _render_body(source: MessageSource) -> tuple[str, str]:
     merge_limits.scan_tags(source.body)
     if not markup.is_html(source.body):
         return markup.text_to_html(source.body), source.text or source.body
-    from appliance.content.designs import sanitizer
-
-    return sanitizer.clean_document(source.body, source.locale), source.text or markup.html_template_to_text(
-        source.body
-    )
+    html = sanitizer.clean_document(source.body, source.locale)
+    return html, source.text or markup.html_template_to_text(source.body)
 
 
 def _get_text_part(body: str) -> str:
