@@ -117,21 +117,18 @@ def count_rows(value: int, noun: str) -> str:
 
 
 def percent(part: int, total: int) -> str:
-    """Format `part` of `total` as a percentage; a dash if `total` is 0.
-
-    A share under 0.05% is shown as under 0.1%; from 99.95% it is rounded to 100%.
-    """
-    if not total:
-        return "—"
-    share = 100 * part / total
-    if 0 < share < 0.05:
-        return gettext("under %(percentage)s", percentage=i18n.format_percent(0.001, 1))
-    return i18n.format_percent(part / total, 1 if 0 < share < 10 or 99 < share < 100 else 0)
+    """Format `part` of `total` as a percentage; a dash if `total` is 0."""
+    return share(part / total) if total else "—"
 
 
 def share(part: float) -> str:
-    """Format a share between 0 and 1 as a percentage."""
-    return percent(round(part * 1_000_000), 1_000_000)
+    """Format a share between 0 and 1 as a percentage.
+
+    A share under 0.05% is shown as under 0.1%; from 99.95% it is rounded to 100%. A half is rounded up.
+    """
+    if 0 < part < 0.0005:
+        return gettext("under %(percentage)s", percentage=i18n.format_percent(0.001, 1))
+    return i18n.format_percent(part, 1 if 0 < part < 0.1 or 0.99 < part < 1 else 0)
 
 
 def size(value: int) -> str:

@@ -7,6 +7,7 @@ imported is marked with `gettext_noop`, and translated where it is shown. Texts 
 says how a catalogue is made.
 """
 
+import decimal
 import gettext as stdlib_gettext
 import io
 import os
@@ -178,11 +179,16 @@ def get_decimal_mark() -> str:
 
 
 def format_percent(value: float, max_decimals: int) -> str:
-    """Format a share as a percentage with at most `max_decimals` decimals: `7.3%` for 0.073 in English."""
+    """Format a share as a percentage with at most `max_decimals` decimals: `7.3%` for 0.073 in English.
+
+    A half is rounded up: 0.125 is `13%`.
+    """
     from babel.numbers import NumberPattern, parse_pattern
 
     pattern: NumberPattern = parse_pattern(get_locale().percent_formats[None])
-    return str(pattern.apply(value, get_locale(), force_frac=(0, max_decimals)))
+    # Babel rounds in the current context, which rounds a half to the even digit unless it is told otherwise.
+    with decimal.localcontext(rounding=decimal.ROUND_HALF_UP):
+        return str(pattern.apply(value, get_locale(), force_frac=(0, max_decimals)))
 
 
 def format_date(moment: datetime, skeleton: str) -> str:

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from appliance.content import pictures
 from appliance.content.designs.merge import make_readable
@@ -141,3 +144,21 @@ def test_a_reason_that_names_a_country() -> None:
 def test_the_language_of_a_browser(header: str | None, language: str) -> None:
     """The best supported language of Accept-Language is chosen; what is no valid element is left out."""
     assert i18n.negotiate_language(header) == language
+
+
+@given(st.integers(0, 100_000), st.integers(1, 100_000))
+@example(1, 2000)
+@example(1, 8)
+@example(5, 40)
+@example(1999, 2000)
+@example(19_990, 20_000)
+def test_percentages_are_rounded_half_up(part: int, total: int) -> None:
+    """A percentage is the exact one, rounded half up: to one decimal below 10% and above 99%, else to none."""
+    part = min(part, total)
+    exact = Decimal(100 * part) / Decimal(total)
+    is_fine = 0 < exact < 10 or 99 < exact < 100
+    rounded = exact.quantize(Decimal("0.1") if is_fine else Decimal(1), ROUND_HALF_UP)
+    number = f"{rounded:f}".removesuffix(".0")
+
+    assert formats.percent(part, total) == ("under 0.1%" if 0 < exact < Decimal("0.05") else f"{number}%")
+    assert formats.percent(part, 0) == "—"
