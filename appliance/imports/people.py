@@ -261,6 +261,8 @@ class PersonReader:
         suppression = (
             next((candidate for candidate in REASONS_BY_SEVERITY if candidate in states), None) if states else None
         )
+        if email is None and _is_about_email(row, suppression):
+            suppression = None
         consent: str | None = (
             next((state for state in ("out", "no", "off", "in") if state in states), None) if states else None
         )
@@ -337,14 +339,29 @@ class PersonReader:
         if "phone" not in row and not any("@" in text for text in row.get("email", ())):
             # One column may contain both email addresses and phone numbers.
             row["phone"] = row.pop("email", [])
-        address = self._address_reader.email_of(row, data) or self._address_reader.phone_of(row, data)
+        reason = row.get("reason", "manual")
+        address = self._address_reader.email_of(row, data)
+        if address is None and not _is_about_email(row, reason):
+            address = self._address_reader.phone_of(row, data)
         if address is None:
             raise InvalidRecord(explain_missing_address(row))
         return Person(
             line, address.kind, address.key, address.value, self._hash(address.kind, address.key),
-            source=row.get("note"), suppression=row.get("reason", "manual"),
+            source=row.get("note"), suppression=reason,
             warnings=_encode(row["warnings"]).decode() if "warnings" in row else None,
         )  # fmt: skip
+
+
+# The reasons of a suppression that are about one address, and not about the person
+_REASONS_OF_ADDRESSES = ("hard_bounce", "soft_bounce", "complaint")
+
+
+def _is_about_email(row: dict[str, Any], suppression: str | None) -> bool:
+    """Return whether a suppression is about the email address of a row, so that it never applies to the phone number.
+
+    The address may be invalid: it has bounced, and the phone number has not.
+    """
+    return suppression in _REASONS_OF_ADDRESSES and bool(row.get("email"))
 
 
 def _consent_word(word: str) -> str | None:

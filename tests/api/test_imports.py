@@ -144,6 +144,27 @@ def test_import_suppressions(api: Client) -> None:
     assert reasons["sup2@example.org"] == "manual"
 
 
+def test_a_bounce_of_an_email_address_suppresses_no_phone_number(api: Client) -> None:
+    """A bounce or complaint beside an invalid email address is not the phone number's; a manual suppression is."""
+    words = ("bounced", "soft_bounce", "complaint", "unsubscribed", "manual")
+    numbers = {word: f"+1415555018{index}" for index, word in enumerate(words)}
+    file = "email,phone,reason\n" + "".join(f"no address,{numbers[word]},{word}\n" for word in words)
+    file += "no address,,bounced\n,+14155550188,bounced\n"
+    job = wait_for_import(api, upload(api, file, resource="suppressions"))
+    assert (row_counts(job)[1], job["failed"]) == (3, 4)
+    reasons = {row["address"]: row["reason"] for row in api.all("/suppressions")}
+    assert [reasons.get(numbers[word]) for word in words] == [None, None, None, "manual", "manual"]
+    assert reasons["+14155550188"] == "hard_bounce"
+
+    numbers = {word: f"+1415555019{index}" for index, word in enumerate(words)}
+    file = "email,phone,status\n" + "".join(f"no address,{numbers[word]},{word}\n" for word in words)
+    job = wait_for_import(api, upload(api, file, opt_in_phone=True))
+    assert job["created"] == len(words)
+    channels = [get_contact(api, number)["channels"][0] for number in numbers.values()]
+    assert [channel["suppression_reason"] for channel in channels] == [None, None, None, None, "manual"]
+    assert [channel["subscribed"] for channel in channels] == [True, True, True, False, False]
+
+
 @pytest.mark.parametrize(
     ("file", "product", "expected"),
     [
