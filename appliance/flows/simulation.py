@@ -215,7 +215,8 @@ def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]
 def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
     """Activate a flow in the sandbox as the version `version`, with `steps` in place of its own if given.
 
-    Return notes on blockers and unfinished content, which would matter in reality.
+    Return notes on blockers and unfinished content, which would matter in reality. A note on several problems of a step
+    has a line beginning with `- ` for each.
     """
     if steps is not None:
         flow.steps = versions.save_contents(flow.account_id, flow.id, steps)
@@ -227,10 +228,9 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     versions.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
-    unfinished = [
-        gettext("%(step)s has unfinished content: %(problem)s", step=names[path], problem=warning.message)
-        for path, _, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
-    ]
+    unfinished: dict[str, list[str]] = {}
+    for path, _, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content):
+        unfinished.setdefault(names[path], []).append(warning.message)
     return [
         *(
             gettext(
@@ -239,8 +239,16 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
             )
             for blocker in blockers
         ),
-        *unfinished,
+        *(
+            gettext("%(step)s has unfinished content: %(problem)s", step=name, problem=_list_problems(messages))
+            for name, messages in unfinished.items()
+        ),
     ]
+
+
+def _list_problems(messages: list[str]) -> str:
+    """Return one message as it is, and several as lines of a list."""
+    return messages[0] if len(messages) == 1 else "".join(f"\n- {message}" for message in messages)
 
 
 _PROBLEMS = {

@@ -147,14 +147,17 @@ def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
 
 
 def test_flow_simulations_report_placeholders(api: Client) -> None:
-    """The notes name the step and the text of a placeholder."""
+    """One note for each step names all its placeholders."""
     email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email._asdict()]}).expect(
         201
     )["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
-    start = f"Email “{merge.make_readable(email.subject)}” has unfinished content: “Today is your day."
-    assert any(note.startswith(start) for note in notes), notes
+    start = f"Email “{merge.make_readable(email.subject)}” has unfinished content:"
+    [note] = [note for note in notes if "has unfinished content" in note]
+    head, *problems = note.split("\n- ")
+    assert head.strip() == start and len(problems) > 1, notes
+    assert any(problem.startswith("“Today is your day.") for problem in problems), notes
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
