@@ -243,23 +243,23 @@ def _list_contact_tags(account_id: int, contact: Contact | None) -> list[MergeTa
         MergeTag(
             "first_name",
             gettext("First name"),
-            first.example,
+            str(first.example),
             first.missing_share,
             "contact.first_name",
             fallback="friend",
         ),
-        MergeTag("last_name", gettext("Last name"), last.example, last.missing_share, "contact.last_name"),
+        MergeTag("last_name", gettext("Last name"), str(last.example), last.missing_share, "contact.last_name"),
         MergeTag("email", gettext("Email"), email or "", alias="contact.email"),
         MergeTag(
             "contact.country_code",
             gettext("Country"),
-            columns["country_code"].example,
+            str(columns["country_code"].example),
             columns["country_code"].missing_share,
         ),
         MergeTag(
             "contact.language",
             gettext("Language"),
-            columns["language"].example,
+            str(columns["language"].example),
             columns["language"].missing_share,
         ),
     ]
@@ -279,7 +279,10 @@ def _list_event_tags(flow: Flow) -> list[MergeTag]:
     objects = [msgspec.json.decode(text) if text else None for (text,) in event_rows]
     return [
         MergeTag(
-            f"event{_write_path(summary.name)}", _write_label(summary.name), summary.example, summary.missing_share
+            f"event{_write_path(summary.name)}",
+            _write_label(summary.name),
+            _format_example(summary.example),
+            summary.missing_share,
         )
         for summary in summarize_objects(objects)
     ]
@@ -316,7 +319,7 @@ class DataKey(NamedTuple):
     """
 
     name: str
-    example: str
+    example: str | int | float
     missing_share: float
 
 
@@ -367,11 +370,16 @@ def summarize_data_keys(account_id: int) -> list[DataKey]:
     return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
 
 
-def _build_data_tag(key: DataKey, label: str, example: str, language: str) -> MergeTag:
+def _format_example(value: str | int | float) -> str:
+    """Return an example as the menu shows it: a number as the language of the page writes it."""
+    return value if isinstance(value, str) else i18n.format_data_number(value)[:_MAX_EXAMPLE_CHARACTERS]
+
+
+def _build_data_tag(key: DataKey, label: str, example: str | int | float, language: str) -> MergeTag:
     """Return the merge tag of a key of custom data; a date is written with the name of its month, as in the example."""
     name = f"contact.data{_write_path(key.name)}"
-    if not _ISO_DATE.fullmatch(key.example):
-        return MergeTag(name, label, example, key.missing_share)
+    if not _ISO_DATE.fullmatch(str(key.example)):
+        return MergeTag(name, label, _format_example(example), key.missing_share)
     dated = f"{name} | date"
     formatted = merge.compile_template("{{ value | date }}", "text", language).render({"value": example})
     return MergeTag(dated, label, formatted, key.missing_share)
@@ -391,11 +399,12 @@ def summarize_objects(objects: list[Any]) -> list[DataKey]:
 
     The example of a key is its first value.
     """
-    counts, examples = Counter[str](), dict[str, str]()
+    counts, examples = Counter[str](), dict[str, str | int | float]()
     for data in objects:
         for name, value in _flatten(data, ""):
             counts[name] += 1
-            examples.setdefault(name, str(value)[:_MAX_EXAMPLE_CHARACTERS])
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            examples.setdefault(name, value if is_number else str(value)[:_MAX_EXAMPLE_CHARACTERS])
     return [DataKey(name, examples[name], 1 - count / len(objects)) for name, count in counts.most_common(_MAX_KEYS)]
 
 
