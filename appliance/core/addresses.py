@@ -264,6 +264,14 @@ def phone_countries() -> frozenset[str]:
     return frozenset(phonenumbers.SUPPORTED_REGIONS)
 
 
+def example_phone(country: str) -> str:
+    """Return an example of a phone number of a country (two letters), as it is written there without a country code."""
+    import phonenumbers
+
+    example = phonenumbers.example_number(country)
+    return phonenumbers.format_number(example, phonenumbers.PhoneNumberFormat.NATIONAL) if example else ""
+
+
 def country_of_phone(phone_number: str) -> str | None:
     """Return the two-letter country of an E.164 number; None if it is invalid or belongs to no single country."""
     import phonenumbers

@@ -11,7 +11,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.core import clock, errors, uploads, validation
+from appliance.core import addresses, clock, errors, uploads, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import columns, detection, removal, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
@@ -197,14 +197,23 @@ def has_ambiguous_dates(job: Import) -> bool:
     )
 
 
-# Shown where the file has no phone number without a country code
-_EXAMPLE_PHONE = "030 1234567"
+# The country of the example if neither the import nor the account nor the file has one
+_EXAMPLE_COUNTRY = "GB"
 
 
-def _find_local_phone(columns_shown: list[ImportColumn]) -> str:
-    """Return a phone number of the file without a country code, or an example of one."""
-    samples = (sample for column in columns_shown if column.to == "phone" for sample in column.samples)
-    return next((sample for sample in samples if sample[0].isdecimal() and sample[:2] != "00"), _EXAMPLE_PHONE)
+def _find_local_phone(columns_shown: list[ImportColumn], country: str) -> str:
+    """Return a phone number of the file without a country code, or an example of one.
+
+    The example is from `country` (two letters or empty), else from the country of a phone number of the file.
+    """
+    samples = [sample.strip() for column in columns_shown if column.to == "phone" for sample in column.samples]
+    local = next(
+        (sample for sample in samples if sample.lstrip("(")[:1].isdecimal() and not sample.startswith("00")), None
+    )
+    if local:
+        return local
+    countries = [country, *(addresses.country_of_phone(sample) for sample in samples), _EXAMPLE_COUNTRY]
+    return next(example for code in countries if code and (example := addresses.example_phone(code)))
 
 
 class NumberReading(NamedTuple):
@@ -476,9 +485,8 @@ async def _render_import(
     stored = await asyncio.to_thread(store.has_file, import_id)
     context: dict[str, Any] = {"lists": [], "file_review": None, "outcome_review": None, "countries": []}
     context["undo"] = await fetch(removal.forecast_undo, row) if state == "done" and _can_be_undone(row) else None
-    form = form or build_options_form(
-        row, visit.account.country_code or clock.country_of_time_zone(visit.account.time_zone) or ""
-    )
+    country = visit.account.country_code or clock.country_of_time_zone(visit.account.time_zone) or ""
+    form = form or build_options_form(row, country)
     if state == "columns":
         context["countries"] = await asyncio.to_thread(
             lookups.country_options, gettext("None: do not import these numbers")
@@ -491,7 +499,7 @@ async def _render_import(
     return view.render(
         request, "imports/show.html", status, job=row, state=state, has_file=stored, form=form,
         options=store.get_options(row),
-        columns=shown_columns, local_phone=_find_local_phone(shown_columns),
+        columns=shown_columns, local_phone=_find_local_phone(shown_columns, form["default_country"] or country),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
         may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row),
         number_readings=build_number_readings(row), arriving=store.count_page_states(row),
