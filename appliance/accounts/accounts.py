@@ -20,6 +20,7 @@ _audience_counts: CostAwareCache[tuple[int, int]] = CostAwareCache()
 # A count that took less processor time than this is not cached beyond the next write, so small counts are exact.
 _CHEAP_SECONDS = 0.003
 _counts: CostAwareCache[dict[str, int]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
+_message_counts: CostAwareCache[tuple[int, int]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _usage: CostAwareCache[dict[str, Any]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _COUNTED_TABLES = {
     "contacts": "contact WHERE account_id = :account",
@@ -293,6 +294,17 @@ def count_objects(account_id: int) -> dict[str, int]:
         return dict(zip(_COUNTED_TABLES, cached_rows(_COUNTS_SQL, {"account": account_id})[0], strict=True))
 
     return _counts.get(account_id, count)
+
+
+def count_messages(account_id: int) -> tuple[int, int]:
+    """Return (number of sent messages, number of skipped ones) of an account; cached as `count_objects` is."""
+
+    def count() -> tuple[int, int]:
+        sql = "SELECT count(sent_at), total(status = 'skipped') FROM message WHERE account_id = :account"
+        sent, skipped = cached_rows(sql, {"account": account_id})[0]
+        return sent, int(skipped)
+
+    return _message_counts.get(account_id, count)
 
 
 def count_audience(account_id: int) -> tuple[int, int]:

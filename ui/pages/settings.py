@@ -20,7 +20,7 @@ from appliance.ops.backups import restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
 from appliance.settings import config
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan_for
 from ui import forms, guard, session, view
 from ui.forms import Form, FormPart, FormParts, lookups, safe_path
 from ui.forms.lookups import time_zone_groups
@@ -300,11 +300,13 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
     loaded = config.current()
     directory = Path(loaded.data_dir)
     counts = await fetch(accounts.count_objects, visit.account_id)
+    sent, skipped = await scan_for(visit.account_id, accounts.count_messages, visit.account_id)
     rules = _manages_installation(visit)
     size = await fetch(_directory_bytes, directory) if rules else 0
     stored = (await fetch(backups.list_backups, directory))[:_MAX_BACKUPS] if rules else []
     return view.render(
-        request, "settings/data.html", counts=counts, size=size, where=str(loaded.data_dir) if rules else "",
+        request, "settings/data.html", counts=counts | {"sent": sent}, skipped=skipped, size=size,
+        where=str(loaded.data_dir) if rules else "",
         keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, backups=stored,
         state=backups.get_schedule_state(),
         schedule=_describe_schedule(config.parse_seconds(loaded.backup.every)), max_backups=loaded.backup.keep,
