@@ -11,6 +11,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.brand import PageStyle
 from appliance.core import addresses, clock, crypto
+from appliance.core.errors import Invalid
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.forms import submissions
@@ -142,9 +143,7 @@ def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
     own_ids = _find_own(mailed, pending, evidence)
     confirmations = sorted(pending, key=lambda confirmation: confirmation.id not in own_ids)
     for confirmation in confirmations:
-        channel = submissions.save_contact(
-            confirmation.account_id, _load_submission(confirmation), evidence, is_theirs=confirmation.id in own_ids
-        )
+        channel = _save_contact(confirmation, evidence, is_theirs=confirmation.id in own_ids)
     # The opt-in is recorded once for all confirmations; the last channel has the final state.
     consent.confirm_opt_in(channel, evidence)
     consent.touch_last_interaction(channel.contact_id)
@@ -157,6 +156,19 @@ def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
             (now, confirmation.id),
         )
         run("UPDATE form SET confirmed_count = confirmed_count + 1 WHERE id = ?", (confirmation.form_id,))
+
+
+def _save_contact(confirmation: Confirmation, evidence: Evidence, is_theirs: bool) -> Channel:
+    """Save the contact of a confirmation, without its custom data if the contact has no room for it.
+
+    The person who confirms cannot shorten the data, and wants to be subscribed.
+    """
+    submission = _load_submission(confirmation)
+    try:
+        return submissions.save_contact(confirmation.account_id, submission, evidence, is_theirs)
+    except Invalid:
+        submission = submission._replace(data={})
+        return submissions.save_contact(confirmation.account_id, submission, evidence, is_theirs)
 
 
 def _find_own(mailed: Confirmation, pending: list[Confirmation], evidence: Evidence) -> set[int]:

@@ -63,6 +63,9 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         submission = submission._replace(browser_language=_find_language(request, form))
         if not submissions.is_honeypot_filled(raw):
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
+    except Invalid as error:
+        errors = _list_errors(form, error, submission)
+        return await _form_page(form, _find_language(request, form), raw, errors, raw.get("t", ""), 422)
     except NotFound:
         return pages.not_found_page(language=language)
     except Unavailable:
@@ -93,15 +96,28 @@ def _parse_submission(form: Form, raw: dict[str, Any]) -> tuple[Submission | Non
     try:
         submission = submissions.parse_submission(form, {name: value for name, value in raw.items() if name != "t"})
     except Invalid as error:
-        fields = {field.name: field for field in list_fields(form)}
-        either = {name for name, field in fields.items() if not field.required} & {"email", "phone"}
-        return None, {
-            name: _error_phrase(name, fields.get(name), messages[0], either) for name, messages in error.fields.items()
-        }
+        return None, _list_errors(form, error)
     shown_at = crypto.read_token(_SHOWN_AT_PURPOSE, raw.get("t", ""), 8)
     if shown_at is not None and clock.now_ms() - shown_at < MIN_FILL_MS:
         return None, {"base": "form_again"}
     return submission, {}
+
+
+def _list_errors(form: Form, error: Invalid, submission: Submission | None = None) -> dict[str, str]:
+    """Return the text keys of the messages of an Invalid, by the name of the field at which the form shows them.
+
+    Custom data that is too long for the contact of `submission` is shown at its field with the longest value.
+    """
+    fields = {field.name: field for field in list_fields(form)}
+    either = {name for name, field in fields.items() if not field.required} & {"email", "phone"}
+    longest = ""
+    if submission is not None and submission.data:
+        longest = f"data.{max(submission.data, key=lambda key: len(str(submission.data[key])))}"
+    return {
+        (longest if name in ("data", "data_merge") and longest else name):
+        _error_phrase(name, fields.get(name), messages[0], either)
+        for name, messages in error.fields.items()
+    }  # fmt: skip
 
 
 # The texts for an empty and for an invalid value, by the type of the field.
