@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts import audit
 from appliance.audience import consent, lists
 from appliance.audience.consent import Evidence
-from appliance.audience.contacts import removal, store, write
+from appliance.audience.contacts import removal, statuses, store, write
 from appliance.core import addresses, clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
@@ -308,7 +308,7 @@ def _finish(action: BulkAction, state: str) -> None:
         data = {"bulk_action_id": action.id, "action": action.action, "argument": action.argument, "state": state,
                 "changed": action.changed, "skipped": action.skipped, "actor": f"user:{action.user_id}"}  # fmt: skip
         log.record(NewEvent(action.account_id, "bulk_action_completed", None, data, f"act:{action.id}"))
-    store.forget_sendable_count(action.account_id)
+    statuses.forget_counts(action.account_id)
 
 
 def get(account_id: int, act_id: int) -> BulkAction:

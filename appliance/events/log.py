@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -196,26 +195,6 @@ def is_recorded(account_id: int, name: str) -> bool:
     """Return whether an account has an event of this name."""
     sql = "SELECT 1 FROM event INDEXED BY event_of_name WHERE account_id = ? AND event = ? LIMIT 1"
     return scalar(sql, (account_id, name)) is not None
-
-
-_COUNT_BY_PERIOD = (
-    "SELECT names.value, (SELECT count(*) FROM event INDEXED BY event_of_name WHERE account_id = :account "
-    "AND event = names.value AND created_at >= periods.value ->> 0 AND created_at < periods.value ->> 1 AND NOT test) "
-    "FROM json_each(:names) names, json_each(:periods) periods ORDER BY names.key, periods.key"
-)
-
-
-def count_by_period(account_id: int, names: tuple[str, ...], bounds: list[int]) -> dict[str, list[int]]:
-    """Return how many events of each name an account has in each period, without test events.
-
-    `bounds` are times in milliseconds: each period lasts from one to the next.
-    """
-    counts: dict[str, list[int]] = {name: [] for name in names}
-    periods = msgspec.json.encode(list(pairwise(bounds))).decode()
-    parameters = {"account": account_id, "names": msgspec.json.encode(names).decode(), "periods": periods}
-    for name, count in rows(_COUNT_BY_PERIOD, parameters):
-        counts[name].append(count)
-    return counts
 
 
 def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:

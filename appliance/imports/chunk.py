@@ -16,7 +16,6 @@ from appliance.imports import contact_rows, row_writer
 from appliance.imports.cells import RowAddress
 from appliance.imports.contact_rows import (
     ChannelState,
-    ConsentState,
     ContactFields,
     DryRunState,
     ExistingContacts,
@@ -183,25 +182,28 @@ class Chunk:
 
     def _describe_contact(self, contact_id: int) -> str:
         addresses = self.existing.addresses_of(contact_id)
-        (kind, _), identifying = next((entry for entry in addresses if entry[0][0] == "email"), addresses[0])
-        state = self._describe_address(contact_id, kind, identifying.standing)
+        kind = "email" if any(key[0] == "email" for key, _ in addresses) else "phone"
+        deciding = max((channel for key, channel in addresses if key[0] == kind), key=_status_rank)
+        state = self._describe_address(contact_id, kind, deciding)
         gets_sms = kind == "email" and any(
             other_kind == "phone" and channel.standing.subscribed and channel.standing.suppression is None
             for (other_kind, _), channel in addresses
         )
         return f"{state}+sms" if gets_sms else state
 
-    def _describe_address(self, contact_id: int, kind: str, standing: ConsentState) -> str:
-        if standing.suppression is not None:
-            return f"suppressed:{standing.suppression}"
-        if standing.subscribed:
+    def _describe_address(self, contact_id: int, kind: str, channel: ChannelState) -> str:
+        if channel.standing.suppression is not None:
+            return f"suppressed:{channel.standing.suppression}"
+        if channel.standing.subscribed:
             return "subscribed" if kind == "email" else "subscribed:phone"
-        return f"unsubscribed:{self._unsubscribed_reason(contact_id, kind, standing)}"
+        return f"unsubscribed:{self._unsubscribed_reason(contact_id, kind, channel)}"
 
-    def _unsubscribed_reason(self, contact_id: int, kind: str, standing: ConsentState) -> str:
+    def _unsubscribed_reason(self, contact_id: int, kind: str, channel: ChannelState) -> str:
         file_consent = self._file_consents.get(contact_id)
-        if standing.opted_out_by is not None:
-            return "file" if file_consent in ("out", "no", "off") else "before"
+        if channel.standing.opted_out_by is not None:
+            # The opt-out of an earlier row stays although a later row of the contact says yes.
+            is_of_file = file_consent in ("out", "no", "off") or channel.original.opted_out_by is None
+            return "file" if is_of_file else "before"
         if file_consent == "off":
             return "inactive"
         if file_consent == "unstated" and self.plan.opt_in:
@@ -509,6 +511,16 @@ class SuppressionChunk:
                 (state.subscribed, state.opted_out_by, state.opt_out_at, state.opt_in_at, state.suppression,
                  address.verified_at, self.now, address.id)
             )  # fmt: skip
+
+
+def _status_rank(channel: ChannelState) -> int:
+    """Return the rank of an address: of several addresses of a contact, the highest one decides about its state.
+
+    The order is that of `ContactQuery.status`.
+    """
+    if channel.standing.suppression is not None:
+        return 2
+    return 3 if channel.standing.subscribed else int(channel.standing.opted_out_by is not None)
 
 
 # The values of `Outcome.state`. `StateCounter` stores the index of a state in this tuple in one byte for each contact.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts import statuses
 from appliance.core import clock, crypto
 from appliance.core.errors import Unavailable
 from appliance.core.executable import run_child
@@ -237,7 +237,7 @@ def finish_import(import_id: int, status: str, error: str | None = None) -> None
         counts = {name: getattr(job, name) for name in ("created", "updated", "skipped", "failed")}
         data = {"import_id": job.id, "resource": job.resource, "status": status, "actor": job.actor, **counts}
         events.record(NewEvent(job.account_id, "import_completed", None, data, f"import:{job.id}", job.filename))
-    contacts.forget_sendable_count(job.account_id)
+    statuses.forget_counts(job.account_id)
 
 
 log = logging.getLogger("campanero.imports")

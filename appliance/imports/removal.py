@@ -28,7 +28,7 @@ from appliance.audience.consent import (
     find_suppression_reason,
     record_evidence,
 )
-from appliance.audience.contacts import search
+from appliance.audience.contacts import search, statuses
 from appliance.audience.contacts import store as contacts
 from appliance.core import addresses, clock, crypto
 from appliance.events import log
@@ -179,7 +179,7 @@ class _ImportUndo:
                 (now, now, self._import_id),
             )
             self._record_end()
-            contacts.forget_sendable_count(self._account_id)
+            statuses.forget_counts(self._account_id)
             return False
         notes = decode_snapshot(chunk[1])
         removed_count, stayed = 0, Counter(Import.get_by_id(self._import_id).left_in_place)

@@ -68,6 +68,12 @@ def test_a_no_is_kept_within_a_file_and_after_a_deletion(api: Client) -> None:
     for dry_run in (True, False):
         job = wait_for_import(api, upload(api, f"email,newsletter\n{address},no\n{address},\n", dry_run=dry_run))
         assert job["arriving"]["reasons"] == {"file": 1}
+    # A later yes in the same file does not lift a recipient's opt-out, which is not from before the import.
+    left = "left-and-back@refused.example"
+    for dry_run in (True, False):
+        file = f"email,status\n{left},unsubscribed\n{left},subscribed\n"
+        assert wait_for_import(api, upload(api, file, dry_run=dry_run))["arriving"]["reasons"] == {"file": 1}
+    assert run_import(api, f"email\n{left}\n")["arriving"]["reasons"] == {"before": 1}
     [contact] = api.get("/contacts", search=address).json
     api.delete(f"/contacts/{contact['id']}").expect(200)
     run_import(api, f"email\n{address}\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.accounts import accounts
 from appliance.audience import bulk_actions, lists
 from appliance.audience.consent import Evidence
-from appliance.audience.contacts import removal, store
+from appliance.audience.contacts import removal, statuses, store
 from appliance.audience.contacts import write as tags
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid, NotFound
@@ -56,13 +56,13 @@ def test_the_count_of_subscribed_contacts_is_current_after_an_action(
     home: Home, contact_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a large account the count is cached; the end of a bulk action makes it anew. It never exceeds the total."""
-    monkeypatch.setattr(store, "_sendable_counts", CostAwareCache[int](min_age_seconds=60))
-    assert store.count_contacts(home.account_id)[:2] == (7, 3)
+    monkeypatch.setattr(statuses, "_counts", CostAwareCache[tuple[int, int, int]](min_age_seconds=60))
+    assert statuses.count_contacts(home.account_id)[:2] == (7, 3)
     run_action(home, "unsubscribe", contact_ids[:2])
-    assert store.count_contacts(home.account_id)[:2] == (7, 2)
+    assert statuses.count_contacts(home.account_id)[:2] == (7, 2)
     for contact_id in contact_ids[:6]:
         write(removal.delete, home.account_id, contact_id)
-    assert store.count_contacts(home.account_id)[:2] == (1, 1)
+    assert statuses.count_contacts(home.account_id)[:2] == (1, 1)
 
 
 def members(home: Home) -> set[int]:

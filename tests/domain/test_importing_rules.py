@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal as contact_removal
+from appliance.audience.contacts import statuses
 from appliance.core.validation import read
 from appliance.imports import contact_rows, removal, store
 from appliance.imports import job as imports_job
@@ -313,6 +314,21 @@ def test_a_cancelled_import_writes_nothing_more(home: Home) -> None:
 
     assert Import.get_by_id(job.id).status == "cancelled"
     assert rows("SELECT count(*) FROM contact") == [(0,)]
+
+
+def test_the_table_counts_contacts_as_the_import_does(home: Home) -> None:
+    """The numbers of the result, by state, are those of the table of contacts."""
+    file = FILES + (
+        "p70@example.org,,,,unsubscribed\np70@example.org,,,,subscribed\n,+14155550199,,,\n,+14155550198,,,disabled\n"
+    )
+    job = create_import(home, file, opt_in_phone=True)
+    Importer().run()
+    result = store.count_page_states(Import.get_by_id(job.id))
+    counts = statuses.count_contacts(home.account_id)
+
+    assert all(result[name] for name in ("subscribed", "unsubscribed", "not_subscribed", "suppressed"))
+    assert {**result, **counts._asdict()} == {**counts._asdict(), **result}
+    assert store.count_reasons(Import.get_by_id(job.id)).keys() & {"before", "file"} == {"file"}
 
 
 def test_phone_rows_of_a_file_match_contacts(home: Home) -> None:

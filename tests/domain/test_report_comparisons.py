@@ -6,6 +6,7 @@ from msgspec import UNSET
 from appliance.accounts import users
 from appliance.accounts.audit import Actor
 from appliance.audience import lists
+from appliance.audience.contacts import statuses
 from appliance.campaigns import audience, results, send, states, store
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.core import clock, validation
@@ -117,6 +118,24 @@ def test_list_growth_by_day(home: Home) -> None:
     [growth] = lists._measure_growth(home.account_id, 4, 30)
 
     assert (growth.id, growth.size, growth.joined[-1], sum(growth.joined)) == (contact_list.id, 3, 2, 2)
+
+
+def test_growth_counts_contacts(home: Home) -> None:
+    """A contact that joins two lists, by email and by phone, counts once; one that leaves counts in its period."""
+    day, now = 86_400_000, clock.now_ms() // 900_000 * 900_000
+    ids = [home.contact(f"g{index}@example.org", phone=f"+1415555010{index}").id for index in range(4)]
+    home.contact("never@example.org", opt_in=False)
+    phone_only = home.upsert(phone="+14155550199").contact.id
+    for name in ("News", "Offers"):
+        home.list_of(*ids, name=name)
+    transactions.write(run, "UPDATE channel SET opt_in_at = ? WHERE contact_id = ?", (now - 20 * day, ids[0]))
+    transactions.write(run, "UPDATE channel SET opt_in_at = ? WHERE contact_id = ?", (now - 2 * day, phone_only))
+    home.opt_out("g0@example.org")
+    home.opt_out("g1@example.org")
+    home.opt_out("never@example.org")
+    bounds = [now - 3 * day, now - day, now + day]
+
+    assert statuses.count_changes(home.account_id, bounds) == ([1, 3], [0, 2])
 
 
 def test_cost_aware_cache_computes_once_until_invalidated() -> None:

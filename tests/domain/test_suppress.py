@@ -4,8 +4,10 @@ import pytest
 
 from appliance.audience import consent, suppressions
 from appliance.audience.consent import Evidence
-from appliance.audience.contacts import store
+from appliance.audience.contacts import statuses, store
+from appliance.audience.contacts.store import ContactQuery
 from appliance.audience.suppressions import SuppressionCause
+from appliance.core import validation
 from appliance.core.addresses import Address
 from appliance.core.errors import Invalid
 from appliance.imports.job import Importer
@@ -161,10 +163,25 @@ def test_expired_suppressions_are_lifted(home: Home) -> None:
     assert suppressions.get(home.account_id, suppression_id).expires_at is None and not suppressions.has_expired()
 
 
-def test_the_count_of_contacts_who_get_campaigns(home: Home) -> None:
-    """A contact whose email address is suppressed is not counted, one whose phone number is suppressed is."""
-    for name in ("a", "b", "c"):
-        home.contact(f"{name}@example.org", phone=f"+1415555012{ord(name) - 97}")
-    suppress(home, "a@example.org", "hard_bounce")
-    suppress(home, "+14155550121", "manual")
-    assert store.count_contacts(home.account_id) == (3, 2, 2)
+def test_each_contact_is_in_one_state(home: Home) -> None:
+    """The state is that of the email addresses, the best one first, or of the phone numbers if there is none."""
+    expected = {
+        home.contact("fine@example.org", phone="+14155550120").id: "subscribed",
+        home.contact("bounced@example.org", phone="+14155550121").id: "suppressed",
+        home.contact("out@example.org", phone="+14155550122").id: "unsubscribed",
+        home.contact("never@example.org", opt_in=False).id: "not_subscribed",
+        home.contact("two@example.org", channels_attributes=[{"value": "two@work.example"}]).id: "subscribed",
+        home.upsert(phone="+14155550123").contact.id: "subscribed",
+        home.upsert(phone="+14155550124", opt_in=False).contact.id: "not_subscribed",
+        home.upsert(first_name="No address").contact.id: "not_subscribed",
+    }
+    suppress(home, "bounced@example.org", "hard_bounce")
+    suppress(home, "two@example.org", "hard_bounce")
+    suppress(home, "+14155550120", "manual")
+    home.opt_out("out@example.org")
+    for status in ("subscribed", "unsubscribed", "not_subscribed", "suppressed"):
+        ids = {contact_id for contact_id, state_ in expected.items() if state_ == status}
+        page = store.fetch_page(home.account_id, validation.read(ContactQuery, {"status": status}))
+        assert ({contact.id for contact in page.rows}, page.total) == (ids, len(ids)), status
+        assert getattr(statuses.count_contacts(home.account_id), status) == len(ids)
+    assert statuses.count_contacts(home.account_id).total == len(expected)

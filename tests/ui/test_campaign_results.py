@@ -57,7 +57,7 @@ def test_home_shows_results_and_growth(browser_page: Page, sent_campaign: Any, a
     ids = [api.post("/contacts", {"email": f"grow{n}@example.org"}).expect(201)["id"] for n in range(3)]
     for contact_id in ids:
         api.patch(f"/contacts/{contact_id}", {"list_ids": [news["id"]]}).expect(200)
-    api.patch(f"/contacts/{ids[0]}", {"list_ids": []}).expect(200)
+    api.patch(f"/contacts/{ids[0]}", {"subscribed_email": False}).expect(200)
     page.goto("/")
     row = page.get_by_role("region", name="Latest campaigns").locator("tbody tr").first
     expect(row).to_contain_text(sent_campaign["name"])

@@ -10,7 +10,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import audit
 from appliance.audience import lists
 from appliance.audience.consent import Evidence
-from appliance.audience.contacts import removal, store, write
+from appliance.audience.contacts import removal, statuses, store, write
 from appliance.audience.contacts.search import ORDERS, Order
 from appliance.audience.segments import explain
 from appliance.audience.segments import members as segment_people
@@ -37,14 +37,12 @@ TABLE_COLUMNS = (
     Column(gettext_noop("Last active"), "seen"), Column(gettext_noop("Updated"), "updated"),
     Column(gettext_noop("Added"), "created", is_visible=False),
 )  # fmt: skip
-_SHOW_FILTERS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    "subscribed": ({"sendable_email": True}, []),
-    "not": ({"sendable_email": False}, []),
-    "blocked": ({}, [{"name": "contact_suppressed", "predicate": "true", "value": True}]),
-}
-
-
-SHOW_VALUES = ("", *_SHOW_FILTERS)
+# The labels of the states of `ContactQuery.status`, which the filter `show` selects
+STATUS_LABELS = {
+    "subscribed": gettext_noop("Subscribed"), "unsubscribed": gettext_noop("Unsubscribed"),
+    "not_subscribed": gettext_noop("Not subscribed"), "suppressed": gettext_noop("Suppressed"),
+}  # fmt: skip
+SHOW_VALUES = ("", *STATUS_LABELS)
 
 
 class ContactSearch(NamedTuple):
@@ -59,11 +57,9 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
 
     Raises Invalid, also for an unknown value of the filter `show`, so that such a filter is not ignored.
     """
-    show = state.get("show", "")
-    if show and show not in _SHOW_FILTERS:
+    if state.get("show", "") not in SHOW_VALUES:
         raise errors.Invalid({"show": [gettext("is not included in the list")]})
-    query_values, rules = _SHOW_FILTERS.get(show, ({}, []))
-    raw: dict[str, Any] = {**query_values, **more}
+    raw: dict[str, Any] = {**({"status": state["show"]} if state.get("show") else {}), **more}
     for name in ("list_id", "segment_id"):
         if state.get(name):
             raw[name] = int(state[name]) if state[name].isdecimal() and len(state[name]) < 19 else 0
@@ -72,7 +68,7 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
     for name in ("search", "tag", "source"):
         if state.get(name):
             raw[name] = state[name]
-    return ContactSearch(validation.read(store.ContactQuery, raw), [*rules, *parse_rules(state.get("filters", ""))])
+    return ContactSearch(validation.read(store.ContactQuery, raw), parse_rules(state.get("filters", "")))
 
 
 def parse_rules(text: str) -> list[Any]:
@@ -102,7 +98,7 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     """
     all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
     table.active_filters = describe_filters(account_id, table.state, all_lists)
-    table.chips = _uncounted_chips() if more else count_chips(account_id)
+    table.chips = status_chips() if more else status_chips(statuses.count_contacts(account_id))
     try:
         search = read_search(table.filter_params, **table.list_params, **more)
         table.results = store.fetch_page(account_id, search.query, _table_order(table), search.rules)
@@ -111,24 +107,15 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     return all_lists
 
 
-def _uncounted_chips() -> tuple[Chip, ...]:
-    """Return the chips of the table on a list's page, which have no counts."""
-    return (
-        Chip("", pgettext("contacts", "All")),
-        Chip("subscribed", gettext("Subscribed")),
-        Chip("not", gettext("Not subscribed")),
-    )
-
-
-def count_chips(account_id: int) -> tuple[Chip, ...]:
-    """Return the chips of the table of contacts with the number of matching contacts."""
-    counts = store.count_contacts(account_id)
-    return (
-        Chip("", pgettext("contacts", "All"), counts.total),
-        Chip("subscribed", gettext("Subscribed"), counts.sendable),
-        Chip("not", gettext("Not subscribed"), counts.total - counts.sendable),
-        Chip("blocked", gettext("Suppressed"), counts.suppressed),
-    )
+def status_chips(counts: statuses.StatusCounts | None = None) -> list[Chip]:
+    """Return the chips of a table of contacts, with the number of contacts in each state if `counts` is given."""
+    return [
+        Chip("", pgettext("contacts", "All"), counts.total if counts else None),
+        *(
+            Chip(status, gettext(label), getattr(counts, status) if counts else None)
+            for status, label in STATUS_LABELS.items()
+        ),
+    ]
 
 
 def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int, Any]) -> list[ActiveFilter]:

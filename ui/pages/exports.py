@@ -132,9 +132,8 @@ def filter_chips(account_id: int, kind: ExportKind, filters: dict[str, str]) -> 
     chips: list[tuple[str, str]] = []
     remaining = dict(filters)
     if kind.query is ContactQuery:
-        chip_labels = {chip.value: chip.label for chip in contact_pages.count_chips(account_id)}
         if filters.get("show"):
-            chips.append((chip_labels[filters["show"]], _query_without(filters, "show")))
+            chips.append((gettext(contact_pages.STATUS_LABELS[filters["show"]]), _query_without(filters, "show")))
         for active_filter in contact_pages.describe_filters(account_id, filters, {}):
             chips.append((active_filter.text, _query_without(filters, *active_filter.names)))
         remaining = {name: value for name, value in filters.items() if name == "search" or name not in _TABLE_PARAMS}
@@ -154,6 +153,8 @@ def _filter_label(account_id: int, name: str, value: str) -> str:
         return gettext(_FLAG_LABELS[name][value.lower() not in ("true", "1", "yes")])
     if name == "event":
         return labels.event(value)[2]
+    if name == "status" and value in contact_pages.STATUS_LABELS:
+        return gettext(contact_pages.STATUS_LABELS[value])
     if name == "status":
         return labels.status_label(value)
     if name == "contact_id":

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 import segno
 
+from appliance.audience.contacts import statuses
 from appliance.core import clock, i18n
 from appliance.core.cache import CostAwareCache
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.events import log
 from ui import formats
 
 _HOURS, _MIN_DAYS = 48, 7
@@ -87,16 +87,15 @@ def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
     return columns
 
 
-# The growth of lists. Contacts join by being added to a list; they leave by being removed from one or unsubscribing.
-_JOINING, _LEAVING = ("list_add",), ("list_remove", "opt_out")
+# The growth of the audience: contacts join by subscribing and leave by unsubscribing.
 # The ranges by their number of days; the first one is the default.
 GROWTH_RANGES = {30: gettext_noop("30 days"), 7: gettext_noop("7 days"), 90: gettext_noop("90 days"),
                  365: gettext_noop("12 months")}  # fmt: skip
-_growth_cache: CostAwareCache[dict[str, list[int]]] = CostAwareCache(min_age_seconds=5)
+_growth_cache: CostAwareCache[statuses.StatusChanges] = CostAwareCache(min_age_seconds=5, cost_factor=60)
 
 
 class GrowthBar(NamedTuple):
-    """One period of the growth chart: its label, and how often contacts joined a list, and left one or unsubscribed."""
+    """One period of the growth chart: its label, and how many contacts became subscribed and unsubscribed."""
 
     label: str
     joined: int
@@ -118,12 +117,8 @@ def build_growth(account_id: int, days: int) -> list[GrowthBar]:
         if step == 7:
             labels = [gettext("Week from %(day)s", day=label) for label in labels]
     bounds = [round(start.timestamp() * 1000) for start in starts]
-    names = (*_JOINING, *_LEAVING)
-    counts = _growth_cache.get((account_id, *bounds), lambda: log.count_by_period(account_id, names, bounds))
-    return [
-        GrowthBar(label, sum(counts[name][index] for name in _JOINING), sum(counts[name][index] for name in _LEAVING))
-        for index, label in enumerate(labels)
-    ]
+    changes = _growth_cache.get((account_id, *bounds), lambda: statuses.count_changes(account_id, bounds))
+    return [GrowthBar(*values) for values in zip(labels, changes.joined, changes.left, strict=True)]
 
 
 def scale_top(limit: int) -> int:

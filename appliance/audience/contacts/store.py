@@ -1,22 +1,22 @@
 """Contacts: the Structs of requests, and functions that list, load and count contacts.
 
-See `search` for searches, `write` for changes, and `removal` for deleting, merging and erasing contacts.
+See `search` for searches, `statuses` for the state of each contact, `write` for changes, and `removal` for deleting,
+merging and erasing contacts.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from appliance.audience import consent
-from appliance.audience.contacts import search
+from appliance.audience.contacts import search, statuses
 from appliance.audience.contacts.search import NEWEST, Order
 from appliance.audience.filters import compiler
 from appliance.audience.filters.fields import Compiled
 from appliance.audience.segments import members, query_plan
 from appliance.audience.segments import store as segments
-from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import (
@@ -41,7 +41,6 @@ from appliance.storage.database import Page, rows
 from appliance.storage.database import fetch_one as first
 from appliance.storage.models import Account, Channel, Contact, ContactList, Segment
 from appliance.storage.models.account import CHANNELS, CONTACTS
-from appliance.storage.transactions import after_commit
 
 
 class ChannelWrite(Struct):
@@ -189,6 +188,18 @@ class ContactQuery(PageQuery):
         Annotated[bool, Meta(description="true: only contacts that can be sent marketing SMS; false: only others")]
         | UnsetType
     ) = UNSET
+    status: (
+        Annotated[
+            Literal["subscribed", "unsubscribed", "not_subscribed", "suppressed"],
+            Meta(
+                description="only contacts in this state. Each contact is in one state, that of its email addresses, "
+                "or of its phone numbers if it has no email address: `subscribed`, `suppressed`, `unsubscribed` (opted "
+                "out), or `not_subscribed` (never opted in). Of several addresses, one that is subscribed and not "
+                "suppressed decides, then one that is suppressed"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     created_after: CreatedAfter | UnsetType = UNSET
     created_before: CreatedBefore | UnsetType = UNSET
     updated_after: (
@@ -270,8 +281,10 @@ def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rule
         if searched is not None:
             return searched
     condition, parameters = build_condition(account_id, query, rules)
-    # Only the count of a segment without other filters is cached.
+    # Only the counts of a segment and of a state without other filters are cached.
     count = _count_segment(account_id, query.segment_id) if filters == {"segment_id"} else None
+    if filters == {"status"}:
+        count = getattr(statuses.count_contacts(account_id), str(query.status))
     ids, total = search.page_of_filtered(
         condition,
         parameters,
@@ -282,49 +295,6 @@ def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rule
         order=order,
     )
     return Page(fetch_by_ids(ids), total, number, limit)
-
-
-class ContactCounts(NamedTuple):
-    """Numbers of contacts: all, those who can be sent marketing email, and those with a suppressed address."""
-
-    total: int
-    sendable: int
-    suppressed: int
-
-
-# A count that takes less processor time than this, as up to some ten thousand contacts, is always current.
-_MIN_CACHED_SECONDS = 0.03
-_sendable_counts: CostAwareCache[int] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
-
-
-def count_contacts(account_id: int) -> ContactCounts:
-    """Return the numbers of contacts of an account, cached until the next write.
-
-    In a large account, the number of sendable contacts is cached for longer, because it reads all addresses: for 12 s
-    at a million contacts. Bulk actions and imports end with `forget_sendable_count`. Raises Invalid if counting takes
-    too long.
-    """
-    total = members.count_contacts(account_id)
-    count_sql = "SELECT count(DISTINCT contact_id) FROM channel"
-    params = {"account": account_id}
-    sendable_sql = (
-        f"{count_sql} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1 "
-        "AND suppression IS NULL"
-    )
-    return ContactCounts(
-        total,
-        # The cached number may include contacts that were deleted since.
-        min(total, _sendable_counts.get(account_id, lambda: members.cached_count(sendable_sql, params))),
-        members.cached_count(
-            f"{count_sql} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL",
-            params,
-        ),
-    )  # fmt: skip
-
-
-def forget_sendable_count(account_id: int) -> None:
-    """Drop the cached count of sendable contacts after the commit, so that users see what their action changed."""
-    after_commit(lambda: _sendable_counts.invalidate(account_id))
 
 
 def fetch_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
@@ -412,6 +382,8 @@ def build_condition(account_id: int, query: ContactQuery, rules: Sequence[Any] =
         if value is not UNSET:
             exists = f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND {condition})"
             clauses.append(exists if value else f"NOT {exists}")
+    if query.status is not UNSET:
+        clauses.append(statuses.build_condition(str(query.status)))
     for compiled in _rule_conditions(account_id, rules, "r") if rules else ():
         clauses.append(f"({compiled.sql})")
         parameters.update(compiled.parameters)

@@ -11,6 +11,7 @@ S list_id
 D search,q,query,tag,segment_id,source,subscribed_email,subscribed_phone
 D created_after,created_before,updated_after,updated_before
 O sendable_email,sendable_phone -- whom a campaign reaches
+O status -- the one state of each contact, as its table counts them
 """
 _EVENTS = "S event,contact_id,created_after,created_before,resource_uid,resource_name,test"
 _MESSAGES = "D source_type,channel,status,to,contact_id,campaign_id,flow_id,test,created_after,created_before"
