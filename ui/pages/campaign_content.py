@@ -1,6 +1,7 @@
 """The content of a draft campaign: templates, pasted HTML, test sends, and previews for its recipients."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from sanic import Request
@@ -96,14 +97,19 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
     """Copy a template or starter into the campaign; the notice offers to restore the previous content."""
     form = Form.from_request(request)
     source: int | str = form["starter"] or parse_id(form["template"])
-    previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        campaign = await commit(content.apply_template, visit.account_id, campaign_id, source, visit.user.id)
+        campaign, previous_revision = await commit(_replace, content.apply_template, visit, campaign_id, source)
     except errors.Invalid as error:
         view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
         return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
     view.flash(request, gettext("Template applied."), _undo_action(campaign, previous_revision))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content#card-content")
+
+
+def _replace(verb: Callable[..., Campaign], visit: Visit, campaign_id: int, source: Any) -> tuple[Campaign, int]:
+    """In the write, replace the content of a campaign; return the campaign, and the revision that was replaced."""
+    previous_revision = store.get(visit.account_id, campaign_id).template.revision
+    return verb(visit.account_id, campaign_id, source, visit.user.id), previous_revision
 
 
 @pages.post("/<campaign_id:int>/template/undo")
@@ -146,9 +152,8 @@ async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
     form.require("html", gettext("Paste the HTML of the email."))
     if form.errors:
         return await _render_html_form(request, visit, campaign_id, form, 422)
-    previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        campaign = await commit(content.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
+        campaign, previous_revision = await commit(_replace, content.paste_html, visit, campaign_id, form["html"])
     except errors.Invalid as error:
         return await _render_html_form(request, visit, campaign_id, form.add_errors(error, {"body": "html"}), 422)
     view.flash(request, gettext("Content replaced with your HTML."), _undo_action(campaign, previous_revision))

@@ -1,7 +1,7 @@
 """Simulations of a flow: with one contact, saved as a test, or with all recent contacts. No message is sent."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -299,7 +299,8 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
             expectation for key, _, expectation in list_expectations(simulated, {}) if key in form.getlist("expect")
         ]
         script = {**validation.sent_fields(params), "name": form["name"][:255], "expect": expectations}
-        await _save_tests(visit, flow_id, [*_stored_tests(draft.flow), _serialize_test(script)])
+        test = _serialize_test(script)
+        await _change_tests(visit, flow_id, lambda stored: [*stored, test])
     except errors.Invalid as error:
         if error.fields:
             form.add_errors(error)
@@ -313,11 +314,15 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
 async def delete_test(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Delete a saved test of a flow."""
     form = Form.from_request(request)
-    flow = await fetch(store.get, visit.account_id, flow_id)
-    at, stored = parse_int(form["at"], 0), _stored_tests(flow)
-    if 0 < at <= len(stored) and stored[at - 1].get("name") == form["name"]:
-        await _save_tests(visit, flow_id, [script for index, script in enumerate(stored, 1) if index != at])
-        view.flash(request, gettext("Test “%(name)s” deleted.", name=form["name"]))
+    at, name = parse_int(form["at"], 0), form["name"]
+
+    def delete(stored: list[Any]) -> list[Any] | None:
+        if not 0 < at <= len(stored) or stored[at - 1].get("name") != name:
+            return None
+        return [script for index, script in enumerate(stored, 1) if index != at]
+
+    if await _change_tests(visit, flow_id, delete):
+        view.flash(request, gettext("Test “%(name)s” deleted.", name=name))
     return view.redirect(request, f"/flows/{flow_id}/try")
 
 
@@ -337,11 +342,24 @@ def _serialize_test(script: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-async def _save_tests(visit: Visit, flow_id: int, stored: list[Any]) -> None:
-    flow = await fetch(store.get, visit.account_id, flow_id)
-    body = validation.read(FlowPatch, {"data": {**flow.data, SCRIPTS: stored}})
-    draft = await render(store.parse_request, visit.account_id, body, flow_id)
-    await commit(store.update, visit.account_id, flow_id, body, draft, visit.actor)
+async def _change_tests(visit: Visit, flow_id: int, change: Callable[[list[Any]], list[Any] | None]) -> bool:
+    """Replace the tests of a flow with those that `change` returns for them; return whether it returned any list.
+
+    If the flow is changed meanwhile, `change` is called again with its tests.
+    """
+    while True:
+        flow = await fetch(store.get, visit.account_id, flow_id)
+        tests = change(_stored_tests(flow))
+        if tests is None:
+            return False
+        raw = {"data": {**flow.data, SCRIPTS: tests}, "updated_at": clock.iso(flow.updated_at)}
+        body = validation.read(FlowPatch, raw)
+        draft = await render(store.parse_request, visit.account_id, body, flow_id)
+        try:
+            await commit(store.update, visit.account_id, flow_id, body, draft, visit.actor)
+        except errors.Conflict:
+            continue
+        return True
 
 
 @pages.get("/<flow_id:int>/crowd", name="crowd")

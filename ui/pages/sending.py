@@ -14,7 +14,7 @@ from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
-from appliance.settings.schema import Email
+from appliance.settings.schema import Config, Email
 from appliance.storage.models import SendingDomain
 from appliance.storage.transactions import commit, fetch
 from ui import formats, forms, view
@@ -157,18 +157,19 @@ async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
 
     The query's `preset` fills in the server of a well-known relay.
     """
-    form = forms.open_form(build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS), FORM_PARTS)
+    form = forms.open_form(build_transport_form(), FORM_PARTS)
     fill_preset(form, request.args.get("preset") or "")
     return _render_transports(request, visit, form, 200)
 
 
 @pages.post("/sending", strict_slashes=False)
 @signed_in("account:write")
+@forms.retry_on_change
 async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
     """Save the email or SMS settings of the form, either all or none; workers apply them at once."""
     form = Form.from_request(request)
     names = SMS_SETTINGS if form["part"] == "sms" else EMAIL_SETTINGS
-    forms.merge_form(form, FORM_PARTS, build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS))
+    forms.merge_form(form, FORM_PARTS, build_transport_form())
     if form.conflicts:
         return _render_transports(request, visit, form, 409)
     try:
@@ -188,9 +189,9 @@ async def test_relay(request: Request, visit: Visit) -> HTTPResponse:
     return _render_transports(request, visit, form, 422 if form.errors else 200, test_result=test_result)
 
 
-def build_transport_form(names: tuple[str, ...]) -> Form:
-    """Return a form with the active values of the named settings; secrets are left empty."""
-    loaded = config.current()
+def build_transport_form(loaded: Config | None = None) -> Form:
+    """Return a form with the values of all transport settings, by default the active ones; secrets are left empty."""
+    loaded, names = loaded or config.current(), EMAIL_SETTINGS + SMS_SETTINGS
     return Form({name: "" if name in _SECRETS else _format_setting(config.get_value(loaded, name)) for name in names})
 
 
@@ -209,18 +210,22 @@ def fill_preset(form: Form, key: str) -> None:
 
 
 async def save_settings(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
-    """Save the named settings of a form, and apply them to the workers.
+    """Save the named settings of a merged form, and apply them to the workers.
 
-    Raises Invalid for invalid settings, and NotAllowed unless the user belongs to the first account.
+    Raises Invalid for invalid settings, NotAllowed unless the user belongs to the first account, and ChangedMeanwhile.
     """
     _require_first_account(visit)
     changed = _changed_settings(form, names)
+
+    def build_stored() -> Form:
+        # The active settings may be older, because they are replaced after the commit.
+        return build_transport_form(config.get_loaded().with_pages(settings.load()).config)
 
     def write() -> LoadedConfig:
         audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
         return settings.save(changed)
 
-    loaded = await commit(write)
+    loaded = await commit(forms.write_if_unchanged, form, FORM_PARTS, build_stored, write)
     config.set_current(loaded.config, loaded)
     request.app.ctx.config = loaded.config
     if (
@@ -241,7 +246,7 @@ def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
 
     An empty secret leaves the stored secret unchanged; any other empty field resets its setting to the default (None).
     """
-    current = build_transport_form(names)
+    current = build_transport_form()
     posted = [name for name in names if name in form.values and settings.can_set(name)]
     changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != current[name]}
     for name in changes:

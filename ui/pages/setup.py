@@ -195,17 +195,18 @@ async def _write_sender(visit: Visit, form: Form) -> None:
 @signed_in("account:write")
 async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the email transport; the query's `preset` fills in the server of a well-known relay."""
-    form = forms.open_form(sending.build_transport_form(sending.EMAIL_SETTINGS), sending.FORM_PARTS)
+    form = forms.open_form(sending.build_transport_form(), sending.FORM_PARTS)
     sending.fill_preset(form, request.args.get("preset") or "")
     return _render_transport(request, form)
 
 
 @pages.post("/welcome/mail")
 @signed_in("account:write")
+@forms.retry_on_change
 async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
     """Save the form of the email transport, and redirect to the next setup page."""
     form = Form.from_request(request)
-    forms.merge_form(form, sending.FORM_PARTS, sending.build_transport_form(sending.EMAIL_SETTINGS))
+    forms.merge_form(form, sending.FORM_PARTS, sending.build_transport_form())
     if form.conflicts:
         return _render_transport(request, form, 409)
     try:

@@ -1,5 +1,6 @@
 """The translations of a template: its languages, and the texts of each beside the original."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -152,18 +153,41 @@ async def _save_text(visit: Visit, template_id: int, language: str, text_id: str
         typed = state.text.text
     elif form["keep"]:
         typed = state.translation or ""
-    if (state.translation or "") not in (form["seen"], typed):
-        raise Invalid({
-            "base": [gettext("Another user translated this at the same time: “%(text)s”", text=state.translation or "")]
-        })  # fmt: skip
-    await _save(visit, template_id, language, {text_id: typed if typed.strip() else None})
+    seen = form["seen"].replace("\r\n", "\n")
+    require_current = partial(_require_current, visit.account_id, template_id, language, text_id, (seen, typed))
+    await _save(visit, template_id, language, {text_id: typed if typed.strip() else None}, require_current)
 
 
-async def _save(visit: Visit, template_id: int, language: str, texts: dict[str, str | None]) -> None:
+def _require_current(
+    account_id: int, template_id: int, language: str, text_id: str, expected: tuple[str, ...]
+) -> None:
+    """Raise Invalid unless the stored translation of a text is among those expected; call it in the write.
+
+    Raises NotFound if the language was removed.
+    """
+    translations = store.get(account_id, template_id).translations
+    if language not in translations:
+        raise NotFound
+    stored = translations[language].get(text_id, {}).get("text", "")
+    if stored not in expected:
+        message = gettext("Another user translated this at the same time: “%(text)s”", text=stored)
+        raise Invalid({"base": [message]})
+
+
+async def _save(
+    visit: Visit, template_id: int, language: str, texts: dict[str, str | None], check: Callable[[], None] | None = None
+) -> None:
+    """Set texts of a translation; `check` is called in the write, before it."""
     args = (visit.account_id, template_id, language, texts)
     prepared = await render_for(visit.account_id, template_edits.prepare, *args)
-    # With the user as its author, an edit of a live flow stays a draft (`flows.drafts.publish_changed_template`).
-    await commit(partial(template_edits.set_texts, *args, visit.user.id, prepared=prepared))
+
+    def write() -> None:
+        if check is not None:
+            check()
+        # With the user as its author, an edit of a live flow stays a draft (`flows.drafts.publish_changed_template`).
+        template_edits.set_texts(*args, visit.user.id, prepared=prepared)
+
+    await commit(write)
 
 
 @pages.post("/templates/<template_id:int>/translations/<language:str>/remove")
