@@ -30,6 +30,7 @@ from appliance.content.templates import translations
 from appliance.content.templates.revisions import to_document
 from appliance.core import signals
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored, ngettext, translate_stored
+from appliance.core.limited_process import FairShares
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import RequestFailed
 from appliance.sending.messages import compose, languages, merge_tags, preview, shared_content
@@ -44,7 +45,7 @@ log = logging.getLogger("campanero.links")
 _MAX_CONCURRENT, _MAX_LINKS, _REQUEST_SECONDS, _CHECK_SECONDS = 4, 100, 5.0, 60.0
 # The maximum age of a result, also across revisions of a draft.
 FRESH_SECONDS = 600.0
-_MAX_CHECKS, _MAX_RESPONSE_BYTES, _MAX_NAMED = 200, 4096, 10
+_MAX_ACCOUNT_CHECKS, _MAX_RESPONSE_BYTES, _MAX_NAMED = 50, 4096, 10
 # Statuses with which a server may reject an automated request for a page that people can open.
 _ACCESS_STATUSES = frozenset({401, 403, 405, 406, 407, 429, 451, 999})
 _MERGE_TAG_MARKS = ("{{", "{%")
@@ -65,6 +66,7 @@ class LinkResult(Struct):
 class LinkCheck(Struct):
     """The check of the links in one revision of a draft, with its results by URL."""
 
+    account_id: int
     revision: int
     results: dict[str, LinkResult]
     status: Literal["waiting", "running", "complete"] = "waiting"
@@ -72,6 +74,7 @@ class LinkCheck(Struct):
 
 _lock = threading.Lock()
 _checks: "OrderedDict[int, LinkCheck]" = OrderedDict()
+_shares = FairShares()
 
 
 def get_link_check(case: PreflightInput) -> LinkCheck | None:
@@ -90,12 +93,11 @@ def get_link_check(case: PreflightInput) -> LinkCheck | None:
             fresh = {
                 href: result for href, result in known_results.items() if result.at and result.at > now - FRESH_SECONDS
             }
-            check = LinkCheck(
-                template.revision, {href: fresh.get(href) or _create_result(href) for href in list(hrefs)[:_MAX_LINKS]}
-            )
-            _checks[template.id] = check
-            while len(_checks) > _MAX_CHECKS:
-                _checks.popitem(last=False)
+            results = {href: fresh.get(href) or _create_result(href) for href in list(hrefs)[:_MAX_LINKS]}
+            check = _checks[template.id] = LinkCheck(template.account_id, template.revision, results)
+            own_ids = [number for number, other in _checks.items() if other.account_id == template.account_id]
+            for number in own_ids[:-_MAX_ACCOUNT_CHECKS]:
+                del _checks[number]
         _checks.move_to_end(template.id)
     if check.status == "waiting":
         signals.wake("links")
@@ -116,17 +118,23 @@ def _create_result(href: str) -> LinkResult:
 
 
 def run_pending_checks(stopping: threading.Event) -> None:
-    """Run the waiting checks, the most recently requested first, until none is left or `stopping` is set."""
+    """Run the waiting checks until none is left or `stopping` is set.
+
+    The accounts take turns; of an account, the most recently requested check is the first.
+    """
     while not stopping.is_set():
         with _lock:
-            check = next((candidate for candidate in reversed(_checks.values()) if candidate.status == "waiting"), None)
-            if check is None:
+            waiting = {check.account_id: check for check in _checks.values() if check.status == "waiting"}
+            if not waiting:
                 return
+            check = waiting[_shares.next(waiting)]
             check.status = "running"
+        started_at = time.monotonic()
         try:
             asyncio.run(_run_check(check, stopping))
         finally:
             check.status = "complete"
+            _shares.charge(check.account_id, time.monotonic() - started_at)
 
 
 async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:

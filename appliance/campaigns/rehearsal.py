@@ -1,8 +1,9 @@
 """The rehearsal of a draft: its message is rendered for every recipient before the send, with progress.
 
-A preflight starts the rehearsal, which runs in a child process, one at a time. The result is cached in memory for up to
-`FRESH_MS`, as long as the draft, its lists and segments, the account and the brand do not change. The result is lost
-when the service stops; the next preflight starts the rehearsal again. Messages are rendered by the functions that the
+A preflight starts the rehearsal, which runs in a child process. Of `MAX_CONCURRENT` at a time, each is of another
+account, and the accounts take turns. The result is cached in memory for up to `FRESH_MS`, as long as the draft, its
+lists and segments, the account and the brand do not change. The result is lost when the service stops; the next
+preflight starts the rehearsal again. Messages are rendered by the functions that the
 send uses, so that a message that renders here renders in the send.
 """
 
@@ -33,6 +34,7 @@ from appliance.content.templates import translations
 from appliance.content.templates.revisions import to_document
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.executable import read_task, run_child, send_to_parent
+from appliance.core.limited_process import FairShares
 from appliance.sending.messages import compose, languages, links, merge_tags, sms_rules
 from appliance.sending.messages.compose import CompiledMessage, SmsText
 from appliance.sending.messages.languages import MessageLanguage
@@ -211,7 +213,7 @@ _BATCH_SIZE = 500
 _MAX_LISTED_CONTACTS = 50
 _PROGRESS_SECONDS = 0.3
 # The time limit of a rehearsal. A message may take 50 ms to render; at that rate a large audience would take hours
-# while other rehearsals wait.
+# while other rehearsals of the account wait, and those of other accounts if `MAX_CONCURRENT` of them are as slow.
 MAX_SECONDS = 180.0
 
 
@@ -410,18 +412,21 @@ def main() -> int:
 log = logging.getLogger("campanero.rehearsal")
 # The maximum age of a result, because contacts join and leave the audience.
 FRESH_MS = 10 * 60 * 1000
-_MAX_REHEARSALS = 200
+_MAX_ACCOUNT_REHEARSALS = 50
+# Each runs in a child process of its own, so more would take memory from the service, and processor time from sending.
+MAX_CONCURRENT = 2
 # The settings of the group `sms` that affect texts and destinations.
 _SETTINGS = ("countries", "opt_out_hint", "plain_quotes", "require_evidence")
 
 
 class Rehearsal(Struct):
-    """A rehearsal and its result so far; `key` identifies the state of the campaign that is rehearsed.
+    """A rehearsal and its result so far; `key` identifies the state of the account's campaign that is rehearsed.
 
     `completed_at` is in Unix milliseconds and is also set if the rehearsal failed.
     """
 
     key: str
+    account_id: int
     status: Literal["waiting", "running", "complete", "failed"] = "waiting"
     result: RehearsalResult = msgspec.field(default_factory=RehearsalResult)
     completed_at: int | None = None
@@ -429,6 +434,8 @@ class Rehearsal(Struct):
 
 _lock = threading.Lock()
 _rehearsals: "OrderedDict[int, Rehearsal]" = OrderedDict()
+_running_accounts: set[int] = set()
+_shares = FairShares()
 
 
 def get_rehearsal(campaign: Campaign) -> Rehearsal:
@@ -442,9 +449,10 @@ def get_rehearsal(campaign: Campaign) -> Rehearsal:
             and rehearsal.completed_at < clock.now_ms() - FRESH_MS
         )
         if rehearsal is None or rehearsal.key != key or is_expired:
-            rehearsal = _rehearsals[campaign.id] = Rehearsal(key)
-            while len(_rehearsals) > _MAX_REHEARSALS:
-                _rehearsals.popitem(last=False)
+            rehearsal = _rehearsals[campaign.id] = Rehearsal(key, campaign.account_id)
+            own_ids = [number for number, other in _rehearsals.items() if other.account_id == campaign.account_id]
+            for number in own_ids[:-_MAX_ACCOUNT_REHEARSALS]:
+                del _rehearsals[number]
         _rehearsals.move_to_end(campaign.id)
     if rehearsal.status == "waiting":
         signals.wake("preflights")
@@ -467,33 +475,42 @@ def _cache_key(campaign: Campaign) -> str:
 
 
 def run_pending(stopping: threading.Event) -> None:
-    """Run the waiting rehearsals, the most recently requested first, until none is left or `stopping` is set.
+    """Run waiting rehearsals until `stopping` is set or none is left of an account without a running one.
 
-    A running rehearsal ends early when its campaign has changed or is no longer a draft.
+    Up to `MAX_CONCURRENT` threads call this. Of an account, the most recently requested rehearsal is the first. A
+    running rehearsal ends early when its campaign has changed or is no longer a draft.
     """
     while not stopping.is_set() and (waiting := _take_next()) is not None:
         campaign_id, rehearsal = waiting
+        started_at = time.monotonic()
         try:
             _run_rehearsal(campaign_id, rehearsal, stopping)
         except Exception:
             log.exception("rehearsal: failed campaign=%s", campaign_id)
             rehearsal.status, rehearsal.completed_at = "failed", clock.now_ms()
+        finally:
+            with _lock:
+                _running_accounts.discard(rehearsal.account_id)
+                _shares.charge(rehearsal.account_id, time.monotonic() - started_at)
 
 
 def _take_next() -> tuple[int, Rehearsal] | None:
+    """Mark a rehearsal as running and return it with the id of its campaign, or None."""
     with _lock:
-        return next(
-            (
-                (campaign_id, rehearsal)
-                for campaign_id, rehearsal in reversed(_rehearsals.items())
-                if rehearsal.status == "waiting"
-            ),
-            None,
-        )
+        waiting = {
+            rehearsal.account_id: (campaign_id, rehearsal)
+            for campaign_id, rehearsal in _rehearsals.items()
+            if rehearsal.status == "waiting" and rehearsal.account_id not in _running_accounts
+        }
+        if not waiting:
+            return None
+        account_id = _shares.next(waiting)
+        _running_accounts.add(account_id)
+        waiting[account_id][1].status = "running"
+        return waiting[account_id]
 
 
 def _run_rehearsal(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> None:
-    rehearsal.status = "running"
     with run_child("rehearse", _build_task(campaign_id)) as lines:
         for message in lines:
             if message:

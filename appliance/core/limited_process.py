@@ -17,7 +17,7 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +40,7 @@ _LENGTH = struct.Struct(">I")
 # More than the largest reply, so that a child that a library has corrupted does not make the service allocate 4 GiB.
 _MAX_REPLY_BYTES = 128 * 1024 * 1024
 _may_wait: ContextVar[bool] = ContextVar("may_wait", default=True)
+_account_id: ContextVar[int] = ContextVar("account_id", default=0)
 
 
 class LimitExceeded(Exception):
@@ -64,39 +65,92 @@ def forbid_waiting() -> Iterator[None]:
         _may_wait.reset(token)
 
 
-class _Line:
-    """A lock that threads get in the order in which they asked for it, so that many tasks of one delay no other."""
+@contextlib.contextmanager
+def charge_account(account_id: int) -> Iterator[None]:
+    """Count the tasks in this block as those of an account, which takes turns with the others.
+
+    Tasks outside of such a block are those of one more account.
+    """
+    token = _account_id.set(account_id)
+    try:
+        yield
+    finally:
+        _account_id.reset(token)
+
+
+class FairShares:
+    """The seconds for which each account used what the accounts share, such as the thread that renders.
+
+    The account that used the least gets the next turn. An account that returns after a pause starts with the least time
+    among the active accounts. A pause therefore gives no advantage, and earlier use no lasting disadvantage. For use by
+    one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[int, float] = {}
+        self._floor = 0.0
+
+    def get_used(self, account: int) -> float:
+        """Return the seconds that count for an account: at least as many as the account of the last turn has."""
+        return max(self._used.get(account, 0.0), self._floor)
+
+    def next(self, accounts: Collection[int]) -> int:
+        """Return which of the accounts gets the next turn: the one with the least time."""
+        account = min(accounts, key=self.get_used)
+        self._floor = floor = self.get_used(account)
+        # `get_used` returns the floor for all accounts without an entry, so these need none.
+        self._used = {number: seconds for number, seconds in self._used.items() if seconds > floor}
+        return account
+
+    def charge(self, account: int, seconds: float) -> None:
+        """Add the seconds of a turn to an account."""
+        self._used[account] = self.get_used(account) + seconds
+
+
+class _Turns:
+    """A lock that the accounts hold in turns (`FairShares`), and the threads of an account in the order of asking."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: deque[threading.Event] = deque()  # the first one is of the thread that has the lock
+        self._is_taken = False
+        self._waiting: dict[int, deque[threading.Event]] = {}
+        self._shares = FairShares()
 
-    def __enter__(self) -> None:
+    @contextlib.contextmanager
+    def take(self, account_id: int) -> Iterator[None]:
         turn = threading.Event()
         with self._lock:
-            self._turns.append(turn)
-            if self._turns[0] is turn:
-                turn.set()
+            self._waiting.setdefault(account_id, deque()).append(turn)
+            if not self._is_taken:
+                self._start_next()
         turn.wait()
+        started_at = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._shares.charge(account_id, time.monotonic() - started_at)
+                self._start_next()
 
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._turns.popleft()
-            if self._turns:
-                self._turns[0].set()
+    def _start_next(self) -> None:
+        self._is_taken = bool(self._waiting)
+        if self._is_taken:
+            account_id = self._shares.next(self._waiting)
+            self._waiting[account_id].popleft().set()
+            if not self._waiting[account_id]:
+                del self._waiting[account_id]
 
 
 class LimitedProcess:
     """A child process, started by the first task as the command `word`; it ends after `IDLE_SECONDS` without a task.
 
-    It runs one task at a time. Threads with other tasks take turns: of one account, at most one thread renders
-    (`storage.transactions.render`), so that the accounts take turns too. `unavailable` is the message of the error for
-    a task that cannot be run now, marked with `gettext_noop`.
+    It runs one task at a time, and the accounts take turns (`charge_account`). `unavailable` is the message of the
+    error for a task that cannot be run now, marked with `gettext_noop`.
     """
 
     def __init__(self, word: str, unavailable: str) -> None:
         self._word, self._unavailable = word, unavailable
-        self._line = _Line()
+        self._turns = _Turns()
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self._timer: threading.Timer | None = None
 
@@ -110,7 +164,7 @@ class LimitedProcess:
         if not _may_wait.get():
             raise WouldWait(gettext(self._unavailable), "unavailable", 1)
         message = msgspec.msgpack.encode(task)
-        with self._line:
+        with self._turns.take(_account_id.get()):
             if self._timer is not None:
                 self._timer.cancel()
             try:
@@ -183,7 +237,7 @@ class LimitedProcess:
         return process.wait()
 
     def _end_idle(self) -> None:
-        with self._line:
+        with self._turns.take(0):
             if self._timer is threading.current_thread() and self._running is not None:
                 self.end()
 

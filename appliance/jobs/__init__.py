@@ -116,7 +116,7 @@ class Jobs:
         # so that no new sender starts after `stop`.
         self._renew_lock, self._senders_lock = threading.Lock(), threading.Lock()
         self._is_stopping = False
-        self._preflight_lock, self._starts_lock = threading.Lock(), threading.Lock()
+        self._preflight_slots, self._starts_lock = threading.Semaphore(rehearsal.MAX_CONCURRENT), threading.Lock()
         self._domains_lock = threading.Lock()
         self._links_lock = threading.Lock()
         self._last_cleanup_ms = 0
@@ -234,7 +234,7 @@ class Jobs:
             signals.wake("webhooks")
         self.flow_worker.work()
 
-    def _run_once(self, lock: threading.Lock, function: Callable[[threading.Event], None]) -> None:
+    def _run_once(self, lock: "threading.Lock | threading.Semaphore", function: Callable[[threading.Event], None]) -> None:
         if not lock.acquire(blocking=False):
             return
         try:
@@ -245,9 +245,9 @@ class Jobs:
     def run_preflights(self) -> None:
         """Render drafts for each of their recipients, as preflights have requested (`campaigns.rehearsal`).
 
-        Returns at once if another run is active, which also covers the new requests.
+        Returns at once if `rehearsal.MAX_CONCURRENT` runs are active, which also cover the new requests.
         """
-        self._run_once(self._preflight_lock, rehearsal.run_pending)
+        self._run_once(self._preflight_slots, rehearsal.run_pending)
 
     def check_links(self) -> None:
         """Check the links of the drafts for which a check was requested.
@@ -337,7 +337,8 @@ class Jobs:
         campaigns. Raises StorageError.
         """
         try:
-            prepared = preflight.prepare_send(account_id, campaign_id)
+            with limited_process.charge_account(account_id):
+                prepared = preflight.prepare_send(account_id, campaign_id)
             transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
         except StorageError:
             raise
@@ -432,9 +433,9 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, a backup and the starts of campaigns may each occupy a thread
-# for a long time. The remaining two threads run all other jobs.
-_WORKERS = 9
+# Sending, imports, audience snapshots, flows, webhooks, a backup, the starts of campaigns and link checks may each occupy
+# a thread for a long time, and preflights several. The remaining two threads run all other jobs.
+_WORKERS = 10 + rehearsal.MAX_CONCURRENT
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.

@@ -20,6 +20,7 @@ import peewee
 from appliance.core import i18n
 from appliance.core.errors import RateLimitExceeded
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.limited_process import charge_account
 from appliance.storage import journal
 from appliance.storage.database import close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
@@ -376,13 +377,19 @@ async def _run_in_turn(
         pool = get_pool()
         if pool is None:
             raise StorageError("the service is shutting down")
-        running = asyncio.get_running_loop().run_in_executor(pool, copy_context().run, function)
+        run = partial(_run_charged, account_id, function)
+        running = asyncio.get_running_loop().run_in_executor(pool, copy_context().run, run)
     except BaseException:
         queue.pass_turn()
         raise
     running.add_done_callback(partial(_end_turn, queue))
     # The thread finishes its work even if the client disconnects, and only then is it the turn of the next function.
     return await asyncio.shield(running)
+
+
+def _run_charged(account_id: int, function: Callable[[], T]) -> T:
+    with charge_account(account_id):
+        return function()
 
 
 def _end_turn(queue: _AccountQueue, done: "asyncio.Future[Any]") -> None:

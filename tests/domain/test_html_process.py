@@ -237,6 +237,30 @@ def test_threads_take_turns() -> None:
         thread.join()
 
 
+def test_accounts_take_turns() -> None:
+    """While six threads of an account sanitize complex documents, one of another account waits for about one of them."""
+    is_over, done = threading.Event(), []
+
+    def sanitize_many(thread: int) -> None:
+        with limited_process.charge_account(1):
+            while not is_over.is_set():
+                done.append(sanitizer.clean_document(f"{COMPLEX}<p>{thread} {len(done)}"))
+
+    threads = [threading.Thread(target=sanitize_many, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    while not done:
+        time.sleep(0.05)
+    for number in range(4):
+        before = len(done)
+        with limited_process.charge_account(2):
+            assert "style=" in sanitizer.clean_document(f"<style>p{{color:red}}</style><p>of two {number}</p>")
+        assert len(done) - before <= 2
+    is_over.set()
+    for thread in threads:
+        thread.join()
+
+
 def test_a_thread_that_must_not_wait_gets_only_known_results() -> None:
     """The writer and the sender use what was sanitized before, and do not wait for the child."""
     html = "<style>p{color:red}</style><p>x</p>"

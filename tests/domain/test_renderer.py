@@ -8,11 +8,12 @@ import pytest
 from appliance.accounts import accounts
 from appliance.core import validation
 from appliance.core.errors import Postponed
+from appliance.core.limited_process import FairShares
 from appliance.sending.messages import transactional
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
-from appliance.sending.workers.renderer import FairShares, RenderedMessage, Renderer
+from appliance.sending.workers.renderer import RenderedMessage, Renderer
 from appliance.storage import transactions
 from appliance.storage.database import connection
 from tests.domain.home import Home

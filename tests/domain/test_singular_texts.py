@@ -15,7 +15,7 @@ def test_a_rehearsal_for_one_contact(home: Home) -> None:
     """The warnings about missing values name the number of contacts with its noun."""
     for done, words in ((1, "for 1 of 1 contact and"), (12, "for 1 of 12 contacts and")):
         result = RehearsalResult(done, done, lacking=[MissingValue("contact.first_name", 1)])
-        [finding] = preflight._check_rehearsal(Rehearsal("key", "complete", result))
+        [finding] = preflight._check_rehearsal(Rehearsal("key", 1, "complete", result))
         assert words in finding.message
 
 

@@ -15,6 +15,7 @@ from tests.kit.hostile_html import OPENED
 from tests.kit.process_metrics import list_process_tree
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
+from tests.kit.uploads import upload, wait_for_import
 
 # Exceeds the time limit of a message
 SLOW = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}{% endfor %}{% endfor %}{% endfor %}"
@@ -259,3 +260,31 @@ def test_slow_html_does_not_delay_the_start_of_another_campaign(fresh_server: Fr
         assert all(server.client().get(f"/campaigns/{number}").json["phase"] == "scheduled" for number in waiting)
     for number in waiting:
         server.client().wait(f"/campaigns/{number}", lambda row: row["status"] == "completed", timeout=60)
+
+
+def test_drafts_of_one_account_do_not_delay_preflights_of_another(fresh_server: FreshServer) -> None:
+    """While the drafts of one account take long to render for all recipients, that of another is complete at once."""
+    server = fresh_server()
+    slow, other = server.client(keep_alive=True), second_account(server)
+    lists = {api: api.post("/lists", {"name": "Readers"}).expect(201)["id"] for api in (slow, other)}
+    for api, count in ((slow, 400), (other, 3)):
+        rows = "".join(f"p{number}@example.org\n" for number in range(count))
+        wait_for_import(api, upload(api, f"email\n{rows}", list_ids=[lists[api]]))
+
+    def preflight(api: Client, body: str) -> str:
+        content = {"subject": "News", "body": body, "from_email": "a@example.org"}
+        draft = {"name": "News", "template_attributes": content, "trigger_attributes": {"contact_list_id": lists[api]}}
+        path = f"/campaigns/{api.post('/campaigns', draft).expect(201)['id']}/preflight"
+        api.get(path).expect(200)
+        return path
+
+    def status(api: Client, path: str) -> str:
+        return str(api.get(path).expect(200)["facts"]["rehearsal"]["status"])
+
+    # 400 recipients at 50 ms are 20 seconds for each draft
+    paths = [preflight(slow, f"{number}{SLOW}") for number in range(3)]
+    slow.wait(paths[0], lambda row: row["facts"]["rehearsal"]["status"] != "waiting")
+    for number in range(2):
+        path = preflight(other, f"<p>Hello {number}")
+        other.wait(path, lambda row: row["facts"]["rehearsal"]["status"] == "complete", timeout=12)
+    assert sorted(status(slow, path) for path in paths) == ["running", "waiting", "waiting"]

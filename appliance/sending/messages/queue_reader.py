@@ -136,7 +136,7 @@ class QueueReader:
 
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
         flows. Both are divided evenly between the accounts; the account for which `get_used` returns the least time
-        (`renderer.FairShares`) comes first. Messages with an id in `taken`, with a provider in `paused` or of a
+        (`limited_process.FairShares`) comes first. Messages with an id in `taken`, with a provider in `paused` or of a
         campaign in `held` are left out. `room` is the number of messages that may be returned by recipient group or
         limit; a name that is not in it is unlimited.
         """

@@ -9,7 +9,7 @@ are signed in other threads while the next ones are rendered. Content whose HTML
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import peewee
 
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core.errors import Postponed, RecipientRejected, SenderRejected, Unavailable
-from appliance.core.limited_process import forbid_waiting
+from appliance.core.limited_process import FairShares, charge_account, forbid_waiting
 from appliance.sending.messages import compose, retries
 from appliance.sending.messages.compose import MessageSource, NotCompiled
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
@@ -35,35 +35,6 @@ _TURN_SECONDS = 0.02
 _READ_RETRY_SECONDS = 30.0
 # Delay before messages are tried again whose content cannot be compiled, because the child process does not run.
 _COMPILE_RETRY_SECONDS = 10.0
-
-
-class FairShares:
-    """The processor time in seconds that each account used for rendering; used by one thread.
-
-    Accounts share the thread that renders: the account that used the least time gets the next turn. An account that
-    returns after a pause starts with the least time among the active accounts. A pause therefore gives no advantage,
-    and earlier use no lasting disadvantage.
-    """
-
-    def __init__(self) -> None:
-        self._used: dict[int, float] = {}
-        self._floor = 0.0
-
-    def get_used(self, account: int) -> float:
-        """Return the seconds that count for an account: at least as many as the account of the last turn has."""
-        return max(self._used.get(account, 0.0), self._floor)
-
-    def next(self, accounts: Collection[int]) -> int:
-        """Return which of the accounts gets the next turn: the one with the least time."""
-        account = min(accounts, key=self.get_used)
-        self._floor = floor = self.get_used(account)
-        # `get_used` returns the floor for all accounts without an entry, so these need none.
-        self._used = {number: seconds for number, seconds in self._used.items() if seconds > floor}
-        return account
-
-    def charge(self, account: int, seconds: float) -> None:
-        """Add the seconds of a turn to an account."""
-        self._used[account] = self.get_used(account) + seconds
 
 
 class RenderedMessage(NamedTuple):
@@ -156,7 +127,8 @@ class Renderer:
         """Compile a content for the next call of `render_turns`; return its messages if they have to wait longer."""
         started_at = time.monotonic()
         try:
-            compose.try_compile(source)
+            with charge_account(messages[0].account_id):
+                compose.try_compile(source)
         except Unavailable as error:
             # The recipients are not at fault, and the computer may be less busy then.
             log.warning("renderer: compiling the content of message %s failed: %s", messages[0].id, error)
