@@ -14,8 +14,9 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core import errors, i18n
+from appliance.core.i18n import gettext
 from appliance.settings import config
-from ui import session, static_files, view
+from ui import formats, session, static_files, view
 from ui.forms import Form, safe_path
 from ui.session import Visit
 
@@ -236,11 +237,17 @@ async def _handle_errors(request: Request, answer: Awaitable[HTTPResponse | None
         return render_problem(request, 429, "too_many", seconds=error.retry_after)
     except errors.Invalid as error:
         # Handlers with a form show field errors themselves; only errors without a form arrive here.
-        return render_problem(request, 422, "refused", detail=error.message)
+        return render_problem(request, 422, "refused", detail=_describe_refusal(error))
     except errors.Conflict as error:
         return render_problem(request, 409, "refused", detail=error.message)
     except errors.Unavailable:
         return render_problem(request, 503, "unavailable")
+
+
+def _describe_refusal(error: errors.Invalid) -> str:
+    """Return why a request without a form is refused; for an object in use, by what."""
+    names = [str(user["name"]) for user in error.extra.get("used_by", ()) if "name" in user]
+    return gettext("In use by: %(names)s.", names=formats.join_names(names)) if names else error.message
 
 
 # An identical submission within this time after the first one is taken for a double click.

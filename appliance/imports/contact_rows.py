@@ -185,7 +185,7 @@ class DryRunState:
     """
 
     def __init__(self) -> None:
-        self.next_id: int | None = None
+        self.last_id: int | None = None
         self.contacts: dict[int, ContactFields] = {}
         self.addresses: dict[int, list[tuple[tuple[str, str], ChannelState]]] = {}
         self.owners: dict[tuple[str, str], int] = {}
@@ -193,7 +193,7 @@ class DryRunState:
 
     def remember(self, contacts: "ExistingContacts", contact_ids: Iterable[int]) -> None:
         """Store the state of some contacts after a chunk, and the last id that was given to a new contact."""
-        self.next_id = contacts.last_id()
+        self.last_id = contacts.last_id()
         for contact_id in contact_ids:
             self.contacts[contact_id] = contacts.contacts[contact_id]
             self.addresses[contact_id] = contacts.addresses_of(contact_id)
@@ -218,7 +218,7 @@ class ExistingContacts:
         self.of_imports: set[tuple[str, bytes, str]] = set()
         self._of_contact: dict[int, list[tuple[tuple[str, str], ChannelState]]] = defaultdict(list)
         self._hashes: dict[tuple[str, str], bytes] = {}
-        self._next: int | None = None
+        self._last_id: int | None = None
         self._remembered: dict[tuple[str, bytes], set[str]] | None = None
         keys = set()
         for person in people:
@@ -234,7 +234,7 @@ class ExistingContacts:
 
     def _apply_memory(self, memory: DryRunState, keys: set[tuple[str, str]]) -> None:
         """Replace the stored state of contacts and suppressions with the state in the dry run."""
-        self._next = memory.next_id
+        self._last_id = memory.last_id
         for contact_id in {memory.owners[key] for key in keys & memory.owners.keys()} | (
             self.contacts.keys() & memory.contacts.keys()
         ):
@@ -359,14 +359,14 @@ class ExistingContacts:
 
     def next_id(self) -> int:
         """Return an id for a new contact. In a write transaction, no other thread can take it before the end."""
-        if self._next is None:
-            self._next = storage_sql.last_id("contact")
-        self._next += 1
-        return self._next
+        if self._last_id is None:
+            self._last_id = storage_sql.last_id("contact")
+        self._last_id += 1
+        return self._last_id
 
     def last_id(self) -> int | None:
         """Return the last id that `next_id` returned, in this chunk or an earlier one of the dry run, or None."""
-        return self._next
+        return self._last_id
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:
         """Return the name of a list, which of `contact_ids` are members, and which have left it themselves.

@@ -234,7 +234,9 @@ class Jobs:
             signals.wake("webhooks")
         self.flow_worker.work()
 
-    def _run_once(self, lock: "threading.Lock | threading.Semaphore", function: Callable[[threading.Event], None]) -> None:
+    def _run_once(
+        self, lock: "threading.Lock | threading.Semaphore", function: Callable[[threading.Event], None]
+    ) -> None:
         if not lock.acquire(blocking=False):
             return
         try:
@@ -433,8 +435,8 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, a backup, the starts of campaigns and link checks may each occupy
-# a thread for a long time, and preflights several. The remaining two threads run all other jobs.
+# Sending, imports, audience snapshots, flows, webhooks, a backup, the starts of campaigns and link checks may each
+# occupy a thread for a long time, and preflights several. The remaining two threads run all other jobs.
 _WORKERS = 10 + rehearsal.MAX_CONCURRENT
 
 

@@ -79,9 +79,6 @@ class Hooks(Struct, frozen=True):
     ] = ""
     mailgun: Annotated[str, _help("/hooks/mailgun: HTTP webhook signing key", secret=True)] = ""
     sendgrid: Annotated[str, _help("/hooks/sendgrid: verification key of the signed event webhook")] = ""
-    max_age: Annotated[
-        Duration, _help("maximum age of a signature; a longer one lets a service resend events after a long outage")
-    ] = "5m"
 
 
 class Email(Struct, frozen=True):
@@ -218,7 +215,7 @@ class Sms(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """DNS servers, access to private hosts, trusted proxies and the link check."""
+    """DNS servers, access to private hosts, trusted proxies, the link check, and the age of signed requests."""
 
     dns_servers: Annotated[list[Nameserver], _help('DNS servers as "host:port"; [] = those of the system')] = field(
         default_factory=list
@@ -230,6 +227,10 @@ class Network(Struct, frozen=True):
         default_factory=list
     )
     check_links: Annotated[bool, _help("true: preflight requests the links of a draft to find broken ones")] = False
+    hook_max_age: Annotated[
+        Duration,
+        _help("maximum age of a signed request to /hooks; a longer one lets a service resend events after an outage"),
+    ] = "5m"
 
 
 class Webhooks(Struct, frozen=True):
@@ -298,7 +299,10 @@ class Backup(Struct, frozen=True):
     """Scheduled backups."""
 
     every: Annotated[Duration, _help("interval; 0s = never")] = "24h"
-    keep: Annotated[int, Meta(ge=1, description="number of backups that are kept")] = 7
+    keep: Annotated[
+        int,
+        Meta(ge=1, description="how many automatic backups are kept, one per interval; older ones are deleted"),
+    ] = 7
 
 
 class Log(Struct, frozen=True):

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kit.client import Client
+from tests.kit.scriptless_browser import ScriptlessBrowser
 
 KINDS = ("text", "heading", "button", "columns", "footer", "hologram")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00{"), max_size=12)
@@ -153,7 +154,21 @@ def test_list_templates(api: Client) -> None:
     assert [row["id"] for row in api.get("/templates", search="zebra", standalone="false").json] == [theirs]
     assert [row["id"] for row in api.get("/templates", search="listed").json] == [mine]
     assert list(api.get("/templates", standalon="true").expect(422)["validation_errors"]) == ["standalon"]
-    assert api.delete(f"/templates/{theirs}").expect(422)["reason"] == "in_use"
+
+
+def test_a_template_in_use_is_not_deleted(api: Client) -> None:
+    """The error names the campaign or flow to which it belongs, over the API and on the page."""
+    campaign = api.post("/campaigns", {"name": "Spring"}).expect(201)
+    flow = api.post("/flows", {"name": "Welcome", "steps": [{"subject": "Hi", "body": "Hi"}]}).expect(201)
+    page = ScriptlessBrowser(api)
+    for template_id, owner in (
+        (campaign["template"]["id"], {"campaign_id": campaign["id"], "name": "Spring"}),
+        (flow["steps"][0]["template_id"], {"flow_id": flow["id"], "name": "Welcome"}),
+    ):
+        refused = api.delete(f"/templates/{template_id}").expect(422)
+        assert (refused["reason"], refused["used_by"]) == ("in_use", [owner])
+        answer = page.submit(f"/templates/{template_id}/delete")
+        assert answer.status == 422 and f"In use by: {owner['name']}." in answer.text
 
 
 def test_an_edit_conflict_of_a_template(api: Client) -> None:

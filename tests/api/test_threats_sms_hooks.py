@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -108,6 +109,22 @@ def test_old_and_future_requests_are_rejected(age: int, world: World) -> None:
     response = post(generic(SECRET, f"{world.server.url}/hooks/sms", fields, world.clock.now() - age))
     assert response.status == (200 if age == 270 else 403)
     assert world.state(message)[3] is (age != 270)
+
+
+def test_one_setting_limits_the_age_of_all_signed_requests() -> None:
+    """With `network.hook_max_age`, a gateway and a relay may repeat requests that they signed during an outage."""
+    environment = {
+        "CAMPANERO_SMS__HTTP__SECRET": SECRET, "CAMPANERO_EMAIL__FEEDBACK_SECRET": SECRET,
+        "CAMPANERO_NETWORK__HOOK_MAX_AGE": "1h",
+    }  # fmt: skip
+    with Server(env=environment).set_up() as server:
+        for hook in ("sms", "email"):
+            for minutes, is_accepted in ((50, True), (70, False), (-70, False)):
+                signed = generic(SECRET, f"{server.url}/hooks/{hook}", {"type": "none"}, time.time() - minutes * 60)
+                # The body is invalid, which is only reported to whom the signature belongs.
+                assert (post(signed).status == 422) is is_accepted, (hook, minutes)
+                assert (post(signed).status == 403) is not is_accepted, (hook, minutes)
+        server.stop()
 
 
 def test_repeated_requests_count_once(world: World) -> None:

@@ -238,7 +238,7 @@ def test_threads_take_turns() -> None:
 
 
 def test_accounts_take_turns() -> None:
-    """While six threads of an account sanitize complex documents, one of another account waits for about one of them."""
+    """While six threads of an account sanitize complex documents, one of another account waits for about one."""
     is_over, done = threading.Event(), []
 
     def sanitize_many(thread: int) -> None:

@@ -158,9 +158,7 @@ async def _save_text(visit: Visit, template_id: int, language: str, text_id: str
     await _save(visit, template_id, language, {text_id: typed if typed.strip() else None}, require_current)
 
 
-def _require_current(
-    account_id: int, template_id: int, language: str, text_id: str, expected: tuple[str, ...]
-) -> None:
+def _require_current(account_id: int, template_id: int, language: str, text_id: str, expected: tuple[str, ...]) -> None:
     """Raise Invalid unless the stored translation of a text is among those expected; call it in the write.
 
     Raises NotFound if the language was removed.

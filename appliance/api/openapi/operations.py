@@ -271,7 +271,7 @@ _JSON = "application/json"
 _WEBHOOK_ERRORS = (400, 403, 404, 405, 413, 422, 500, 503)
 _SIGNATURE_DESCRIPTION = (
     "Available if a secret is configured, otherwise 404. Requests are signed as standardwebhooks.com specifies; a "
-    "missing or invalid signature, or one older than five minutes (`email.hooks.max_age` for email), gets 403. "
+    "missing or invalid signature, or one older than `network.hook_max_age` (five minutes), gets 403. "
     "Repeated reports have no effect, and a status never moves backwards."
 )
 _RECEIVED_SCHEMA = {"type": "integer", "description": "number of reports in the request"}

@@ -85,7 +85,8 @@ class Error(Struct, rename={"from_": "from"}):
     used_by: Annotated[
         list[dict[str, Any]],
         Meta(
-            description="`in_use`: objects that use it, each with its id, such as `campaign_id`, and mostly its `name`"
+            description="`in_use`: objects that use it, each with its id, such as `campaign_id`, and its `name`; "
+            "of an image also the number of `messages`"
         ),
     ] | UnsetType = UNSET  # fmt: skip
     updated_at: Annotated[

@@ -353,13 +353,26 @@ def _normalized_values(template: Template, request: Content) -> dict[str, Any]:
 
 
 def delete(account_id: int, template_id: int) -> Template:
-    """Delete a stand-alone template and return it; raises NotFound, or Invalid for a template of a campaign or flow."""
+    """Delete a stand-alone template and return it.
+
+    Raises NotFound, or Invalid for a template of a campaign or flow, which `used_by` then names.
+    """
     require_write_transaction()
     template = get(account_id, template_id)
-    if template.flow_id is not None:
-        raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=[{"flow_id": template.flow_id}])
+    _require_standalone(template, gettext("is in use"))
     Template.delete().where(Template.id == template_id).execute()
     return template
+
+
+def _require_standalone(template: Template, message: str) -> None:
+    if template.flow_id is None:
+        return
+    try:
+        owner = find_owner(template)
+        used_by = [{f"{owner.kind}_id": owner.id, "name": owner.name}]
+    except NotFound:  # It was deleted, and its template is kept for the history.
+        used_by = []
+    raise Invalid({"base": [message]}, reason="in_use", used_by=used_by)
 
 
 CAMPAIGN_LOCK_MS = 5 * 60 * 1000
@@ -471,8 +484,7 @@ def unarchive(account_id: int, template_id: int) -> Template:
 def _set_archived(account_id: int, template_id: int, moment: int | None) -> Template:
     require_write_transaction()
     template = get(account_id, template_id)
-    if template.flow_id is not None:
-        raise Invalid({"base": [gettext("belongs to a campaign or a flow")]}, reason="in_use")
+    _require_standalone(template, gettext("belongs to a campaign or a flow"))
     template.removed_at = moment
     template.save(only=[Template.removed_at])
     return template

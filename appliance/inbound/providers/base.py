@@ -69,8 +69,8 @@ def require_equal(actual: str, expected: str) -> None:
 
 
 def require_fresh(moment: float) -> None:
-    """Raise NotAllowed if a signing time (Unix seconds) is more than `email.hooks.max_age` in the past or future."""
-    if not abs(clock.now() - moment) <= parse_seconds(config.current().email.hooks.max_age):
+    """Raise NotAllowed if a signing time (Unix seconds) is more than `network.hook_max_age` in the past or future."""
+    if not abs(clock.now() - moment) <= parse_seconds(config.current().network.hook_max_age):
         raise invalid_signature()
 
 

@@ -87,7 +87,7 @@ class PreviewWarning(Struct):
 class Preview(Struct):
     """A rendered message, with warnings about its content."""
 
-    html: Annotated[str, Meta(description="HTML content; null if there is none")]
+    html: Annotated[str, Meta(description="HTML content; empty for SMS")]
     text: str
     warnings: Annotated[list[PreviewWarning], Meta(description="warnings, which do not block")]
     bytes: Annotated[int, Meta(description="size of the HTML in bytes")]

@@ -72,14 +72,14 @@ _OURS = """
 email: messages_per_connection rate_per_hour sender_limits recipient_limits slow_down dkim_ed25519 connect_timeout
 email: command_timeout probe_after
 email.direct: group_connections warm_up mta_sts ipv6 probes
-email.hooks: ses_topic postmark mailgun sendgrid max_age
+email.hooks: ses_topic postmark mailgun sendgrid
 inbound: tls_certificate tls_key
 sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
 sms: give_up_transactional probe_after countries country_senders new_numbers_per_hour opt_out_hint stop_words
 sms: require_evidence plain_quotes
 tls: certificate key
 webhooks: connections connections_each keep
-network: check_links
+network: check_links hook_max_age
 limits: request_timeout
 storage: least_free_mb least_free_percent reserve_mb
 events: keep

@@ -14,8 +14,7 @@ from appliance.sending.sms.providers import base
 from appliance.sending.sms.providers.base import HttpResponse, Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings import config, schema
-
-_MAX_AGE_SECONDS = 300
+from appliance.settings.config import parse_seconds
 
 
 class _HookBody(Struct, frozen=True):
@@ -98,7 +97,7 @@ class Http(Provider):
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Verify and parse a webhook request.
 
-        Raises NotAllowed if the signature is invalid or more than `_MAX_AGE_SECONDS` old, Invalid if the body is
+        Raises NotAllowed if the signature is invalid or older than `network.hook_max_age`, Invalid if the body is
         invalid.
         """
         webhook_id, timestamp = received.headers.get("webhook-id", ""), received.headers.get("webhook-timestamp", "")
@@ -113,7 +112,7 @@ class Http(Provider):
             raise base.invalid_signature()
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
             raise base.invalid_signature()
-        if abs(base.signing_time() - int(timestamp)) > _MAX_AGE_SECONDS:
+        if abs(base.signing_time() - int(timestamp)) > parse_seconds(config.current().network.hook_max_age):
             raise base.invalid_signature()
         try:
             hook_body = base.decode_hook(received.body, _HookBody)
