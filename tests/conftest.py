@@ -19,6 +19,7 @@ from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
 from tests.kit.executable import build_executable
 from tests.kit.fake_sms import FakeSms
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -154,6 +155,12 @@ def server() -> Iterator[Server]:
 def api(server: Server) -> Client:
     """Return a client of the shared server with its full key."""
     return server.client()
+
+
+@pytest.fixture(scope="module")
+def user(api: Client) -> ScriptlessBrowser:
+    """Return the owner of the shared server, whose browser runs no scripts."""
+    return ScriptlessBrowser(api)
 
 
 @pytest.fixture

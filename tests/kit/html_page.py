@@ -4,16 +4,25 @@ Nothing here knows styles, so a test that depends on what is visible needs a bro
 """
 
 import re
+import time
 from collections.abc import Iterator
+from functools import cached_property
 from html.parser import HTMLParser
 from urllib.parse import urlencode, urljoin
 from xml.etree.ElementTree import Element
 
+from tests.kit.client import Response
 from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import multipart_form
 
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 # Elements that a browser ends at the start of another one of the kind
 _ENDED_BY_THE_NEXT = {"li", "option", "tr", "td", "th", "dt", "dd"}
+_WITHOUT_TEXT = {"script", "style", "template"}
+# Commas and spaces in the values of attributes separate nothing
+_ALTERNATIVE = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
+_STEPS = re.compile(r"(?:\[[^\]]*\]|[^\s\[])+")
 _STEP = re.compile(r"(?P<tag>[a-z][\w-]*)?(?P<rest>(?:[.#][\w-]+|\[[^\]]+\])*)$")
 _CONDITION = re.compile(
     r"\.(?P<class>[\w-]+)|#(?P<id>[\w-]+)|\[(?P<name>[\w-]+)(?:(?P<how>[\^$*]?=)'?(?P<value>[^'\]]*)'?)?\]"
@@ -56,7 +65,15 @@ class _TreeBuilder(HTMLParser):
 
 def text_of(element: Element) -> str:
     """Return the text in an element, each run of white space as one space."""
-    return " ".join("".join(element.itertext()).split())
+    return " ".join("".join(_texts(element)).split())
+
+
+def _texts(element: Element) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if child.tag not in _WITHOUT_TEXT:
+            yield from _texts(child)
+        yield child.tail or ""
 
 
 def select(root: Element, selector: str) -> list[Element]:
@@ -65,9 +82,9 @@ def select(root: Element, selector: str) -> list[Element]:
     Steps that are separated by spaces are ancestors, and commas separate alternatives.
     """
     chosen: set[Element] = set()
-    for alternative in selector.split(","):
+    for alternative in _ALTERNATIVE.findall(selector):
         matching = [root]
-        for step in alternative.split():
+        for step in _STEPS.findall(alternative):
             below = (element for ancestor in matching for element in ancestor.iter() if element is not ancestor)
             matching = list(dict.fromkeys(element for element in below if _matches(element, step)))
         chosen.update(matching)
@@ -98,24 +115,44 @@ class HtmlPage:
     """A page of a user; each act returns the page that it leads to, or changes a field."""
 
     def __init__(self, user: ScriptlessBrowser, path: str, html: str | None = None) -> None:
-        self.user, self.path = user, path
-        self.root = _TreeBuilder(user.get(path) if html is None else html).root
-        self._labels: dict[Element, str] = {}
-        by_id = {element.attrib["id"]: element for element in self.all("[id]")}
-        for label in self.all("label"):
+        self.user = user
+        self.path, self.html = user.visit(path) if html is None else (path, html)
+        self.root = _TreeBuilder(self.html).root
+        self._files: dict[Element, tuple[str, bytes]] = {}
+
+    @cached_property
+    def _labels(self) -> dict[Element, str]:
+        labels: dict[Element, str] = {}
+        by_id = {element.attrib["id"]: element for element in self.root.iter() if "id" in element.attrib}
+        for label in self.root.iter("label"):
             named = by_id.get(label.get("for", ""))
             for control in [named] if named is not None else select(label, "input, textarea, select"):
-                self._labels[control] = text_of(label)
+                labels[control] = text_of(label)
+        return labels
 
-    def all(self, selector: str) -> list[Element]:
-        """Return the elements that match a selector (`select`)."""
-        return select(self.root, selector)
+    @property
+    def text(self) -> str:
+        """Return the text of the page, each run of white space as one space."""
+        return text_of(self.one("body"))
 
-    def one(self, selector: str) -> Element:
+    @property
+    def title(self) -> str:
+        """Return the main heading of the page."""
+        return text_of(self.one("h1"))
+
+    def all(self, selector: str, text: str = "") -> list[Element]:
+        """Return the elements that match a selector (`select`) and contain a text."""
+        return [element for element in select(self.root, selector) if not text or text in text_of(element)]
+
+    def one(self, selector: str, text: str = "") -> Element:
         """Return the only element that matches. Raises AssertionError if there are none or several."""
-        elements = self.all(selector)
-        assert len(elements) == 1, f"{len(elements)} elements are {selector} on {self.path}"
+        elements = self.all(selector, text)
+        assert len(elements) == 1, f"{len(elements)} elements are {selector} with {text!r} on {self.path}"
         return elements[0]
+
+    def has(self, selector: str, text: str) -> bool:
+        """Return whether an element that matches contains a text."""
+        return bool(self.all(selector, text))
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of the elements that match."""
@@ -126,7 +163,8 @@ class HtmlPage:
         return [element for element in self.all(selector) if self._name(element).startswith(name)]
 
     def _name(self, element: Element) -> str:
-        return element.get("aria-label") or self._labels.get(element) or text_of(element)
+        named_by = [text_of(self.one(f"#{element_id}")) for element_id in element.get("aria-labelledby", "").split()]
+        return element.get("aria-label") or " ".join(named_by) or self._labels.get(element) or text_of(element)
 
     def follow(self, link: str | Element) -> "HtmlPage":
         """Follow a link, given by its element or the start of its name."""
@@ -137,28 +175,97 @@ class HtmlPage:
         path = urljoin(self.path, link.attrib["href"]).partition("#")[0]
         return HtmlPage(self.user, path)
 
+    def reload(self) -> "HtmlPage":
+        """Return the page as it is now."""
+        return HtmlPage(self.user, self.path)
+
+    def reload_until(self, text: str, seconds: float = 20) -> "HtmlPage":
+        """Reload the page until it contains a text. Raises AssertionError if it never does."""
+        page, end = self, time.monotonic() + extend_timeout(seconds)
+        while text not in page.text:
+            assert time.monotonic() < end, f"{page.path} does not show {text!r}: {page.text}"
+            time.sleep(0.05)
+            page = page.reload()
+        return page
+
     def field(self, label: str) -> Element:
         """Return the field with a label. Raises AssertionError unless it is the only one."""
         fields = self.named("input, textarea, select", label)
+        if len(fields) > 1:  # one label may begin with another one
+            fields = [field for field in fields if self._name(field) == label]
         assert len(fields) == 1, f"{len(fields)} fields are called {label} on {self.path}"
         return fields[0]
 
-    def press(self, button: Element) -> "HtmlPage":
-        """Press a button that submits a form; return the page that it leads to."""
+    def value(self, label: str) -> str:
+        """Return the value of the field with a label, as it would be sent."""
+        return next(iter(_values(self.field(label), is_pressed=False)), "")
+
+    def is_checked(self, label: str) -> bool:
+        """Return whether the box or radio button with a label is checked."""
+        return "checked" in self.field(label).attrib
+
+    def fill(self, label: str, value: str) -> None:
+        """Enter a value in the field with a label; in a select, choose the option with this value or text."""
+        field = self.field(label)
+        if field.tag == "select":
+            options = select(field, "option")
+            chosen = [option for option in options if value in (option.get("value"), text_of(option))]
+            assert chosen, f"{label} has no option {value} on {self.path}"
+            for option in options:
+                option.attrib.pop("selected", None)
+            chosen[0].set("selected", "")
+        elif field.tag == "textarea":
+            field.text = value
+        else:
+            field.set("value", value)
+
+    def check(self, label: str, *, is_checked: bool = True) -> None:
+        """Check a box, or uncheck it; or choose a radio button instead of the others with its name."""
+        field = self.field(label)
+        others = self.all(f"input[name={field.get('name')}]") if field.get("type") == "radio" else [field]
+        for other in others:
+            other.attrib.pop("checked", None)
+        if is_checked:
+            field.set("checked", "")
+
+    def attach(self, label: str, name: str, content: bytes) -> None:
+        """Choose a file in the field with a label."""
+        self._files[self.field(label)] = name, content
+
+    def press(self, button: str | Element) -> "HtmlPage":
+        """Press a button that submits a form, given by its element or name; return the page that it leads to."""
+        response, target = self.send(button)
+        if response.status == 303:
+            return HtmlPage(self.user, response.headers["location"])
+        assert response.status in (200, 409, 422), (response.status, target)
+        return HtmlPage(self.user, target, response.text)
+
+    def send(self, button: str | Element) -> tuple[Response, str]:
+        """Press a button; return the response, which may be a file or a redirect, and the path that was asked for."""
+        if isinstance(button, str):
+            button = self._button(button)
         form, _ = self._form_of(button)
         fields = list(self._successful(form, button))
         method = button.get("formmethod", form.get("method", "get")).lower()
         target = urljoin(self.path, button.get("formaction") or form.get("action") or self.path)
         if method == "get":
-            return HtmlPage(self.user, f"{target.partition('?')[0]}?{urlencode(fields)}")
+            target = f"{target.partition('?')[0]}?{urlencode(fields)}"
+            return self.user.request("GET", target), target
+        if form.get("enctype") == "multipart/form-data":
+            files = [self._files.get(field, ("", b"")) for field in select(form, "input[type=file]")]
+            (name, content), *_ = files
+            body, kind = multipart_form(content, name, **dict(fields))
+            return self.user.request("POST", target, body, **{"Content-Type": kind}), target
         values: dict[str, list[str]] = {}
         for name, value in fields:
             values.setdefault(name, []).append(value)
-        response = self.user.submit(target, **values)
-        if response.status == 303:
-            return HtmlPage(self.user, response.headers["location"])
-        assert response.status in (200, 422), (response.status, target)
-        return HtmlPage(self.user, target, response.text)
+        return self.user.submit(target, **values), target
+
+    def _button(self, name: str) -> Element:
+        buttons = [button for button in self.named("button", name) if button.get("type") != "button"]
+        exact = [button for button in buttons if self._name(button) == name] or buttons
+        assert exact, f"no button {name} on {self.path}: {self.texts('button')}"
+        return exact[0]
 
     def _form_of(self, control: Element) -> tuple[Element, bool]:
         """Return the form of a control, and whether the control names it."""

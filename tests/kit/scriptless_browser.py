@@ -16,14 +16,30 @@ _HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 class ScriptlessBrowser:
     """A signed-in user whose browser runs no scripts."""
 
-    def __init__(self, api: Client, email: str = EMAIL) -> None:
+    def __init__(self, api: Client, email: str = EMAIL, *, language: str = "") -> None:
         self._api, self._cookie = api, ""
+        self._language = {"Accept-Language": language} if language else {}
         response = self._request("POST", "/login", {"email": email, "password": PASSWORD})
         self._cookie = response.headers["set-cookie"].partition(";")[0]
 
     def _request(self, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
         body = None if form is None else urlencode(form, doseq=True).encode()
-        return self._api.request(method, path, body, {**_FORM, "Cookie": self._cookie, **headers})
+        return self.request(method, path, body, **headers)
+
+    def request(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Response:
+        """Send a request with the cookie of the session, by default as a form, and return the response."""
+        return self._api.request(method, path, body, {**_FORM, "Cookie": self._cookie, **self._language, **headers})
+
+    def visit(self, path: str) -> tuple[str, str]:
+        """Return the path of a page after its redirects, and its text; the status must be 200."""
+        response = self._request("GET", path)
+        for _ in range(5):
+            if response.status not in (302, 303):
+                break
+            path = response.headers["location"]
+            response = self._request("GET", path)
+        assert response.status == 200, (response.status, path)
+        return path, response.text
 
     def get(self, path: str, **headers: str) -> str:
         """Return a page's text; the status must be 200."""

@@ -7,7 +7,7 @@ from typing import Any
 from tests.kit.client import Client, Response
 
 
-def multipart_form(file: bytes | None, name: str = "people.csv", **texts: str) -> tuple[bytes, str]:
+def multipart_form(file: bytes | None, name: str = "people.csv", /, **texts: str) -> tuple[bytes, str]:
     """Return the body and the Content-Type of a multipart form."""
     boundary = uuid.uuid4().hex
     parts = [
