@@ -160,9 +160,10 @@ class HtmlPage:
 
     def named(self, selector: str, name: str) -> list[Element]:
         """Return the elements that match and whose accessible name begins with a text."""
-        return [element for element in self.all(selector) if self._name(element).startswith(name)]
+        return [element for element in self.all(selector) if self.name_of(element).startswith(name)]
 
-    def _name(self, element: Element) -> str:
+    def name_of(self, element: Element) -> str:
+        """Return the accessible name of an element."""
         named_by = [text_of(self.one(f"#{element_id}")) for element_id in element.get("aria-labelledby", "").split()]
         return element.get("aria-label") or " ".join(named_by) or self._labels.get(element) or text_of(element)
 
@@ -192,7 +193,7 @@ class HtmlPage:
         """Return the field with a label. Raises AssertionError unless it is the only one."""
         fields = self.named("input, textarea, select", label)
         if len(fields) > 1:  # one label may begin with another one
-            fields = [field for field in fields if self._name(field) == label]
+            fields = [field for field in fields if self.name_of(field) == label]
         assert len(fields) == 1, f"{len(fields)} fields are called {label} on {self.path}"
         return fields[0]
 
@@ -263,7 +264,7 @@ class HtmlPage:
 
     def _button(self, name: str) -> Element:
         buttons = [button for button in self.named("button", name) if button.get("type") != "button"]
-        exact = [button for button in buttons if self._name(button) == name] or buttons
+        exact = [button for button in buttons if self.name_of(button) == name] or buttons
         assert exact, f"no button {name} on {self.path}: {self.texts('button')}"
         return exact[0]
 

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from urllib.parse import quote_plus
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, lent_page, reuse_session, wait_until_scripts_listen
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 
@@ -59,7 +62,7 @@ def test_jumping_by_keyboard(page: Page) -> None:
         ("rome customers", "Customers in Rome", r"/segments/\d+"),
     ],
 )
-def test_any_words_of_a_name_find_it(words: str, name: str, path: str, page: Page, api: Client) -> None:
+def test_any_words_of_a_name_find_it(words: str, name: str, path: str, user: ScriptlessBrowser, api: Client) -> None:
     """The jump box finds campaigns, templates, flows and segments by any words of their names, in any order."""
     if "Rome" in name:
         city = {"name": "contact_data.city", "predicate": "eq", "value": "Rome"}
@@ -68,9 +71,8 @@ def test_any_words_of_a_name_find_it(words: str, name: str, path: str, page: Pag
         api.post("/templates", {"name": name, "subject": "Bread"}).expect(201)
     elif "Greeting" in name:
         api.post("/flows", {"name": name}).expect(201)
-    page.goto(f"/jump?q={words}")
-    link = page.get_by_role("main").get_by_role("link", name=name)
-    assert re.fullmatch(path, link.get_attribute("href") or "")
+    [link] = HtmlPage(user, f"/jump?q={quote_plus(words)}").named("main a", name)
+    assert re.fullmatch(path, link.attrib["href"])
 
 
 def test_the_jump_box_during_page_load(page: Page) -> None:
@@ -82,17 +84,14 @@ def test_the_jump_box_during_page_load(page: Page) -> None:
     expect(box.get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
 
 
-def test_a_search_without_results(page: Page) -> None:
+def test_a_search_without_results(user: ScriptlessBrowser) -> None:
     """The box says that nothing was found, and offers to add an address as a contact."""
-    page.goto("/jump?q=%3Ci%3Enobody")
-    expect(page.get_by_text("No results for “<i>nobody”.")).to_be_visible()
-    page.goto("/jump?q=team")
-    expect(page.get_by_role("link", name="Settings: Team")).to_have_attribute("href", "/settings/team")
-    page.goto("/jump?q=letter")
-    expect(page.locator("main").get_by_role("link", name="Untitled")).to_have_count(0)
-    page.goto("/jump?q=nobody@example.org")
-    page.get_by_role("link", name="Add nobody@example.org").click()
-    expect(page.get_by_label("Email")).to_have_value("nobody@example.org")
+    assert "No results for “<i>nobody”." in HtmlPage(user, "/jump?q=%3Ci%3Enobody").text
+    [link] = HtmlPage(user, "/jump?q=team").named("main a", "Settings: Team")
+    assert link.attrib["href"] == "/settings/team"
+    assert not HtmlPage(user, "/jump?q=letter").named("main a", "Untitled")
+    page = HtmlPage(user, "/jump?q=nobody@example.org").follow("Add nobody@example.org")
+    assert page.value("Email") == "nobody@example.org"
 
 
 @pytest.mark.parametrize(
@@ -109,13 +108,11 @@ def test_a_search_without_results(page: Page) -> None:
         ("domains", "Settings: Domains"),
     ],
 )
-def test_actions_in_the_jump_box(page: Page, search: str, title: str) -> None:
-    """The jump box finds actions and settings pages by the usual words for them, and Enter opens the first result."""
-    page.goto("/jump?q=" + search.replace(" ", "+"))
-    link = page.locator("main").get_by_role("link", name=title, exact=True)
-    href = link.get_attribute("href")
-    assert href is not None
-    assert page.request.get(href).status == 200
+def test_actions_in_the_jump_box(user: ScriptlessBrowser, search: str, title: str) -> None:
+    """The jump box finds actions and settings pages by the usual words for them."""
+    page = HtmlPage(user, f"/jump?q={quote_plus(search)}")
+    [link] = [link for link in page.all("main a") if page.name_of(link) == title]
+    assert page.follow(link).all("h1")
 
 
 def test_enter_opens_the_result_of_the_typed_words(page: Page) -> None:
