@@ -18,10 +18,10 @@ from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Review
-from appliance.sending.messages import ledger, links, retries, transactional
+from appliance.sending.messages import ledger, links, message_request, retries, transactional
 from appliance.sending.messages.ledger import MessageQuery, Status
+from appliance.sending.messages.message_request import MessageWrite
 from appliance.sending.messages.prepare import MessagePreparer
-from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import models
 from appliance.storage.models import Message
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
@@ -61,26 +61,30 @@ async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
         and isinstance(body.to, str)
     ):
         body = structs.replace(body, channel="email" if "@" in body.to else "sms")
-    request.ignored_keys.extend(transactional.list_ignored_fields(body))
+    request.ignored_keys.extend(message_request.list_ignored_fields(body))
     check = partial(transactional.validate, can_read_contacts=request.credential.has_scope("contacts:read"))
     return await validator(check, run=render)(request._replace(body=body))
 
 
 @ROUTES.add(
-    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.Message, status=201,
+    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.SentMessage, status=201,
     other_statuses=(200,), idempotent=True, rate="messages", validate=_validate_message,
 )  # fmt: skip
 async def create_message(request: ApiRequest) -> ApiResponse:
-    """Send a single message."""
+    """Send a single message.
+
+    Each recipient of an email (`to`, `cc`, `bcc`) gets a message of its own, with its own id and outcome; a suppressed
+    recipient gets none (`recipients`). If all recipients are suppressed, the response is 422 `recipient_suppressed`.
+    """
     body: MessageWrite = request.body
-    request.ignored_keys.extend(transactional.list_ignored_fields(body))
+    request.ignored_keys.extend(message_request.list_ignored_fields(body))
     key = get_idempotency_key(request.http, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
     can_read_contacts = request.credential.has_scope("contacts:read")
     prepared = await render_send(transactional.prepare, request.account_id, body)
 
-    def write() -> tuple[Any, bool]:
+    def write() -> tuple[Message, bool, list[Message]]:
         messages: list[Any] = []
 
         def run() -> int | None:
@@ -93,12 +97,15 @@ async def create_message(request: ApiRequest) -> ApiResponse:
         replay_result = request_limits.run_once(
             request.account_id, "/messages", key, payload, run, request.credential.is_test
         )
-        return ledger.get(request.account_id, replay_result.resource_id or messages[0].id), replay_result.is_replay
+        row = ledger.get(request.account_id, replay_result.resource_id or messages[0].id)
+        return row, replay_result.is_replay, ledger.list_copies(row)
 
-    row, replayed = await commit(write)
-    if not replayed and (refusal := transactional.get_refusal(row)) is not None:
+    row, replayed, copies = await commit(write)
+    if not replayed and (refusal := await fetch(transactional.get_refusal, row)) is not None:
         raise refusal
-    [message] = await serialize_readable(request, [row])
+    if not can_read_contacts:
+        await fetch(ledger.restore_submitted_subjects, [row])
+    message = schemas.serialize_sent_message(row, copies)
     return ApiResponse(message, 200, {"Idempotent-Replayed": "true"}) if replayed else ApiResponse(message)
 
 
@@ -116,12 +123,12 @@ async def get_message(request: ApiRequest) -> ApiResponse:
         row = ledger.get(request.account_id, request.id)
         query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
         events = list(log.list_events(request.account_id, query).rows)
-        content = ledger.get_content(row)
+        content, copies = ledger.get_content(row), ledger.list_copies(row)
         rendered: dict[str, Any] = {"html": None, "text": None, "headers": content.headers if content else {}}
         if not can_read_contacts:
             ledger.restore_submitted_subjects([row])
             if ledger.may_show_contact(row, content):
-                return schemas.serialize_message_detail(row, rendered, events)
+                return schemas.serialize_message_detail(row, rendered, events, copies)
         try:
             filled = MessagePreparer().fill_again(row)
             html = show_links(filled.html) if row.channel == "email" else None
@@ -130,7 +137,7 @@ async def get_message(request: ApiRequest) -> ApiResponse:
             # A message that was skipped because it could not be rendered has no content to return.
             if row.skip_reason != "render_error":
                 raise
-        return schemas.serialize_message_detail(row, rendered, events)
+        return schemas.serialize_message_detail(row, rendered, events, copies)
 
     return ApiResponse(await render_for(request.account_id, read))
 

@@ -1,5 +1,6 @@
 """Response Structs that several endpoints share, and functions that create them from rows of the database."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -380,8 +381,26 @@ class Message(Struct, rename={"from_": "from"}):
     updated_at: Moment
 
 
-class MessageDetail(Message, rename={"from_": "from"}):
-    """A message with its content and events."""
+class MessageRecipient(Struct):
+    """One recipient of a message to several recipients. Each of them has a message of its own, with its own outcome."""
+
+    id: Annotated[int, Meta(description="id of the message to this recipient")]
+    kind: Annotated[Literal["to", "cc", "bcc"], Meta(description="how the recipient was given")]
+    address: Annotated[str, Meta(description="address of the recipient; null once erased")] | None
+    status: Annotated[Status, Meta(description="status of the message to this recipient")]
+    skip_reason: (
+        Annotated[str, Meta(description="why the recipient gets no message, such as `suppressed_hard_bounce`")] | None
+    )
+
+
+class SentMessage(Message, rename={"from_": "from"}):
+    """The message to the recipient `to` of a request, with all recipients of the request."""
+
+    recipients: Annotated[list[MessageRecipient], Meta(description="all recipients, that of `to` first")]
+
+
+class MessageDetail(SentMessage, rename={"from_": "from"}):
+    """A message with its content and events, and all recipients of its request."""
 
     html: (
         Annotated[
@@ -562,14 +581,27 @@ def serialize_message(row: models.Message) -> Message:
     return _build_from_row(Message, row, **_message_values(row))
 
 
-def serialize_message_detail(row: models.Message, content: Any, events: list[models.Event]) -> MessageDetail:
-    """Return the API representation of a message with its content and events.
+def serialize_sent_message(row: models.Message, copies: Iterable[models.Message]) -> SentMessage:
+    """Return the API representation of a message with those of its recipients; `copies` are their rows."""
+    return _build_from_row(SentMessage, row, recipients=_serialize_recipients(copies), **_message_values(row))
 
-    `content` has the keys `html`, `text` and `headers`.
+
+def _serialize_recipients(copies: Iterable[models.Message]) -> list[MessageRecipient]:
+    statuses: list[tuple[models.Message, Any]] = [(copy, copy.status) for copy in copies]
+    return [MessageRecipient(copy.id, copy.kind, copy.recipient, status, copy.skip_reason) for copy, status in statuses]
+
+
+def serialize_message_detail(
+    row: models.Message, content: Any, events: list[models.Event], copies: Iterable[models.Message]
+) -> MessageDetail:
+    """Return the API representation of a message with its content, events and recipients.
+
+    `content` has the keys `html`, `text` and `headers`; `copies` are the rows of all recipients of its request.
     """
     return _build_from_row(
         MessageDetail, row, html=content["html"], text=content["text"], headers=content["headers"],
-        events=[serialize_event(event) for event in events], **_message_values(row),
+        events=[serialize_event(event) for event in events], recipients=_serialize_recipients(copies),
+        **_message_values(row),
     )  # fmt: skip
 
 

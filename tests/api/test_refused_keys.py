@@ -22,8 +22,8 @@ def campaign(api: Client) -> str:
 
 
 MESSAGE_KEYS = [
-    ("html", "<p>other</p>", "`body`"), ("from", "shop@example.org", "`from_email`"), ("cc", ["b@example.org"], "each"),
-    ("bcc", "b@example.org", "each"), ("attachments", [{"name": "a.pdf"}], "link"),
+    ("html_body", "<p>other</p>", "`html`"), ("sender", "shop@example.org", "`from`"),
+    ("recipients", ["b@example.org"], "`cc`"), ("attachments", [{"name": "a.pdf"}], "link"),
     ("scheduled_at", TOMORROW, "send_at"),
     ("sendAt", TOMORROW, "send_at"), ("template", 1, "template_id"), ("variables", {"a": 1}, "data"),
     ("replyTo", "b@example.org", "reply_to"), ("from_mail", "b@example.org", "from_email"),
@@ -104,18 +104,18 @@ def test_rejected_keys_of_other_requests(
 
 def test_rejected_keys_are_reported_with_other_errors(api: Client) -> None:
     """One response names the rejected key, the invalid field and the missing one."""
-    error = api.post("/messages", {"html": "x", "cc": ["y"], "send_at": "soon", "subject": "s"}).expect(422)
+    error = api.post("/messages", {"html_body": "x", "cc": ["y"], "send_at": "soon", "subject": "s"}).expect(422)
 
-    assert set(error["validation_errors"]) == {"html", "cc", "send_at", "to", "body"}
+    assert set(error["validation_errors"]) == {"html_body", "cc[0]", "send_at", "to", "body"}
 
 
 def test_null_and_other_unknown_keys_are_ignored(api: Client, campaign: str) -> None:
     """Null, false flags and other unknown keys are ignored and listed in `X-Ignored-Fields`."""
-    body = {**MESSAGE, "html": None, "cc": None, "dry_run": False, "test": True, "my_reference": 7}
+    body = {**MESSAGE, "html": None, "html_body": None, "cc": None, "dry_run": False, "test": True, "my_reference": 7}
     sent = api.post("/messages", body)
 
     assert sent.status == 201
-    assert set(sent.headers["X-Ignored-Fields"].split(", ")) == {"html", "cc", "dry_run", "test", "my_reference"}
+    assert set(sent.headers["X-Ignored-Fields"].split(", ")) == {"html_body", "dry_run", "test", "my_reference"}
 
 
 def test_responses_can_be_sent_back(api: Client, campaign: str) -> None:

@@ -106,7 +106,9 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
     return view.render(
         request, "outbox/show.html", row=row, contact=contacts_by_id.get(row.contact_id), view=tab,
         where=_outbox_state(row), provider_label=gettext(_TRANSPORTS.get(row.provider, row.provider)),
-        meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit), **values,
+        meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit),
+        copies=await fetch(ledger.list_copies, row),
+        kinds={"to": gettext("To"), "cc": gettext("Cc"), "bcc": gettext("Bcc")}, **values,
     )  # fmt: skip
 
 

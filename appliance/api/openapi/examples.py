@@ -165,6 +165,12 @@ STORY: tuple[Example, ...] = (
         "body": '<p>Thank you! <a href="https://example.com/orders/4711">See your order</a></p>',
         "tags": {"kind": "receipt"},
     }),
+    Example("POST /messages", "Send an invoice with a copy to the bookkeeper", {
+        "to": "ann@example.com", "cc": ["books@example.com"], "bcc": ["archive@example.com"],
+        "from": "Petit Four <hello@example.com>", "subject": "Invoice {{ data.number }}", "data": {"number": "4711"},
+        "html": "<p>Please find invoice {{ data.number }} below.</p>", "text": "Please find invoice 4711 below.",
+        "headers": {"X-Invoice": "4711"},
+    }),
     Example("POST /messages", "Send an SMS", {
         "channel": "sms", "to": "+14155550123", "body": "Your table is ready.",
     }),
@@ -402,6 +408,8 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "attempts": 1,
         "provider": "direct",
     },
+    "SentMessage": {"id": 991, "contact_id": 1, "from": "Petit Four <hello@example.com>", "provider": "direct"},
+    "MessageRecipient": {"id": 991, "kind": "to", "address": "ann@example.com", "status": "queued"},
     "MessageText": {"headers": {}, "data": {"number": "4711"}},
     "Named": {"name": "Newsletter, weekly"},
     "Preflight": {"blockers": []},

@@ -36,11 +36,17 @@ _MESSAGES_OF_CONTACT = (
     "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact) "
     "UNION SELECT message_id FROM message_content WHERE shown_as = :contact"
 )
-# A test message that was rendered with the values of the contact was sent to another person. Its recipient stays,
-# unless it is being sent.
+# A test message or a copy that was rendered with the values of the contact was sent to another person. Its recipient
+# stays, unless it is being sent.
 _SENT_TO_SOMEONE_ELSE = (
-    "contact_id IS NULL AND status <> 'sending' "
+    "contact_id IS NOT :contact AND status <> 'sending' "
     "AND recipient_key NOT IN (SELECT key FROM channel WHERE contact_id = :contact)"
+)
+# The rows of all recipients of a message that the contact got too. Their headers have shown the contact's address; it
+# is left out from now on, because headers are made from the recipients of the rows.
+_WITH_CONTACT_IN_HEADERS = (
+    "SELECT message_id FROM message_content WHERE first_message_id IN (SELECT first_message_id FROM message_content "
+    f"WHERE message_id IN ({_MESSAGES_OF_CONTACT}))"
 )
 _OPEN = "status IN ('queued', 'held')"
 # The incoming messages of a contact, and those from the contact's number that belong to no contact.
@@ -126,15 +132,14 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
         f"design = NULL, links = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
         with_ids,
     )
-    run(f"DELETE FROM retry_payload WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids)
+    for copies in (_MESSAGES_OF_CONTACT, _WITH_CONTACT_IN_HEADERS):
+        run(f"DELETE FROM retry_payload WHERE message_id IN ({copies})", with_ids)
+        run(f"DELETE FROM captured_message WHERE account_id = :account AND message_id IN ({copies})", with_ids)
     # Hits are still counted, but no longer refer to a message.
     run(
         "UPDATE hit SET message_id = NULL, event_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL "
         f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
         with_ids,
-    )
-    run(
-        f"DELETE FROM captured_message WHERE account_id = :account AND message_id IN ({_MESSAGES_OF_CONTACT})", with_ids
     )
     run(f"DELETE FROM receipt WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids)
     run(

@@ -25,7 +25,7 @@ _ALWAYS_SIGNED = (b"from", b"to", b"subject", b"date", b"reply-to")
 # Headers that are listed only if the mail has them; a second one cannot be added then
 _SIGNED_IF_PRESENT = (
     b"message-id", b"mime-version", b"content-type", b"content-transfer-encoding",
-    b"list-unsubscribe", b"list-unsubscribe-post", b"list-id", b"feedback-id",
+    b"list-unsubscribe", b"list-unsubscribe-post", b"list-id", b"feedback-id", b"cc", b"in-reply-to", b"references",
 )  # fmt: skip
 _MAX_LINE_CHARACTERS = 75
 

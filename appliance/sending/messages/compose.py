@@ -344,6 +344,9 @@ def _render_body(source: MessageSource) -> tuple[str, str]:
     Raises MergeError if a merge tag of the body is invalid.
     """
     merge_limits.scan_tags(source.body)
+    if not source.body and source.text:
+        merge_limits.scan_tags(source.text)
+        return markup.text_to_html(source.text), source.text
     if not markup.is_html(source.body):
         return markup.text_to_html(source.body), source.text or source.body
     html = sanitizer.clean_document(source.body, source.locale)

@@ -292,6 +292,23 @@ def get_content(message: Message) -> MessageContent | None:
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
+def list_copies(message: Message) -> list[Message]:
+    """Return the rows of all recipients of a message, that of `to` first, each with its `kind` (to, cc, bcc)."""
+    copies = list(
+        Message.select(Message, MessageContent.kind)
+        .join(MessageContent, on=MessageContent.message == Message.id)
+        .where(
+            MessageContent.first_message_id
+            == MessageContent.select(MessageContent.first_message_id).where(MessageContent.message == message.id)
+        )
+        .order_by(Message.id)
+        .objects()
+    )
+    if not copies:
+        message.kind = "to"
+    return copies or [message]
+
+
 def restore_submitted_subjects(messages: Sequence[Message]) -> Sequence[Message]:
     """Set `subject` of each message to the submitted subject, with its merge tags, and return the messages.
 

@@ -106,6 +106,18 @@ class _SenderDomain(NamedTuple):
     is_unverified: bool  # the domain or its DNS records are gone, so no message may be sent from it
 
 
+class _SingleEmail(NamedTuple):
+    """The content of an email that is no message of a campaign or flow, with the headers that are its own.
+
+    `to` is the To header, and `first_recipient` the address of `to`, if it has several recipients; else both are None.
+    """
+
+    shared: SharedContent
+    headers: tuple[tuple[str, str], ...]
+    to: str | None = None
+    first_recipient: str | None = None
+
+
 class UnsignedMessage(NamedTuple):
     """A rendered message that is not signed with DKIM yet.
 
@@ -212,23 +224,26 @@ class MessagePreparer:
         if row.channel == "sms":
             return UnsignedMessage(self._build_sms(row))
         headers: tuple[tuple[str, str], ...] = ()
-        source = self._get_source(row)
+        recipient = to = addresses.to_ascii(row.recipient) or row.recipient
+        source, named = self._get_source(row), row
         if source is None:
-            shared, headers = self._compile_single(row, with_secrets=True)
+            single = self._compile_single(row, with_secrets=True)
+            shared, headers = single.shared, single.headers
+            if single.to is not None:
+                to, named = single.to, row._replace(recipient=single.first_recipient or row.recipient)
         else:
             shared = self._get_shared(source, self._get_language(source, row))
-        values, parts = self._get_values(shared, row, shared.conditions), shared.encoded
+        values, parts = self._get_values(shared, named, shared.conditions), shared.encoded
         if source is not None and shared.is_marketing:
             host = self._get_sender_domain(row.account_id, shared.sender.email).unsubscribe_host
             unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(row.id)
             headers = (compose.build_unsubscribe_header(unsubscribe_url, row.id, host),)
         headers += build_provider_headers(row.id, row.provider)
-        recipient = addresses.to_ascii(row.recipient) or row.recipient
         attempted_at = row.first_attempt_at or clock.now_ms()
         # Recipients without a contact, and contacts who declined tracking, get untracked links and no tracking pixel.
         if shared.encoded_tracked is not None and values["contact"].get("tracking", "none") != "none":
             parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(row.id)
-        mail = parts.build_mail(values, shared.sender, row.id, recipient, attempted_at / 1000, headers, shared.headers)
+        mail = parts.build_mail(values, shared.sender, row.id, to, attempted_at / 1000, headers, shared.headers)
         sender = mail.sender[1]
         sender_domain = self._get_sender_domain(row.account_id, sender)
         if sender_domain.is_unverified and row.provider != "capture":
@@ -254,7 +269,7 @@ class MessagePreparer:
             return FilledMessage("", compose.render_sms_page(text), text, None)
         source = self._get_source(row)
         if source is None:
-            shared = self._compile_single(row)[0]
+            shared = self._compile_single(row).shared
         else:
             shared = self._get_shared(source, self._get_language(source, row))
         values = self._get_values(shared, row)
@@ -434,13 +449,8 @@ class MessagePreparer:
             choice = self._choices[source, contact_language] = available.choose(contact_language)
         return choice
 
-    def _compile_single(
-        self, row: LedgerRow, with_secrets: bool = False
-    ) -> tuple[SharedContent, tuple[tuple[str, str], ...]]:
-        """Return (shared content, headers) of a single email.
-
-        `with_secrets` adds links that only the recipient may see (`fill_secrets`).
-        """
+    def _compile_single(self, row: LedgerRow, with_secrets: bool = False) -> _SingleEmail:
+        """Return a single email; `with_secrets` adds links that only the recipient may see (`fill_secrets`)."""
         message = Message.get_by_id(row.id)
         stored = MessageContent.get(MessageContent.message == row.id)
         account = Account.get_by_id(row.account_id)
@@ -476,7 +486,10 @@ class MessagePreparer:
             list_id, domain = f"account-{account.id}", shared_content.get_ascii_domain(sender.email)
             host = self._get_sender_domain(account.id, sender.email).unsubscribe_host
             headers += compose.build_marketing_headers(row.id, None, account.name, list_id, domain, account.id, host)
-        return compiled, headers
+        if stored.first_message_id is None:
+            return _SingleEmail(compiled, headers)
+        to, cc = _build_recipient_headers(copies := ledger.list_copies(message))
+        return _SingleEmail(compiled, headers + cc, to, copies[0].recipient)
 
     def _compile_single_sms(self, row: LedgerRow) -> SharedContent:
         stored = MessageContent.get(MessageContent.message == row.id)
@@ -486,6 +499,20 @@ class MessagePreparer:
         # A test SMS is rendered as marketing, so that it shows the opt-out hint too.
         is_marketing = not row.transactional or row.source_type == "test"
         return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)
+
+
+def _build_recipient_headers(copies: Sequence[Message]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the To header and, if there is one, the Cc header of a message to several recipients.
+
+    They have all addresses of `to` and `cc`, except those of erased recipients, and never one of `bcc`. A message
+    without either has an empty group as its To header (RFC 5322, section 3.4).
+    """
+    shown: dict[str, list[str]] = {"to": [], "cc": []}
+    for copy in copies:
+        if copy.recipient and copy.kind in shown:
+            shown[copy.kind].append(addresses.to_ascii(copy.recipient) or copy.recipient)
+    to = ",\r\n ".join(shown["to"]) or "undisclosed-recipients:;"
+    return to, ((("Cc", ",\r\n ".join(shown["cc"])),) if shown["cc"] else ())
 
 
 def _get_return_path(row: LedgerRow, sender: str, sender_domain: _SenderDomain) -> str:

@@ -3,29 +3,38 @@
 Emails of the service itself are in `system_emails`.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET
 
 from appliance.accounts import request_limits
 from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
-from appliance.content.designs import merge, merge_limits
+from appliance.content.designs import markup, merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, translations
 from appliance.core import addresses, clock, crypto, signals
-from appliance.core.errors import SEND_TIMES, Faults, Invalid, RefusedKeys, unsupported, use_instead
+from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, EmailText, Id, Line, Short, Subject, Text, When
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.sending.messages import compose, languages, links, merge_tags, senders, sms_rules
+from appliance.sending.messages import (
+    compose,
+    languages,
+    ledger,
+    links,
+    merge_tags,
+    message_request,
+    senders,
+    sms_rules,
+)
 from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage, SmsText
 from appliance.sending.messages.ledger import DUE_NOW
+from appliance.sending.messages.message_request import MessageWrite as MessageWrite
+from appliance.sending.messages.message_request import Recipient, RecipientKind, get_text
 from appliance.sending.sms import segments as gsm
 from appliance.settings import config
 from appliance.storage.database import fetch_one, scalar
@@ -34,9 +43,6 @@ from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 # A single SMS is checked completely before it is queued: the client gets all errors, because nobody sees the SMS later.
-
-# The fields that only emails have. They are ignored in an SMS, and the response lists them.
-EMAIL_ONLY_FIELDS = ("subject", "text", "from_email", "from_name", "reply_to", "headers")
 
 
 class SmsRequest(NamedTuple):
@@ -122,98 +128,23 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
     return compose.fill_sms(text, values, hint if request.marketing else None)
 
 
-_HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")
-_VALUE = re.compile(r"[\x20-\x7e]{0,900}")
-
-_REFUSED_KEYS: RefusedKeys = {
-    **use_instead("`body` for the HTML", "html", "html_body", "body_html", "content"),
-    **use_instead("`from_email` and `from_name`", "from", "from_address", "sender"),
-    **use_instead("`text`", "plain_text", "text_body", "body_text"),
-    **unsupported("send one message to each recipient", "cc", "bcc", "recipients", "emails"),
-    **unsupported("put a link into the body", "attachments", "attachment", "files"),
-    **unsupported("set it in a template", "design"),
-    **use_instead("`send_at`", "scheduled_at", *SEND_TIMES),
-    **unsupported("use `send_at`", "delay", "delay_seconds", "hold_seconds"),
-    **use_instead("`template_id`", "template", "template_name"),
-    **use_instead(
-        "`data`", "variables", "merge_vars", "merge_tags", "substitutions", "template_data", "dynamic_template_data"
-    ),
-    **unsupported("send with a test key", "test_mode", "sandbox", "dry_run", neutral=False),
-}
-
 _TEMPLATED: dict[str, merge_limits.Context] = {
     "subject": "header", "preheader": "header", "from_name": "header", "body": "html", "text": "text",
 }  # fmt: skip
-
-
-class MessageWrite(Struct):
-    """A request to send a single message. A `transactional` message, the default, needs no consent and has no footer.
-
-    An SMS needs `body` or a template for SMS; fields that only emails have are ignored.
-    """
-
-    REFUSED: ClassVar[RefusedKeys] = _REFUSED_KEYS
-
-    to: Annotated[
-        str,
-        Meta(
-            max_length=254,
-            description="email address; for SMS, a phone number with country code, such as +44 7700 900123",
-            extra={"filled": True, "line": True},
-        ),
-    ]  # fmt: skip
-    channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
-    subject: Subject | None | UnsetType = UNSET
-    body: (
-        Annotated[Text, Meta(description="HTML content; for SMS, text of up to 1,600 characters")] | None | UnsetType
-    ) = UNSET
-    text: (
-        Annotated[Text, Meta(description="plain text content; default: generated from the body")] | None | UnsetType
-    ) = UNSET
-    template_id: (
-        Annotated[Id, Meta(description="id of a template to use instead of subject and body")] | None | UnsetType
-    ) = UNSET
-    data: Annotated[Data, Meta(description="values for merge tags such as `{{ data.order }}`")] | None | UnsetType = (
-        UNSET
-    )
-    from_email: EmailText | None | UnsetType = UNSET
-    from_name: Line | None | UnsetType = UNSET
-    reply_to: EmailText | None | UnsetType = UNSET
-    tags: Annotated[Data, Meta(description="tags for the message")] | None | UnsetType = UNSET
-    headers: (
-        Annotated[
-            dict[str, Short], Meta(max_length=20), Meta(description="custom headers, whose names begin with `X-`")
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    send_at: Annotated[When, Meta(description="when to send; the message is `held` until then")] | None | UnsetType = (
-        UNSET
-    )
-    idempotency_key: (
-        Annotated[
-            str,
-            Meta(min_length=1, max_length=255, extra={"line": True}),
-            Meta(description="same as the header `Idempotency-Key`, which takes precedence"),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    transactional: Annotated[
-        bool,
-        Meta(
-            description="default: true; false makes it a marketing message, with consent check, footer, list "
-            "headers and tracking"
-        ),
-    ] = True
+# The fields of a request that a content field may come from, in the order in which they are looked for.
+_SOURCE_FIELDS = {"body": ("html", "body"), "from_name": ("from_", "from_name")}
 
 
 class _ValidatedRequest(NamedTuple):
-    """A validated request: the template, if any, the content fields with their merge tags, and the checked message."""
+    """A validated request: the template, if any, the content fields with their merge tags, and the checked message.
+
+    `recipients` are all recipients, that of `to` first.
+    """
 
     template: Template | None
     fields: dict[str, Any]
     checked: CheckedMessage
+    recipients: list[Recipient]
 
 
 class RecipientSuppressed(Invalid):
@@ -254,74 +185,98 @@ def queue_message(
     account_id: int, request: MessageWrite, key: str | None = None, test: bool = False,
     prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True,
 ) -> Message:  # fmt: skip
-    """Queue one message and return its row.
+    """Queue one message and return its row; an email has a row for each recipient, and the first one is returned.
 
-    If the recipient may not get it, the row is stored and returned as `skipped`, and `get_refusal` returns the error
-    for the client. `key` is the idempotency key. With `test`, the message is captured and its sender not checked;
-    without `can_read_contacts`, such a message shows no values of its contact. Raises RateLimitExceeded
+    The row of a recipient who may not get it is stored as `skipped`. If that is so for all recipients, `get_refusal`
+    returns the error for the client. `key` is the idempotency key. With `test`, the message is captured and its sender
+    not checked; without `can_read_contacts`, such a message shows no values of its contact. Raises RateLimitExceeded
     (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as `transactional_disabled`, or as
     `sender_not_ready`.
     """
     require_write_transaction()
     account = Account.get_by_id(account_id)
     faults = Faults()
-    template, fields, checked = _validate_request(account, request, faults, prepared, can_read_contacts)
+    validated = _validate_request(account, request, faults, prepared, can_read_contacts)
     if not account.transactional_allowed and request.transactional:
         raise Invalid(
             {"base": [gettext("single messages are disabled in this account")]}, reason="transactional_disabled"
         )
     faults.check()
     if not test:
-        _require_sender(account, request, template, checked.address)
-    address, is_sms = checked.address, request.channel == "sms"
-    now = clock.now_ms()
+        _require_sender(account, request, validated.template, validated.checked.address)
+    shows_contact = can_read_contacts or not test
+    first: Message | None = None
+    for recipient in validated.recipients:
+        message = _queue_to_recipient(account, request, validated, recipient, key, test)
+        first = first or message
+        _store_content(message, first, request, validated, recipient.kind, shows_contact)
+    assert first is not None
+    after_commit(lambda: signals.wake("outbox"))
+    return first
+
+
+def _queue_to_recipient(
+    account: Account, request: MessageWrite, validated: _ValidatedRequest, recipient: Recipient, key: str | None,
+    test: bool,
+) -> Message:  # fmt: skip
+    """Insert the row of one recipient, as `skipped` if the recipient may not get the message."""
+    address, is_sms, now = recipient.address, request.channel == "sms", clock.now_ms()
     is_held = isinstance(request.send_at, int) and request.send_at > now
     channel = Channel.get_or_none(
-        Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
+        Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
     )
-    reason = _get_refusal_reason(account_id, address, channel, request.transactional)
+    reason = _get_refusal_reason(account.id, address, channel, request.transactional)
     transport = _get_transport(request, test)
     if is_sms and reason is None and transport != "capture":
-        sms_rules.limit_unknown_numbers(account_id, address.key)
-    message = Message.create(
-        account=account_id, contact=channel.contact_id if channel else None, template=template, channel=request.channel,
-        recipient=address.value, recipient_key=address.key,
-        sender=_get_sender(account, request, template, address, transport),
-        reply_to=None if is_sms else _text_or_none(request.reply_to),
-        subject=fields["subject"], segments=checked.segments,
+        sms_rules.limit_unknown_numbers(account.id, address.key)
+    message: Message = Message.create(
+        account=account.id, contact=channel.contact_id if channel else None, template=validated.template,
+        channel=request.channel, recipient=address.value, recipient_key=address.key,
+        sender=_get_sender(account, request, validated.template, address, transport),
+        reply_to=None if is_sms else get_text(request.reply_to),
+        subject=validated.fields["subject"], segments=validated.checked.segments,
         status="skipped" if reason else "held" if is_held else "queued", skip_reason=reason,
         source_type="transactional", transactional=request.transactional, test=test,
         provider=transport, idempotency_key=key, tags=_value_or_none(request.tags),
         due_at=None if reason else (request.send_at if is_held else DUE_NOW), created_at=now, updated_at=now,
     )  # fmt: skip
-    MessageContent.create(
-        message=message,
-        headers={} if is_sms else _value_or_none(request.headers) or {},
-        data=_value_or_none(request.data) or {},
-        links=checked.links,
-        shown_as=NO_CONTACT_ID if test and not can_read_contacts else None,
-        **fields,
-    )
     if reason:
         data, event = {"message_id": message.id, "reason": reason}, f"{request.channel}_skipped"
-        log.record(NewEvent(account_id, event, message.contact_id, data, f"message:{message.id}", test=test))
-    else:
-        after_commit(lambda: signals.wake("outbox"))
+        log.record(NewEvent(account.id, event, message.contact_id, data, f"message:{message.id}", test=test))
     return message
 
 
+def _store_content(
+    message: Message, first: Message, request: MessageWrite, validated: _ValidatedRequest, kind: RecipientKind,
+    shows_contact: bool,
+) -> None:  # fmt: skip
+    """Store the content of a recipient's row; `first` is the row of `to`.
+
+    A copy shows the values of the contact of `to`, as the original does.
+    """
+    shown_as = None if shows_contact else NO_CONTACT_ID
+    if message.id != first.id and shows_contact:
+        shown_as = first.contact_id or NO_CONTACT_ID
+    MessageContent.create(
+        message=message,
+        headers={} if request.channel == "sms" else _value_or_none(request.headers) or {},
+        data=_value_or_none(request.data) or {},
+        links=validated.checked.links,
+        shown_as=shown_as,
+        kind=kind if len(validated.recipients) > 1 else None,
+        first_message_id=first.id if len(validated.recipients) > 1 else None,
+        **validated.fields,
+    )
+
+
 def get_refusal(message: Message) -> RecipientSuppressed | None:
-    """Return the error to raise for a message that `queue_message` skipped, or None."""
-    if message.status != "skipped":
+    """Return the error to raise for a message that `queue_message` skipped for all of its recipients, or None."""
+    if message.status != "skipped" or any(copy.status != "skipped" for copy in ledger.list_copies(message)):
         return None
     return RecipientSuppressed(
         {"to": [gettext("may not be written to")]}, reason="recipient_suppressed", message_id=message.id,
         skip_reason=message.skip_reason,
     )  # fmt: skip
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) and value != "" else None
 
 
 def _value_or_none(value: Any) -> Any:
@@ -340,13 +295,6 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
     return template
 
 
-def list_ignored_fields(request: MessageWrite) -> list[str]:
-    """Return the names of the fields in a request for an SMS that are ignored; for an email, return an empty list."""
-    if request.channel == "email":
-        return []
-    return [name for name in EMAIL_ONLY_FIELDS if getattr(request, name) not in (UNSET, None)]
-
-
 def _get_transport(request: MessageWrite, test: bool) -> str:
     settings = config.current()
     return "capture" if test else settings.sms.transport if request.channel == "sms" else settings.email.transport
@@ -357,9 +305,8 @@ def _get_sender(
 ) -> str:
     if request.channel == "sms":
         return senders.resolve_sms(account, to.key, transport)
-    return senders.resolve_email(
-        account, _text_or_none(request.from_email) or (template.from_email if template else None)
-    )
+    chosen = message_request.parse_sender(request, Faults()).email
+    return senders.resolve_email(account, chosen or (template.from_email if template else None))
 
 
 def _validate_request(
@@ -373,8 +320,12 @@ def _validate_request(
     message_fields, field_faults = _resolve_fields(request, template, translation), Faults()
     if request.channel == "sms":
         checked = validate_sms(account, _build_sms_request(request, message_fields, can_read_contacts), field_faults)
+        recipients = [Recipient("to", checked.address)]
+        message_request.find_sms_faults(request, field_faults)
     else:
-        checked = _validate_email(account, request, message_fields, field_faults, prepared)
+        recipients = message_request.parse_recipients(request, field_faults)
+        links = _validate_email(account, request, message_fields, field_faults, prepared)
+        checked = CheckedMessage(recipients[0].address, links, None)
     # A field is not reported as missing if the template that does not exist might have had it.
     faults.merge(
         {
@@ -385,32 +336,30 @@ def _validate_request(
     )
     if isinstance(request.idempotency_key, str):
         faults.collect(request_limits.validate_idempotency_key, request.idempotency_key, "idempotency_key")
-    return _ValidatedRequest(template, message_fields, checked)
+    return _ValidatedRequest(template, message_fields, checked, recipients)
 
 
 def _build_sms_request(request: MessageWrite, fields: dict[str, Any], shows_contact: bool) -> SmsRequest:
     return SmsRequest(
-        _text_or_none(request.to) or "", fields["body"], _value_or_none(request.data) or {}, not request.transactional,
+        get_text(request.to) or "", fields["body"], _value_or_none(request.data) or {}, not request.transactional,
         shows_contact,
     )  # fmt: skip
 
 
 def _validate_email(
     account: Account, request: MessageWrite, fields: dict[str, Any], faults: Faults, prepared: PreparedMessage
-) -> CheckedMessage:
-    """Validate an email; add all errors to `faults`."""
+) -> list[str] | None:
+    """Validate an email apart from its recipients; add all errors to `faults`.
+
+    Return its URLs to track, None for a transactional message.
+    """
     if not fields["subject"]:
         faults.add("subject", gettext("can't be blank"))
-    if not (fields["body"] or fields["design"]):
+    if not (fields["body"] or fields["design"] or fields["text"]):
         faults.add("body", gettext("can't be blank"))
-    for name, value in (_value_or_none(request.headers) or {}).items():
-        if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
-            faults.add(f"headers.{name}", gettext("is invalid"))
-    try:
-        address = addresses.parse_email(_text_or_none(request.to) or "")
-    except ValueError:
-        faults.add("to", gettext("is invalid"))
-        address = addresses.Address("email", "", "")
+    message_request.find_content_faults(request, faults)
+    message_request.find_header_faults(request, faults)
+    message_request.parse_sender(request, faults)
     links = None
     broken = {
         name: message for name, context in _TEMPLATED.items() if (message := merge.find_error(fields[name], context))
@@ -422,8 +371,9 @@ def _validate_email(
         broken = broken or {"body": error.describe()}
     for name, message in broken.items():
         # The error is in the template if the request does not have the field.
-        faults.add(name if _text_or_none(getattr(request, name, None)) else "template_id", message)
-    return CheckedMessage(address, links, None)
+        sent = [key for key in _SOURCE_FIELDS.get(name, (name,)) if get_text(getattr(request, key, None))]
+        faults.add(sent[0].rstrip("_") if sent else "template_id", message)
+    return links
 
 
 def _require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
@@ -437,7 +387,12 @@ def _require_sender(account: Account, request: MessageWrite, template: Template 
         problems = [("base", fault)] if fault else []
     else:
         address = _get_sender(account, request, template, to, transport)
-        problems = senders.find_email_problems(account, address, transport, marketing=not request.transactional)
+        problems = [
+            ("from" if field == "from_email" and get_text(request.from_) else field, message)
+            for field, message in senders.find_email_problems(
+                account, address, transport, marketing=not request.transactional
+            )
+        ]
     if problems:
         raise Invalid(
             {field: [message] for field, message in problems}, reason="sender_not_ready",
@@ -450,7 +405,7 @@ def _choose_translation(account: Account, request: MessageWrite, template: Templ
     if template is None or not template.translations:
         return None
     try:
-        address = addresses.parse("phone" if request.channel == "sms" else "email", _text_or_none(request.to) or "")
+        address = addresses.parse("phone" if request.channel == "sms" else "email", get_text(request.to) or "")
     except ValueError:
         return None
     language = scalar(
@@ -472,16 +427,19 @@ def _resolve_fields(request: MessageWrite, template: Template | None, translatio
     document: dict[str, Any] = {}
     if template is not None:
         document = translations.translate_document(revisions.to_document(template), translation, request.channel)
-    own_body = _text_or_none(request.body)
+    own_body = get_text(request.html) or get_text(request.body)
     # A body of the request is in the language of the account, as far as is known.
     language = None if own_body else translation
     if request.channel == "sms":
         body = own_body or document.get("body")
         return {"body": body, "language": language,
                 **dict.fromkeys(("subject", "text", "preheader", "from_name", "design"))}  # fmt: skip
-    fields: dict[str, Any] = {"text": _text_or_none(request.text), "language": language}
-    for name in ("subject", "body", "preheader", "from_name"):
-        fields[name] = _text_or_none(getattr(request, name, None)) or document.get(name)
+    if get_text(request.html) and own_body and not markup.is_html(own_body):
+        own_body = f"<div>{own_body}</div>"  # HTML without a tag would count as plain text
+    fields: dict[str, Any] = {"text": get_text(request.text), "language": language}
+    fields["subject"] = get_text(request.subject) or document.get("subject")
+    fields["body"], fields["preheader"] = own_body or document.get("body"), document.get("preheader")
+    fields["from_name"] = message_request.parse_sender(request, Faults()).name or document.get("from_name")
     has_sections = not own_body and designs.get_sections(document.get("design"))
     return fields | {"design": document["design"] if has_sections else None}
 

@@ -136,14 +136,25 @@ class MessageContent(Table):
     from_name = TextField(null=True)
     design = Json(null=True)
     language = TextField(null=True)  # the language of its texts if they are a translation of the template's
-    # For a test: the id of the contact whose values it shows, or `NO_CONTACT_ID`
+    # For a test or a copy to `cc` or `bcc`: the id of the contact whose values it shows, or `NO_CONTACT_ID`
     shown_as = IntegerField(null=True)
     links = Json(null=True)  # for marketing mail: its URLs by link number, with merge tags filled in
+    # For a message to several recipients: how its recipient was given (to, cc, bcc), and the id of the row of `to`.
+    kind = TextField(null=True)
+    first_message_id = IntegerField(null=True)
 
 
 # The erasure of a contact finds by this index the test emails that show the contact's values.
 MessageContent.add_index(
     SQL("CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL")
+)
+
+# The rows of a message to several recipients.
+MessageContent.add_index(
+    SQL(
+        "CREATE INDEX message_content_first_message_id ON message_content (first_message_id) "
+        "WHERE first_message_id NOT NULL"
+    )
 )
 
 

@@ -1,7 +1,6 @@
 """Fields of messages, the ledger, the account, and of resources related to contacts; read by `fields.py`."""
 
-MORE = """
-= Message
+_MESSAGE = """
 D id,account_id,attempts integer
 D contact_id,campaign_id,flow_id,step_id,template_id,segments integer?
 D channel enum(email,sms)
@@ -14,6 +13,19 @@ D tags object
 D error MessageError?
 D next_attempt_at,sent_at,delivered_at,opened_at,clicked_at,bounced_at date-time?
 D created_at,updated_at date-time
+"""
+
+MORE = f"""
+= Message
+{_MESSAGE}
+= SentMessage
+{_MESSAGE}
+D recipients [MessageRecipient]
+= MessageRecipient
+D id integer
+D kind enum(to,cc,bcc)
+D address,skip_reason string?
+D status enum(queued,held,sending,sent,delivered,bounced,complained,failed,skipped,cancelled,uncertain)
 = MessageError
 D code string
 D smtp integer?

@@ -37,6 +37,8 @@ D POST /messages subject 998 characters
 D POST /messages from_name 255 characters
 D POST /messages idempotency_key 255 characters
 D POST /messages data 32768 bytes
+D POST /messages cc 49 entries
+D POST /messages bcc 49 entries
 D POST /events data 32768 bytes
 D POST /events idempotency_key 255 characters
 D POST /events resource_name 255 characters

@@ -40,8 +40,9 @@ _TEXT = f"""
 S to string!
 S channel enum(email,sms)
 S subject,body string?
-D text,from_name string?
+D html,text,from,from_name string?
 D from_email,reply_to email?
+D cc,bcc [email]?
 D template_id integer?
 D data,tags,headers object?
 D send_at date-time?

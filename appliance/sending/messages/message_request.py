@@ -1,0 +1,271 @@
+"""The request for a single message: its fields, and the rules for its custom headers, sender and recipients."""
+
+import re
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.core import addresses
+from appliance.core.addresses import Address
+from appliance.core.errors import SEND_TIMES, Faults, RefusedKeys, unsupported, use_instead
+from appliance.core.i18n import gettext
+from appliance.core.validation import Data, EmailText, Id, Line, Subject, Text, When
+
+# The recipients of one message: `to`, `cc` and `bcc` together.
+MAX_RECIPIENTS = 50
+MAX_HEADER_CHARACTERS = 900
+
+# The fields of an email that are ignored in an SMS; the response lists them.
+EMAIL_ONLY_FIELDS = ("subject", "html", "text", "from_", "from_email", "from_name", "reply_to", "headers")
+# Fields of an email that an SMS may not have, because recipients or files would silently be missing.
+_REFUSED_IN_SMS = ("cc", "bcc")
+
+# Custom headers may be `X-…`, `List-…` (of transactional messages; those of marketing are ours) and these. All others
+# have a field of their own, or receivers would take them for ours (T07 in docs/threats.md).
+_OTHER_HEADERS = ("in-reply-to", "references", "importance", "auto-submitted")
+_FIELDS_BY_HEADER = {
+    "from": "from", "to": "to", "cc": "cc", "bcc": "bcc", "reply-to": "reply_to", "subject": "subject",
+}  # fmt: skip
+# Headers that mail services act on and that the service sets itself (`prepare.build_provider_headers`).
+_SERVICE_HEADERS = ("x-smtpapi", "x-pm-metadata-campanero")
+_HEADER_NAME = re.compile(r"(?:X|List)-[A-Za-z0-9-]{1,60}", re.IGNORECASE)
+_HEADER_VALUE = re.compile(rf"[\x20-\x7e]{{0,{MAX_HEADER_CHARACTERS}}}")
+# RFC 5322, section 3.4: a display name, as a quoted string or as it is written, before the address.
+_MAILBOX = re.compile(r'(?:"((?:[^"\\]|\\.)*)" *|([^<>",]*))<([^<>]{1,254})>')
+_MAX_NAME_CHARACTERS = 255
+
+_REFUSED_KEYS: RefusedKeys = {
+    **use_instead("`html`", "html_body", "body_html", "content"),
+    **use_instead("`from`", "from_address", "sender"),
+    **use_instead("`text`", "plain_text", "text_body", "body_text"),
+    **unsupported("use `cc` and `bcc`, or send one message to each recipient", "recipients", "emails"),
+    **unsupported("put a link into the body", "attachments", "attachment", "files"),
+    **unsupported("set it in a template", "design"),
+    **use_instead("`send_at`", "scheduled_at", *SEND_TIMES),
+    **unsupported("use `send_at`", "delay", "delay_seconds", "hold_seconds"),
+    **use_instead("`template_id`", "template", "template_name"),
+    **use_instead(
+        "`data`", "variables", "merge_vars", "merge_tags", "substitutions", "template_data", "dynamic_template_data"
+    ),
+    **unsupported("send with a test key", "test_mode", "sandbox", "dry_run", neutral=False),
+}
+
+Recipients = Annotated[list[EmailText], Meta(max_length=MAX_RECIPIENTS - 1)]
+RecipientKind = Literal["to", "cc", "bcc"]
+
+
+class MessageWrite(Struct, rename={"from_": "from"}):
+    """A request to send a single message. A `transactional` message, the default, needs no consent and has no footer.
+
+    An email has `html` or `text` or both, or `body` (HTML or plain text), or a template. An SMS needs `body` or a
+    template for SMS; fields that only emails have are ignored, except `cc` and `bcc`, which it may not have.
+    """
+
+    REFUSED: ClassVar[RefusedKeys] = _REFUSED_KEYS
+
+    to: Annotated[
+        str,
+        Meta(
+            max_length=254,
+            description="email address; for SMS, a phone number with country code, such as +44 7700 900123",
+            extra={"filled": True, "line": True},
+        ),
+    ]  # fmt: skip
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
+    subject: Subject | None | UnsetType = UNSET
+    body: (
+        Annotated[Text, Meta(description="HTML content; for SMS, text of up to 1,600 characters")] | None | UnsetType
+    ) = UNSET
+    html: (
+        Annotated[Text, Meta(description="HTML content, with merge tags; instead of `body`, and not with a template")]
+        | None
+        | UnsetType
+    ) = UNSET
+    text: (
+        Annotated[Text, Meta(description="plain text content; default: generated from the HTML")] | None | UnsetType
+    ) = UNSET
+    template_id: (
+        Annotated[Id, Meta(description="id of a template to use instead of subject and body")] | None | UnsetType
+    ) = UNSET
+    data: Annotated[Data, Meta(description="values for merge tags such as `{{ data.order }}`")] | None | UnsetType = (
+        UNSET
+    )
+    cc: (
+        Annotated[
+            Recipients,
+            Meta(
+                description="addresses that get a copy and that all recipients see; together with `to` and `bcc` at "
+                f"most {MAX_RECIPIENTS}; only for transactional messages"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    bcc: (
+        Annotated[Recipients, Meta(description="addresses that get a copy and that no other recipient sees; as `cc`")]
+        | None
+        | UnsetType
+    ) = UNSET
+    from_: (
+        Annotated[
+            str,
+            Meta(
+                max_length=600,
+                description="sender, such as `ana@example.com` or `Ana Cruz <ana@example.com>`; instead of "
+                "`from_email` and `from_name`",
+                extra={"line": True},
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    from_email: EmailText | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    reply_to: EmailText | None | UnsetType = UNSET
+    tags: Annotated[Data, Meta(description="tags for the message")] | None | UnsetType = UNSET
+    headers: (
+        Annotated[
+            dict[str, Annotated[str, Meta(max_length=MAX_HEADER_CHARACTERS)]],
+            Meta(max_length=20),
+            Meta(
+                description="custom headers: `X-…`, `In-Reply-To`, `References`, `Importance`, `Auto-Submitted`, and "
+                "of transactional messages `List-…`"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    send_at: Annotated[When, Meta(description="when to send; the message is `held` until then")] | None | UnsetType = (
+        UNSET
+    )
+    idempotency_key: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, extra={"line": True}),
+            Meta(description="same as the header `Idempotency-Key`, which takes precedence"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    transactional: Annotated[
+        bool,
+        Meta(
+            description="default: true; false makes it a marketing message, with consent check, footer, list "
+            "headers and tracking"
+        ),
+    ] = True
+
+
+class Sender(NamedTuple):
+    """The sender that a request names: address and name, None if the request names none."""
+
+    email: str | None
+    name: str | None
+
+
+class Recipient(NamedTuple):
+    """One recipient of a message; the address of an invalid `to` has an empty value."""
+
+    kind: RecipientKind
+    address: Address
+
+
+def get_text(value: object) -> str | None:
+    """Return a text field of a request, or None if it was not sent, or is null or empty."""
+    return value if isinstance(value, str) and value != "" else None
+
+
+def list_ignored_fields(request: MessageWrite) -> list[str]:
+    """Return the names of the fields in a request for an SMS that are ignored; for an email, return an empty list."""
+    if request.channel == "email":
+        return []
+    return [name.rstrip("_") for name in EMAIL_ONLY_FIELDS if getattr(request, name) not in (UNSET, None)]
+
+
+def find_content_faults(request: MessageWrite, faults: Faults) -> None:
+    """Add errors for fields of an email that exclude each other."""
+    if get_text(request.html) and get_text(request.body):
+        faults.add("html", gettext("give either `html` or `body`, not both"))
+    if isinstance(request.template_id, int):
+        for name in ("html", "text"):
+            if get_text(getattr(request, name)):
+                faults.add(name, gettext("give either this or `template_id`, not both"))
+
+
+def find_sms_faults(request: MessageWrite, faults: Faults) -> None:
+    """Add errors for fields that an SMS may not have."""
+    for name in _REFUSED_IN_SMS:
+        if getattr(request, name) not in (UNSET, None, []):
+            faults.add(name, gettext("is not supported for SMS"))
+
+
+def parse_sender(request: MessageWrite, faults: Faults) -> Sender:
+    """Return the sender of an email; add errors for an invalid `from`, or one beside `from_email` or `from_name`."""
+    email, name = get_text(request.from_email), get_text(request.from_name)
+    text = get_text(request.from_)
+    if text is None:
+        return Sender(email, name)
+    if email or name:
+        faults.add("from", gettext("give either `from`, or `from_email` and `from_name`"))
+        return Sender(email, name)
+    match = _MAILBOX.fullmatch(text.strip())
+    quoted, plain, written = match.groups() if match else (None, "", text)
+    shown = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain.strip()
+    try:
+        address = addresses.parse_email(written)
+    except ValueError as error:
+        faults.add("from", str(error))
+        return Sender(None, None)
+    if len(shown) > _MAX_NAME_CHARACTERS:
+        faults.add("from", gettext("is too long (maximum is %(limit)s characters)", limit=_MAX_NAME_CHARACTERS))
+    return Sender(address.value, shown or None)
+
+
+def parse_recipients(request: MessageWrite, faults: Faults) -> list[Recipient]:
+    """Return the recipients of an email, that of `to` first; add errors for invalid, repeated and too many ones."""
+    try:
+        to = addresses.parse_email(get_text(request.to) or "")
+    except ValueError:
+        faults.add("to", gettext("is invalid"))
+        to = Address("email", "", "")
+    recipients = [Recipient("to", to)]
+    kinds: tuple[RecipientKind, ...] = ("cc", "bcc")
+    for kind in kinds:
+        values = getattr(request, kind)
+        if values in (UNSET, None, []):
+            continue
+        if not request.transactional:
+            faults.add(kind, gettext("is only for transactional messages: send marketing to each recipient alone"))
+        for index, value in enumerate(values):
+            address = addresses.parse_email(value)
+            if any(address.key == other.address.key for other in recipients):
+                faults.add(f"{kind}[{index}]", gettext("is already a recipient"))
+            elif addresses.to_ascii(address.value) is None:
+                # All recipients see it, and not all of their servers support SMTPUTF8.
+                faults.add(f"{kind}[{index}]", gettext("must have only ASCII characters before the @"))
+            recipients.append(Recipient(kind, address))
+        if len(recipients) > MAX_RECIPIENTS:
+            faults.add(kind, gettext("is too long (maximum is %(limit)s recipients)", limit=MAX_RECIPIENTS))
+    if len(recipients) > 1 and to.value and addresses.to_ascii(to.value) is None:
+        faults.add("to", gettext("must have only ASCII characters before the @"))
+    return recipients
+
+
+def find_header_faults(request: MessageWrite, faults: Faults) -> None:
+    """Add errors for custom headers that a message may not have, or whose values are not printable ASCII."""
+    headers = request.headers if isinstance(request.headers, dict) else {}
+    for name, value in headers.items():
+        if fault := _find_header_name_fault(name.lower(), not request.transactional):
+            faults.add(f"headers.{name}", fault)
+        elif not _HEADER_VALUE.fullmatch(value):
+            faults.add(f"headers.{name}", gettext("is invalid"))
+
+
+def _find_header_name_fault(name: str, is_marketing: bool) -> str | None:
+    if field := _FIELDS_BY_HEADER.get(name):
+        return gettext("is not allowed as a header: use the field `%(field)s`", field=field)
+    if name in _SERVICE_HEADERS or (is_marketing and name.startswith("list-")):
+        return gettext("is not allowed: the service sets this header")
+    if name in _OTHER_HEADERS or _HEADER_NAME.fullmatch(name):
+        return None
+    return gettext("is not allowed: use X-…, List-…, In-Reply-To, References, Importance or Auto-Submitted")
