@@ -7,6 +7,7 @@ apart from the contacts until it is confirmed, and the confirmation email contai
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from appliance.audience import consent, lists
@@ -134,7 +135,17 @@ def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults
         stored = read_value(field, value, faults)
         if stored is not None:
             values[field.key] = stored
+    if len(msgspec.json.encode(values)) > validation.MAX_DATA_BYTES:
+        faults.add(
+            f"data.{find_longest(values)}",
+            gettext("is too long (maximum is %(limit)s bytes)", limit=validation.MAX_DATA_BYTES),
+        )
     return values
+
+
+def find_longest(data: Mapping[str, Any]) -> str:
+    """Return the key of custom data, which is not empty, with the longest value."""
+    return max(data, key=lambda key: len(str(data[key])))
 
 
 def _parse_topics(form: Form, raw: Mapping[str, Any], faults: Faults) -> list[int]:
@@ -186,7 +197,7 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
         body["data"] = submission.data
         if submission.phone is not None and write.find_owner(account_id, submission.phone) is None:
             body["phone"] = submission.phone.value
-        write.upsert(account_id, _parse_body(ContactWrite, body), evidence)
+        write.upsert(account_id, validation.read(ContactWrite, body), evidence)
     else:
         _update_contact(account_id, existing_channel, submission, evidence, is_theirs)
     channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -218,16 +229,7 @@ def _update_contact(
     ):
         body["channels_attributes"] = [{"value": submission.phone.value, "kind": "phone", "subscribed": False}]
     if body:
-        write.update(account_id, contact.id, _parse_body(ContactPatch, body), evidence)
-
-
-def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
-    """Parse a body into a Struct, without its custom data if that is invalid; raises Invalid for other errors."""
-    try:
-        return validation.read(request_type, body)
-    except Invalid:
-        body_without_data = {name: value for name, value in body.items() if name not in ("data", "data_merge")}
-        return validation.read(request_type, body_without_data)
+        write.update(account_id, contact.id, validation.read(ContactPatch, body), evidence)
 
 
 # The lifetime of a confirmation link and of the submitted data, and the lifetime of the row of the confirmation.

@@ -110,14 +110,13 @@ def _list_errors(form: Form, error: Invalid, submission: Submission | None = Non
     """
     fields = {field.name: field for field in list_fields(form)}
     either = {name for name, field in fields.items() if not field.required} & {"email", "phone"}
-    longest = ""
-    if submission is not None and submission.data:
-        longest = f"data.{max(submission.data, key=lambda key: len(str(submission.data[key])))}"
+    messages_by_name = dict(error.fields)
+    for name in {"data", "data_merge"} & messages_by_name.keys():
+        if submission is not None and submission.data:
+            messages_by_name[f"data.{submissions.find_longest(submission.data)}"] = messages_by_name.pop(name)
     return {
-        (longest if name in ("data", "data_merge") and longest else name):
-        _error_phrase(name, fields.get(name), messages[0], either)
-        for name, messages in error.fields.items()
-    }  # fmt: skip
+        name: _error_phrase(name, fields.get(name), messages[0], either) for name, messages in messages_by_name.items()
+    }
 
 
 # The texts for an empty and for an invalid value, by the type of the field.

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.content.designs import render
 from appliance.content.designs.theme import Look
+from appliance.core.i18n import use_language
 from appliance.sending.messages import compose, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender
 from appliance.sending.messages.encoded_email import EncodedMessage
@@ -207,3 +208,15 @@ def test_a_design_without_a_footer_is_rendered_once(home: Home) -> None:
     before = render._render_cached.cache_info().misses
     content = compose.compile_message(source({"type": "heading", "props": {"text": "Only once"}}))
     assert render._render_cached.cache_info().misses == before + 1 and compose.has_footer(content.html.source)
+
+
+@pytest.mark.parametrize(("language", "written"), [("en", "1215.3"), ("de", "1215,3")])
+def test_examples_of_merge_tags_are_written_as_on_pages(home: Home, language: str, written: str) -> None:
+    """The menu writes a number as the language of the page does; other values are unchanged."""
+    contact = home.contact("ana@example.org", data={"spent": 1215.3, "city": "Bath", "member": True})
+    with use_language(language):
+        groups = merge_tags.list_merge_tags(home.account_id, contact=contact)
+
+    examples = {tag.name: tag.example for group in groups for tag in group.tags}
+    assert examples["contact.data.spent"] == written
+    assert (examples["contact.data.city"], examples["contact.data.member"]) == ("Bath", "True")

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import UNSET
 
-from appliance.accounts import users
+from appliance.accounts import accounts, users
 from appliance.accounts.audit import Actor
 from appliance.audience import lists
 from appliance.audience.contacts import statuses
@@ -118,6 +118,14 @@ def test_list_growth_by_day(home: Home) -> None:
     [growth] = lists._measure_growth(home.account_id, 4, 30)
 
     assert (growth.id, growth.size, growth.joined[-1], sum(growth.joined)) == (contact_list.id, 3, 2, 2)
+
+
+def test_sent_and_skipped_messages_are_counted_apart(home: Home) -> None:
+    """The settings show how many messages were sent; those that were skipped are not among them."""
+    send_campaign(home, 5, 2, 1)
+    assert accounts.count_messages(home.account_id) == (5, 0)
+    transactions.write(run, "UPDATE message SET status = 'skipped', sent_at = NULL WHERE opened_at IS NOT NULL")
+    assert accounts.count_messages(home.account_id) == (3, 2)
 
 
 def test_growth_counts_contacts(home: Home) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 
 import pytest
 
@@ -341,6 +342,34 @@ def test_bots_and_invalid_submissions(server: Server) -> None:
     assert "Traceback" not in server.output, "an anonymous request was logged as an error"
     assert server.client().get(f"/forms/{form['id']}").json["submissions_count"] == 0
     assert server.client().get("/messages", to="bot@example.org").json == []
+
+
+def test_too_much_custom_data_is_shown_at_its_field(server: Server) -> None:
+    """Data that the contact has no room for is an error at its field that keeps the values; a confirmation goes on."""
+    api = server.client()
+    fields = [*[f"data.n{number}" for number in range(19)], "email"]
+    values = {f"data.n{number}": '"' * (980 + number) for number in range(19)}
+    values["email"] = "long@example.org"
+    form = create_form(server, "Long", fields=fields, double_opt_in=False)
+    response = request_as_visitor(server, "POST", f"/f/{form['public_key']}", values)
+    assert response.status == 422 and response.text.count("That’s too long") == 1, response.text
+    wrong = re.search(r'<[^>]*name="data\.n18"[^>]*>', response.text)
+    assert wrong is not None and 'aria-invalid="true"' in wrong[0]
+    assert all(value in unescape(response.text) for value in values.values())
+    assert find_contact(server, "long@example.org") is None
+
+    api.post("/contacts", {"email": "full@example.org", "data": {"story": "x" * 32_000}, "opt_in": False}).expect(201)
+    form = create_form(server, "Full", fields=["data.n0", "email"], double_opt_in=False)
+    values = {"email": "full@example.org", "data.n0": "y" * 900}
+    response = request_as_visitor(server, "POST", f"/f/{form['public_key']}", values)
+    assert response.status == 422 and "That’s too long" in response.text and "y" * 900 in response.text
+    assert submit_form(server, form, email="full@example.org", data={"n0": "y" * 900}).status == 422
+    mailed = create_form(server, "Mailed", fields=["data.n0", "email"])
+    submit_form(server, mailed, email="full@example.org", data={"n0": "y" * 900}).expect(202)
+    (email,) = wait_for_system_emails(server, "full@example.org")
+    assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
+    confirmed = find_contact(server, "full@example.org")
+    assert confirmed is not None and confirmed["subscribed_email"] and list(confirmed["data"]) == ["story"]
 
 
 def test_an_empty_form_names_the_required_field(server: Server) -> None:

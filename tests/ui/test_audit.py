@@ -103,6 +103,12 @@ def test_the_audit_page_with_and_without_javascript(browser: Browser, server: Se
     assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    # Dates have room beside their labels, and an entry of the command line, without an IP address, no line for it.
+    assert all(field.bounding_box()["width"] > 200 for field in page.locator(".days input").all())  # type: ignore[index]
+    page.goto("/settings/audit")
+    entry = page.locator("#rows tr", has_text="Command line").first
+    expect(entry.locator("td").last).to_be_hidden()
+    page.goto("/settings/audit?action=form_delete")
     page.get_by_role("link", name="Form 1").first.click()
     expect(page.locator("#rows tbody tr")).to_have_count(2)
     page.context.close()

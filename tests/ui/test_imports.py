@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 import pytest
 from playwright.sync_api import Page, expect
 
+from appliance.core import addresses
 from tests.api.test_threats_pages import Visitor
 from tests.kit import axe
 from tests.kit.browser import choose_option
@@ -443,6 +444,14 @@ def test_the_undo_dialog_counts_what_will_be_removed(user: ScriptlessBrowser, ap
     assert undone(page).has(
         "[role=status]", "1 new contact was removed. 1 contact was not reverted: changed or used since then (1)."
     )
+
+
+def test_the_example_of_a_phone_number_is_of_the_country_of_the_file(user: ScriptlessBrowser, tmp_path: Path) -> None:
+    """Without a number in local form, the example is a number of the country that the others are from."""
+    path = tmp_path / "british.csv"
+    path.write_text("Email,Phone\nb1@british.example,+44 20 7946 0018\n")
+    example = addresses.example_phone("GB")
+    assert f"Numbers such as {example} get the country code of this country." in at_columns(user, path).text
 
 
 def test_the_last_mapping_of_the_same_columns_is_proposed(user: ScriptlessBrowser, tmp_path: Path) -> None:

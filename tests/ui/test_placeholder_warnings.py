@@ -117,6 +117,10 @@ def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
     email = starters.build_flow_emails("https://bakery.example")["birthday"]
     request = {"name": "Unfinished flow", "trigger": {"event": "order_paid"}, "steps": [email._asdict()]}
     flow_id = api.post("/flows", request).expect(201)["id"]
+    page.goto(f"/flows/{flow_id}/try")
+    notes = page.locator(".banner > div > ul > li").filter(has_text="has unfinished content:")
+    expect(notes).to_have_count(1)
+    expect(notes.locator("ul > li")).to_have_count(2)
     page.goto(f"/flows/{flow_id}")
     page.get_by_role("button", name="Start…").click()
     dialog = page.get_by_role("dialog")

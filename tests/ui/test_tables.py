@@ -193,3 +193,31 @@ def test_filtering_the_table_by_rules(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Save as segment").click()
     expect(page.locator(".chip.on")).to_contain_text("Segment: Tens")
     assert api.all("/segments")[0]["name"] == "Tens"
+
+
+def test_the_tabs_show_each_contact_once(page: Page, api: Client) -> None:
+    """Each contact is under one tab, whose number is that of its rows; a phone number counts if there is no email."""
+    number = api.post("/contacts", {"email": "left@tabs.example"}).expect(201)["id"]
+    api.patch(f"/contacts/{number}", {"subscribed_email": False}).expect(200)
+    api.post("/contacts", {"email": "bounced@tabs.example"}).expect(201)
+    api.post("/suppressions", {"address": "bounced@tabs.example", "channel": "email"}).expect(201)
+    api.post("/contacts", {"first_name": "Texts", "phone": "+442079460018"}).expect(201)
+    page.goto("/contacts?limit=100")
+    tabs = page.get_by_role("navigation", name="Filter")
+    numbers = {}
+    for name in ("All", "Subscribed", "Unsubscribed", "Not subscribed", "Suppressed"):
+        tab = tabs.get_by_role("link", name=re.compile(f"^{name}"))
+        numbers[name] = int(tab.locator(".n").inner_text())
+        tab.click()
+        expect(tab).to_have_attribute("aria-current", "true")
+        expect(page.locator("tbody tr")).to_have_count(min(numbers[name], 100))
+        if name != "All":
+            assert set(page.locator("tbody tr td .pill").all_inner_texts()) == {name}
+    assert (numbers["Unsubscribed"], numbers["Suppressed"]) == (1, 1)
+    assert numbers.pop("All") == sum(numbers.values())
+    page.goto("/contacts?show=subscribed&search=Texts")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    export = page.get_by_role("link", name="Export contacts").get_attribute("href")
+    assert export is not None
+    page.goto(export)
+    expect(page.get_by_role("group", name="Filters")).to_contain_text("Subscribed")
