@@ -23,7 +23,7 @@ _WITHOUT_TEXT = {"script", "style", "template"}
 # Commas and spaces in the values of attributes separate nothing
 _ALTERNATIVE = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
 _STEPS = re.compile(r"(?:\[[^\]]*\]|[^\s\[])+")
-_STEP = re.compile(r"(?P<tag>[a-z][\w-]*)?(?P<rest>(?:[.#][\w-]+|\[[^\]]+\])*)$")
+_STEP = re.compile(r"(?P<tag>[a-z][\w-]*|\*)?(?P<rest>(?:[.#][\w-]+|\[[^\]]+\])*)$")
 _CONDITION = re.compile(
     r"\.(?P<class>[\w-]+)|#(?P<id>[\w-]+)|\[(?P<name>[\w-]+)(?:(?P<how>[\^$*]?=)'?(?P<value>[^'\]]*)'?)?\]"
 )
@@ -94,7 +94,7 @@ def select(root: Element, selector: str) -> list[Element]:
 def _matches(element: Element, step: str) -> bool:
     parts = _STEP.match(step)
     assert parts is not None, f"not a selector: {step}"
-    if parts["tag"] and element.tag != parts["tag"]:
+    if parts["tag"] not in (None, "*", element.tag):
         return False
     return all(_has(element, condition) for condition in _CONDITION.finditer(parts["rest"]))
 
@@ -245,7 +245,7 @@ class HtmlPage:
         """Press a button; return the response, which may be a file or a redirect, and the path that was asked for."""
         if isinstance(button, str):
             button = self._button(button)
-        form, _ = self._form_of(button)
+        form = self.form_of(button)
         fields = list(self._successful(form, button))
         method = button.get("formmethod", form.get("method", "get")).lower()
         target = urljoin(self.path, button.get("formaction") or form.get("action") or self.path)
@@ -268,13 +268,13 @@ class HtmlPage:
         assert exact, f"no button {name} on {self.path}: {self.texts('button')}"
         return exact[0]
 
-    def _form_of(self, control: Element) -> tuple[Element, bool]:
-        """Return the form of a control, and whether the control names it."""
+    def form_of(self, control: Element) -> Element:
+        """Return the form of a control, which the control names or is in."""
         if "form" in control.attrib:
-            return self.one(f"form#{control.attrib['form']}"), True
+            return self.one(f"form#{control.attrib['form']}")
         forms = [form for form in self.all("form") if control in form.iter()]
         assert forms, f"a control on {self.path} is in no form"
-        return forms[-1], False
+        return forms[-1]
 
     def _successful(self, form: Element, button: Element) -> Iterator[tuple[str, str]]:
         """Yield the fields that a browser sends for a pressed button, in order."""
