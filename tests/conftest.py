@@ -37,9 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # The ring of each test directory: in process, against the running service, in a browser, or with real faults
 RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
-    "api": "process", "built": "process", "direct": "process", "journeys": "process", "model": "process",
-    "schemathesis": "process", "test_executable.py": "process",
-    "ui": "browser", "designs/test_screens.py": "browser", "faults": "fault",
+    "api": "process", "attacks": "process", "built": "process", "direct": "process", "journeys": "process",
+    "model": "process", "schemathesis": "process", "test_executable.py": "process",
+    "ui": "browser", "attacks/test_html.py": "browser", "designs/test_screens.py": "browser", "faults": "fault",
     # These need no service, but would take half of the time of the unit ring: random actions, threads, large inputs
     **dict.fromkeys((
         "designs/test_hostile_documents.py", "designs/test_literal_braces.py", "domain/test_child_processes.py",

@@ -149,7 +149,7 @@ def _add_all_but_sums(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
             add_file(tar, name, files[name])
 
 
-def _write_backup(path: Path, files: dict[str, bytes], key: bytes) -> None:
+def write_backup(path: Path, files: dict[str, bytes], key: bytes) -> None:
     """Write a backup with these members and right checksums, signed with the content of a key file."""
     files = {name: content for name, content in files.items() if name not in (SUMS, SIGNATURE)}
     sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()).encode()
@@ -270,7 +270,7 @@ def test_a_backup_with_an_invalid_database_is_rejected(
     key = (server.data / "secret.key").read_bytes()
     bad = tmp_path / "bad.tar.gz"
     database = _database(change, files["campanero.db"], tmp_path)
-    _write_backup(bad, files | {"secret.key": key, "campanero.db": database}, key)
+    write_backup(bad, files | {"secret.key": key, "campanero.db": database}, key)
     other = fresh_server(start=False, set_up=False)
     line = other.cli("restore", str(bad), expect=1).stderr
     assert line.startswith("campanero: ") and line.count("\n") == 1, line
@@ -292,7 +292,7 @@ def test_a_changed_backup_is_rejected(
     (other.data / "secret.key").write_bytes(key)
     bad = tmp_path / "bad.tar.gz"
     for signature in (files[SIGNATURE], b"", b"0" * 64, b"\xff" * 64, b"0" * 65):
-        _write_backup(bad, changed, key)
+        write_backup(bad, changed, key)
         with tarfile.open(bad) as tar:
             sums = tar.extractfile(SUMS).read()  # type: ignore[union-attr]  # a regular member
         with tarfile.open(bad, "w:gz", compresslevel=1) as tar:
@@ -306,7 +306,7 @@ def test_a_changed_backup_is_rejected(
         add_file(tar, SUMS, files[SUMS])
     assert "has no signature" in other.cli("restore", str(bad), expect=1).stderr
     assert sorted(path.name for path in other.data.iterdir()) == ["secret.key", "serve.lock"]
-    _write_backup(bad, files, key)
+    write_backup(bad, files, key)
     other.cli("restore", str(bad))
 
 

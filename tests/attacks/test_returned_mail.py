@@ -1,0 +1,98 @@
+"""Generated bounces and complaints by which the recipient of one message tries to change others (T31, T33).
+
+The attacker has one message, with all its signed values, and knows the addresses and Message-IDs of other recipients.
+"""
+
+import random
+import socket
+import time
+
+from tests.journeys.test_returned_mail import DOMAIN, FEEDBACK, SAMPLES, World, world
+from tests.kit.bounces import Placeholders, sample
+from tests.kit.sampling import examples
+
+__all__ = ["world"]
+COUNT = examples(60, full=3_000)
+# Message ends and line ends that servers have taken for the end of the data.
+_ENDS = (b"\n.\n", b"\n.\r\n", b"\r\n.\n", b"\r.\r", b"\r\n.\r", b"\r\n\x00.\r\n", b"\n.\r", b"\r.\n", b"\r\n.\r\r\n")
+_EXTRA_BLOCKS = (
+    "\r\nFinal-Recipient: rfc822; {victim}\r\nAction: failed\r\nStatus: 5.1.1\r\n"
+    "Diagnostic-Code: smtp; 550 5.1.1 unknown user\r\n",
+    "\r\nOriginal-Recipient: rfc822;{victim}\r\nFinal-Recipient: rfc822;{victim}\r\nAction: failed\r\n"
+    "Status: 5.1.1\r\n",
+    "\r\n550 5.1.1 <{victim}>: Recipient address rejected: User unknown\r\n",
+    "\r\nX-Failed-Recipients: {victim}\r\n", "\r\nOriginal-Rcpt-To: <{victim}>\r\nFeedback-Type: abuse\r\n",
+    "\r\nMessage-ID: <{message_id}>\r\nTo: {victim}\r\n", "\r\nTo: {victim}\r\nReturn-Path: <{victim}>\r\n",
+)  # fmt: skip
+
+
+def forge(rng: random.Random, own: Placeholders, victim: Placeholders) -> bytes:
+    """Return a report with the attacker's own signed values that names the recipient or the message of another."""
+    marks = own._replace(
+        recipient=rng.choice((own.recipient, victim.recipient, f"{own.recipient}, {victim.recipient}")),
+        message_id=rng.choice((own.message_id, victim.message_id)),
+    )
+    raw = sample(rng.choice(SAMPLES), marks)
+    for _ in range(rng.choice((0, 1, 1, 2, 4))):
+        block = rng.choice(_EXTRA_BLOCKS).format(victim=victim.recipient, message_id=victim.message_id).encode()
+        place = rng.choice([at for at in range(0, len(raw) - 1, 7) if raw[at : at + 2] == b"\r\n"] or [len(raw)])
+        raw = raw[:place] + block + raw[place:]
+    if rng.random() < 0.3:
+        other = sample(rng.choice(SAMPLES), own._replace(recipient=victim.recipient))
+        raw = rng.choice((raw + b"\r\n" + other, b"Content-Type: message/rfc822\r\n\r\n" + raw, raw[:2000] + other))
+    if rng.random() < 0.2:
+        raw = raw.replace(own.recipient.encode(), victim.recipient.encode(), rng.randrange(1, 4))
+    return raw
+
+
+def state_without(world: World, address: str) -> list[str]:
+    """Return everything that returned mail could change, without what is about one recipient."""
+    rows = [f"{row}" for part in world.state()[:-1] for row in part]
+    own = world.rows()[address]
+    contact_id = own["contact_id"]
+    return [
+        row for row in rows
+        if address not in row and f"'contact_id': {contact_id}," not in row and f"message:{own['id']}'" not in row
+    ]  # fmt: skip
+
+
+def test_reports_about_others_change_nothing(world: World) -> None:
+    """Whatever a recipient sends to the addresses of its own message, no other contact or message is changed."""
+    rng, attacker = random.Random(3_464), len(SAMPLES) + 15
+    own = world.marks(attacker)
+    before = state_without(world, own.recipient)
+    for _ in range(COUNT):
+        victim = world.marks(rng.choice([index for index in range(len(SAMPLES)) if index != attacker]))
+        to = rng.choice(((own.return_path,), (FEEDBACK,), (own.return_path, FEEDBACK), (f"feedback@bounce.{DOMAIN}",)))
+        codes = world.post.deliver(forge(rng, own, victim), *to, sender=rng.choice(("", victim.recipient)))
+        assert codes and codes[0] in (250, 550, 552, 554), codes
+    assert state_without(world, own.recipient) == before
+
+
+def test_no_mail_is_smuggled_behind_another(world: World) -> None:
+    """No end of the data but CRLF, dot, CRLF starts another mail, such as a complaint in the name of a victim."""
+    rng, attacker = random.Random(5_321), len(SAMPLES) + 16
+    own = world.marks(attacker)
+    before = state_without(world, own.recipient)
+    for _ in range(max(len(_ENDS), COUNT // 10)):
+        victim = world.marks(rng.randrange(len(SAMPLES)))
+        hidden = f"MAIL FROM:<>\r\nRCPT TO:<{victim.return_path}>\r\nDATA\r\n".encode()
+        hidden += sample("postfix_user_unknown", victim)
+        data = b"Subject: x\r\n\r\nx" + rng.choice(_ENDS) + hidden + b"\r\n.\r\nQUIT\r\n"
+        with socket.create_connection(("127.0.0.1", world.post.port), timeout=10) as link:
+            for command in (
+                b"HELO x\r\n",
+                b"MAIL FROM:<>\r\n",
+                f"RCPT TO:<{own.return_path}>\r\n".encode(),
+                b"DATA\r\n",
+            ):
+                link.recv(4_096)
+                link.sendall(command)
+            link.recv(4_096)
+            link.sendall(data)
+            replies, until = b"", time.monotonic() + 5
+            while time.monotonic() < until and (piece := link.recv(4_096)):
+                replies += piece
+        # The data has one end: no reply invites to send those of another mail.
+        assert b"354" not in replies and replies.count(b"250") <= 1, replies
+    assert state_without(world, own.recipient) == before
