@@ -137,9 +137,10 @@ def test_the_pager_jumps(browser_page: Page, api: Client) -> None:
     assert axe.find_violations_in_light_and_dark(page) == []
 
 
-def test_every_email_is_saved_as_a_template(browser_page: Page, sent_campaign: Any, api: Client) -> None:
+def test_every_email_is_saved_as_a_template(
+    browser_page: Page, user: ScriptlessBrowser, sent_campaign: Any, api: Client
+) -> None:  # fmt: skip
     """A draft, its editor, the email of a flow, a message in the test inbox and the list offer it."""
-    page = browser_page
     design = {"sections": [{"type": "text", "props": {"html": "<p>Hi</p>"}}, {"type": "footer", "props": {}}]}
     content = {"template_attributes": {"subject": "Draft", "design": design}}
     draft = api.post("/campaigns", {"name": "My draft", **content}).expect(201)["id"]
@@ -148,23 +149,20 @@ def test_every_email_is_saved_as_a_template(browser_page: Page, sent_campaign: A
         {"name": "My flow", "trigger": {"event": "order_paid"}, "steps": [{"subject": "Hi", "body": "<p>Hi</p>"}]},
     ).expect(201)
     step = flow["steps"][0]["id"]
-    places = (f"/campaigns/{draft}", f"/campaigns/{draft}/content", f"/flows/{flow['id']}/steps/{step}/content")
-    for number, path in enumerate(places):
-        page.goto(path)
-        page.get_by_role("button", name="More actions", exact=True).click()
-        page.locator(".menu:popover-open").get_by_role("button", name="Save as template").click()
-        save_as(page, f"Place {number}")
-    page.goto(f"/inbox?campaign={sent_campaign['id']}")
-    page.locator("#mail, .listwrap, main").first.wait_for()
-    page.locator("main a[href^='/inbox/']").first.click()
-    page.locator("#mail").get_by_role("button", name="Save as template").click()
-    save_as(page, "Place inbox")
-    page.goto("/campaigns?search=My+draft")
-    page.get_by_role("button", name="More actions for My draft").click()
-    page.locator(".menu:popover-open").get_by_role("button", name="Save as template").click()
-    expect(page.locator(".toast")).to_contain_text("Saved as the template My draft.")
-    page.locator(".toast").get_by_role("link", name="Open template").click()
-    expect(page).to_have_url(re.compile(r"/templates/\d+/edit"))
+    inbox = HtmlPage(user, f"/inbox?campaign={sent_campaign['id']}")
+    message = inbox.all("main a[href^='/inbox/']")[0].attrib["href"]
+    for number, path in enumerate((f"/campaigns/{draft}", f"/flows/{flow['id']}/steps/{step}/content", message)):
+        page = HtmlPage(user, path)
+        assert page.all("button[commandfor=save-template]", "Save as template"), path
+        page.fill("Template name", f"Place {number}")
+        assert page.press("Save template").has(".toast", f"Saved as the template Place {number}."), path
+    page = HtmlPage(user, "/campaigns?search=My+draft").press("Save as template")
+    assert page.has(".toast", "Saved as the template My draft.")
+    assert re.fullmatch(r"/templates/\d+/edit", page.follow("Open template").path)
+    browser_page.goto(f"/campaigns/{draft}/content")
+    browser_page.get_by_role("button", name="More actions", exact=True).click()
+    browser_page.locator(".menu:popover-open").get_by_role("button", name="Save as template").click()
+    save_as(browser_page, "Place editor")
 
 
 def save_as(page: Page, name: str) -> None:

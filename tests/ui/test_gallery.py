@@ -1,7 +1,6 @@
 """The template gallery: starters, files, archiving, copies and deletion."""
 
 import json
-import re
 from pathlib import Path
 
 from playwright.sync_api import FilePayload, Page, expect
@@ -10,6 +9,8 @@ from tests.conftest import FreshServer
 from tests.kit import axe
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage, text_of
+from tests.kit.scriptless_browser import ScriptlessBrowser
 
 DESIGN = {"sections": [{"type": "heading", "props": {"text": "Hello {{ contact.first_name }}"}}], "theme": {}}
 
@@ -83,45 +84,43 @@ def test_duplicating_and_deleting(browser_page: Page, api: Client) -> None:
     api.get(f"/templates/{template_id}").expect(404)
 
 
-def test_importing_a_file(browser_page: Page, api: Client) -> None:
+def test_importing_a_file(browser_page: Page, user: ScriptlessBrowser, api: Client) -> None:
     """A design, an exported template and an HTML file become templates, named after the file or its name field."""
-    page = browser_page
     exported = {"name": "Spring", "subject": "New shoes", "design": DESIGN, "id": 77, "updated_at": "2026-01-01"}
-    for name, content in (
-        ("One.json", json.dumps(DESIGN)), ("two.json", json.dumps(exported)), ("Three.html", "<p>Dear {{ email }}</p>"),
-    ):  # fmt: skip
-        page.goto("/templates/new")
-        page.set_input_files("#f-file", {"name": name, "mimeType": "text/plain", "buffer": content.encode()})
-        page.get_by_role("button", name="Import template").click()
-        page.wait_for_url("**/edit")
+    for name, content in (("two.json", json.dumps(exported)), ("Three.html", "<p>Dear {{ email }}</p>")):
+        page = HtmlPage(user, "/templates/new")
+        page.attach("File", name, content.encode())
+        assert page.press("Import template").path.partition("?")[0].endswith("/edit")
+    file: FilePayload = {"name": "One.json", "mimeType": "text/plain", "buffer": json.dumps(DESIGN).encode()}
+    browser_page.goto("/templates/new")
+    browser_page.set_input_files("#f-file", file)
+    browser_page.get_by_role("button", name="Import template").click()
+    browser_page.wait_for_url("**/edit")
     templates = {row["name"]: row for row in api.get("/templates").expect(200)}
     assert templates["One"]["design"]["sections"][0]["type"] == "heading"
     assert (templates["Spring"]["subject"], len(templates["Spring"]["design"]["sections"])) == ("New shoes", 1)
     assert templates["Three"]["body"] == "<p>Dear {{ email }}</p>"
 
 
-def test_invalid_files_are_rejected(browser_page: Page, browser_problems: Problems) -> None:
+def test_invalid_files_are_rejected(browser_page: Page, user: ScriptlessBrowser) -> None:
     """Broken JSON, other JSON, binary and deeply nested files show an error at the field."""
-    page = browser_page
-    invalid_files = (
-        (b'{"sections": [', "is not JSON"), (b'{"a": 1}', "has no design"), (b"[1]", "has no design"),
+    page, broken = browser_page, b'{"sections": ['
+    page.goto("/templates/new")
+    page.set_input_files("#f-file", {"name": "x.json", "mimeType": "application/json", "buffer": broken})
+    page.get_by_role("button", name="Import template").click()
+    expect(page.locator("#f-file-err")).to_contain_text("is not JSON")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    form = HtmlPage(user, "/templates/new")
+    for content, message in (
+        (broken, "is not JSON"), (b'{"a": 1}', "has no design"), (b"[1]", "has no design"),
         (b"\xff\xd8\xff\xe0\x00\x10", "is not text"), (b" ", "is empty"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "has no design"),
         (b'{"sections": [{"type": "button", "props": {"href": {}}}]}', "props.href is invalid"),
-    )  # fmt: skip
-    page.goto("/templates/new")
-    action = page.locator("form:has(#f-file)").get_attribute("action")
-    assert action is not None
-    for content, message in invalid_files:
-        file: FilePayload = {"name": "x.json", "mimeType": "application/json", "buffer": content}
-        if message == "is not JSON":
-            page.set_input_files("#f-file", file)
-            page.get_by_role("button", name="Import template").click()
-            expect(page.locator("#f-file-err")).to_contain_text(message)
-        answer = page.request.post(action, headers={"Sec-Fetch-Site": "same-origin"}, multipart={"file": file})
-        [error] = re.findall(r'id="f-file-err"[^>]*>(.*?)</p>', answer.text(), re.S)
-        assert answer.status == 422 and message in error
-    assert axe.find_violations_in_light_and_dark(page) == []
+    ):  # fmt: skip
+        form.attach("File", "x.json", content)
+        response, _ = form.send("Import template")
+        assert response.status == 422
+        assert message in text_of(HtmlPage(user, form.path, response.text).one("#f-file-err"))
 
 
 def test_a_viewer_sees_no_actions(fresh_server: FreshServer, browser_page: Page) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.sampling import full_only
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import EMAIL, Server
 
 DESIGN = {"sections": [{"id": "a", "type": "heading", "props": {"text": "Hello {{ contact.first_name }}", "level": 1}},
@@ -49,51 +51,49 @@ def test_starting_from_a_starter(page: Page, api: Client) -> None:
     assert template["design"]["sections"][0]["type"] == "header"
 
 
-def test_previews_of_templates(page: Page, api: Client) -> None:
+def test_previews_of_templates(page: Page, user: ScriptlessBrowser, api: Client) -> None:
     """Previews have merge tags filled in, for designs, HTML and in the gallery; empty ones say so."""
     design_id = make(api, "Shown")
     html_id = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ contact.first_name }}</p>"}).expect(201)[
         "id"
     ]
-    for number, frame, greeting in ((design_id, "#canvas", "Hello Anna"), (html_id, "iframe.frame", "Dear Anna")):
-        page.goto(f"/templates/{number}/edit")
-        expect(page.frame_locator(frame).locator("body")).to_contain_text(greeting)
-    page.goto("/templates")
-    expect(page.locator(".tile iframe").first.content_frame.locator("body")).to_contain_text("Dear Anna")
+    page.goto(f"/templates/{design_id}/edit")
+    expect(page.frame_locator("#canvas").locator("body")).to_contain_text("Hello Anna")
+    page.goto(f"/templates/{html_id}/edit")
+    expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text("Dear Anna")
+    [frame, *_] = HtmlPage(user, "/templates").all(".tile iframe")
+    assert "Dear Anna" in HtmlPage(user, frame.attrib["src"]).text
     empty_id = api.post("/templates", {"name": "Empty"}).expect(201)["id"]
-    page.goto(f"/templates/{empty_id}/edit")
-    expect(page.locator("#list")).to_contain_text("No sections yet")
-    page.goto(f"/templates/{empty_id}/edit?as=html")
-    expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text("This email has no content yet")
+    assert HtmlPage(user, f"/templates/{empty_id}/edit").has("#list", "No sections yet")
+    frame = HtmlPage(user, f"/templates/{empty_id}/edit?as=html").one("iframe.frame")
+    assert "This email has no content yet" in HtmlPage(user, frame.attrib["src"]).text
 
 
-def test_editing_an_html_template(page: Page, api: Client) -> None:
+def test_editing_an_html_template(user: ScriptlessBrowser, api: Client) -> None:
     """Name, subject, preview text and HTML are edited in a form beside the preview."""
     template_id = api.post("/templates", {"name": "Simple", "body": "<p>Before</p>"}).expect(201)["id"]
-    page.goto(f"/templates/{template_id}/edit")
-    page.get_by_label("Subject").fill("Another subject")
-    page.get_by_label("Preview text").fill("Before you open it")
-    page.get_by_label("Content").fill("<p>After</p>")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("Saved")
-    expect(page.frame_locator("iframe.frame").locator("p")).to_have_text("After")
+    page = HtmlPage(user, f"/templates/{template_id}/edit")
+    page.fill("Subject", "Another subject")
+    page.fill("Preview text", "Before you open it")
+    page.fill("Content", "<p>After</p>")
+    page = page.press("Save")
+    assert page.has(".toast", "Saved")
+    assert HtmlPage(user, page.one("iframe.frame").attrib["src"]).texts("p") == ["After"]
     row = api.get(f"/templates/{template_id}").expect(200)
 
     assert (row["subject"], row["preheader"], row["body"]) == ("Another subject", "Before you open it", "<p>After</p>")
 
 
-def test_an_edit_conflict_of_an_html_template(page: Page, api: Client) -> None:
+def test_an_edit_conflict_of_an_html_template(user: ScriptlessBrowser, api: Client) -> None:
     """The conflict is shown with the user's values kept; saving again overwrites."""
     template_id = api.post("/templates", {"name": "Shared", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
-    page.goto(f"/templates/{template_id}/edit")
+    page = HtmlPage(user, f"/templates/{template_id}/edit")
     api.patch(f"/templates/{template_id}", {"subject": "From elsewhere"}).expect(200)
-    page.get_by_label("Subject").fill("Mine")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert")).to_contain_text("Another user changed the subject since you opened it.")
-    expect(page.get_by_label("Subject")).to_have_text("Mine")
-    save_screenshot(page, "templates-conflict")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("Saved")
+    page.fill("Subject", "Mine")
+    page = page.press("Save")
+    assert page.has("[role=alert]", "Another user changed the subject since you opened it.")
+    assert page.value("Subject") == "Mine"
+    assert page.press("Save").has(".toast", "Saved")
     assert api.get(f"/templates/{template_id}").expect(200)["subject"] == "Mine"
 
 
@@ -130,91 +130,79 @@ def test_downloading_and_uploading_a_design(page: Page, api: Client, tmp_path: P
     expect(page.locator("#f-file-err")).to_contain_text("This file cannot be used: it is not JSON.")
 
 
-def test_a_conflict_of_an_uploaded_design(page: Page, api: Client, tmp_path: Path) -> None:
+def test_a_conflict_of_an_uploaded_design(user: ScriptlessBrowser, api: Client) -> None:
     """If the design has changed meanwhile the upload is rejected once; uploading again replaces it."""
     template_id = make(api, "Raced")
-    page.goto(f"/templates/{template_id}/edit")
+    page = HtmlPage(user, f"/templates/{template_id}/edit")
     theirs = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
     api.patch(f"/templates/{template_id}", {"design": theirs}).expect(200)
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(DESIGN).replace("Hello", "Mine"))
-    page.get_by_role("button", name="More").click()
-    page.get_by_role("button", name="Upload design").click()
-    page.get_by_label("Design file (JSON)").set_input_files(path)
-    page.get_by_role("button", name="Replace design").click()
-    expect(page.locator("#f-file-err")).to_contain_text("Another user changed the design since you opened it.")
+    mine = json.dumps(DESIGN).replace("Hello", "Mine").encode()
+    page.attach("Design file (JSON)", "mine.json", mine)
+    page = page.press("Replace design")
+    assert "Another user changed the design since you opened it." in text_of(page.one("#f-file-err"))
     assert api.get(f"/templates/{template_id}").expect(200)["design"] == theirs
-    page.get_by_label("Design file (JSON)").set_input_files(path)
-    page.get_by_role("button", name="Replace design").click()
-    expect(page.frame_locator("#canvas").locator("h1")).to_have_text("Mine Anna")
+    page.attach("Design file (JSON)", "mine.json", mine)
+    page = page.press("Replace design")
+    canvas = HtmlPage(user, page.one("#canvas").attrib["src"])
+    assert "Mine Anna" in canvas.text
+    assert "Mine" in json.dumps(api.get(f"/templates/{template_id}").expect(200)["design"])
 
 
-def test_the_history_of_a_template(page: Page, api: Client) -> None:
+def test_the_history_of_a_template(user: ScriptlessBrowser, api: Client) -> None:
     """Revisions are previewed, named and restored, with undo and redo."""
     template_id = make(api, "Past")
     changed = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
     api.patch(f"/templates/{template_id}", {"design": changed}).expect(200)
-    page.goto(f"/templates/{template_id}/history")
-    rows = page.locator("tbody tr")
-    expect(rows).to_have_count(2)
-    expect(rows.first).to_contain_text("Changed design")
-    expect(rows.first).to_contain_text("Current")
-    page.get_by_role("link", name="1", exact=True).click()
-    shown = page.frame_locator("iframe.frame").locator("h1")
-    expect(shown).to_have_text("Hello Anna")
-    page.get_by_label("Revision name").fill("The first words")
-    page.get_by_role("button", name="Save name").click()
-    expect(rows.last).to_contain_text("The first words")
-    save_screenshot(page, "templates-history")
-    page.get_by_role("button", name="Restore this version").click()
-    expect(page.locator(".toast")).to_contain_text("All earlier revisions are still in the history.")
-    expect(rows).to_have_count(3)
+    page = HtmlPage(user, f"/templates/{template_id}/history")
+    first, _ = page.texts("tbody tr")
+    assert "Changed design" in first and "Current" in first
+    page = page.follow("1")
+    assert HtmlPage(user, page.one("iframe.frame").attrib["src"]).texts("h1") == ["Hello Anna"]
+    page.fill("Revision name", "The first words")
+    page = page.press("Save name")
+    assert "The first words" in page.texts("tbody tr")[-1]
+    page = page.press("Restore this version")
+    assert page.has(".toast", "All earlier revisions are still in the history.")
+    assert len(page.all("tbody tr")) == 3
     assert api.get(f"/templates/{template_id}").expect(200)["design"] == DESIGN
-    page.get_by_role("button", name="Undo", exact=True).click()
-    expect(rows).to_have_count(4)
+    page = page.press("Undo")
+    assert len(page.all("tbody tr")) == 4
     assert api.get(f"/templates/{template_id}").expect(200)["design"] == changed
-    page.get_by_role("button", name="Redo").click()
-    expect(rows).to_have_count(5)
-    expect(page.get_by_role("button", name="Redo")).to_be_disabled()
+    page = page.press("Redo")
+    assert len(page.all("tbody tr")) == 5
+    assert ["disabled" in button.attrib for button in page.named("button", "Redo")] == [True]
 
 
-def test_duplicating_and_testing_an_html_template(page: Page, api: Client) -> None:
+def test_duplicating_and_testing_an_html_template(user: ScriptlessBrowser, api: Client) -> None:
     """The copy is opened; a test goes to the user by default, and an invalid address is an error."""
     template_id = api.post("/templates", {"name": "Twice", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
-    page.goto(f"/templates/{template_id}/edit")
-    page.get_by_role("button", name="More actions").click()
-    page.get_by_role("button", name="Duplicate").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Twice (copy)")
-    page.get_by_role("button", name="Send test").click()
-    expect(page.locator(".toast")).to_contain_text(f"Sending a test to {EMAIL}.")
-    page.get_by_label("To", exact=False).first.fill("good@example.org, nobody")
-    page.get_by_role("button", name="Send test").click()
-    expect(page.locator("#f-emails-err")).to_contain_text("nobody is not a valid address.")
-    expect(page.locator("#f-emails")).to_have_value("good@example.org, nobody")
-    page.locator("#f-emails").fill("good@example.org better@example.org")
-    page.get_by_role("button", name="Send test").click()
-    expect(page.locator(".toast")).to_contain_text("good@example.org and better@example.org.")
+    page = HtmlPage(user, f"/templates/{template_id}/edit").press("Duplicate")
+    assert page.title == "Twice (copy)"
+    page = page.press("Send test")
+    assert page.has(".toast", f"Sending a test to {EMAIL}.")
+    page.one("#f-emails").set("value", "good@example.org, nobody")
+    page = page.press("Send test")
+    assert "nobody is not a valid address." in text_of(page.one("#f-emails-err"))
+    field = page.one("#f-emails")
+    assert field.get("value") == "good@example.org, nobody"
+    field.set("value", "good@example.org better@example.org")
+    assert page.press("Send test").has(".toast", "good@example.org and better@example.org.")
     rows = api.get("/messages", source_type="test").expect(200)
     assert {row["to"] for row in rows} == {EMAIL, "good@example.org", "better@example.org"}
     assert all(row["subject"].startswith("[Test] ") for row in rows)
 
 
-def test_templates_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+def test_templates_without_javascript(user: ScriptlessBrowser) -> None:
     """Starters, editing, duplicating a section and undo work with plain links and forms."""
-    context = new_scriptless_context(browser, server.url)
-    page = sign_in(context.new_page())
-    page.goto("/templates/new")
-    page.get_by_role("button", name="Start with Plain email").click()
-    page.locator("[name='email.subject']").fill("Without a script")
-    page.locator("#inspector").get_by_role("button", name="Save").click()
-    expect(page.locator("[name='email.subject']")).to_have_value("Without a script")
-    page.locator("#o-").locator("xpath=..").get_by_role("link", name="Text").first.click()
-    page.locator("#inspector").get_by_role("button", name="Duplicate").click()
-    expect(page.locator("#list li")).to_have_count(4)
-    page.goto(page.url.replace("/edit", "/history").partition("?")[0])
-    page.get_by_role("button", name="Undo").first.click()
-    expect(page.locator("tbody tr")).to_have_count(4)
-    context.close()
+    page = HtmlPage(user, "/templates/new").press("Start with Plain email")
+    page.one("[name='email.subject']").set("value", "Without a script")
+    page = page.press(page.all("#inspector button", "Save")[0])
+    assert page.one("[name='email.subject']").get("value") == "Without a script"
+    page = page.follow(page.all("#list a", "Text")[0])
+    page = page.press(page.named("#inspector button", "Duplicate")[0])
+    assert len(page.all("#list li")) == 4
+    page = HtmlPage(user, page.path.replace("/edit", "/history").partition("?")[0]).press("Undo")
+    assert len(page.all("tbody tr")) == 4
 
 
 @pytest.mark.parametrize(("width", "dark"), [(320, False), full_only(375, True), full_only(1280, True)])
