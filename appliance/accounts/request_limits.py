@@ -118,6 +118,8 @@ RequestClass = Literal["requests", "messages", "sends", "renders"]
 _BURST_DIVISORS = {"sends": 2}
 _DEFAULT_BURST_DIVISOR = 10
 _MAX_BUCKETS = 10_000
+# The entries of a batch, which may take more tokens than are left (`TokenBuckets.charge`).
+MAX_CHARGE = 500
 
 
 class BucketLevel(NamedTuple):
@@ -172,7 +174,7 @@ class TokenBuckets:
         # The two `min` below matter only when a test has set the clock back.
         use = self._used.get((credential, rate))
         use = use if use is not None and use.full_at > now else _Use(now, now)
-        full_at = min(use.full_at, now + burst * seconds_each)
+        full_at = min(use.full_at, now + (burst + MAX_CHARGE) * seconds_each)
         excess = full_at + seconds_each - now - burst * seconds_each
         if excess > 1e-9:
             taken_count = burst + (now - use.since) / seconds_each
@@ -183,6 +185,22 @@ class TokenBuckets:
         if len(self._used) > self._max_entries:
             self._forget(now)
         return BucketLevel(minute, int(burst - (full_at - now) / seconds_each + 1e-6), math.ceil(full_at - now))
+
+    def charge(self, credential: str, rate: RequestClass, limits: Limits, count: int) -> BucketLevel | None:
+        """Take up to `MAX_CHARGE` more tokens for a request that was admitted, and return the state of the bucket.
+
+        If fewer tokens are left, the bucket goes into debt, and later requests wait. None means that the class of
+        request is not limited.
+        """
+        minute = rate_per_minute(rate, limits)
+        if minute == 0:
+            return None
+        now, seconds_each, burst = clock.monotonic(), 60 / minute, burst_size(rate, minute)
+        use = self._used.get((credential, rate), _Use(now, now))
+        full_at = max(now, use.full_at) + max(0, min(count, MAX_CHARGE)) * seconds_each
+        self._used[credential, rate] = _Use(full_at, min(use.since, now))
+        remaining = max(0, int(burst - (full_at - now) / seconds_each + 1e-6))
+        return BucketLevel(minute, remaining, math.ceil(full_at - now))
 
     def _forget(self, now: float) -> None:
         """Delete the entries of full buckets.

@@ -17,7 +17,7 @@ from appliance.core.validation import MessageId, PageQuery, Short
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Purpose, Validity
 from appliance.sending.domains.store import DomainCreate, DomainQuery
-from appliance.sending.messages import capture_inbox, delivery_status, ledger, links
+from appliance.sending.messages import attachments, capture_inbox, delivery_status, ledger, links
 from appliance.sending.messages.senders import DAILY_CAPS
 from appliance.settings.schema import Email
 from appliance.storage import models
@@ -350,6 +350,7 @@ async def get_captured_source(request: ApiRequest) -> ApiResponse:
     source = bytes(row.source)
     if not request.credential.has_scope("contacts:write"):
         source = links.hide_recipient_links(source.decode("latin-1")).encode("latin-1")
+    source = await asyncio.to_thread(attachments.restore_contents, source)
     return ApiResponse(source, media="text/plain" if row.channel == "sms" else None)
 
 

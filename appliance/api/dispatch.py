@@ -87,8 +87,8 @@ def _add_route(blueprint: Blueprint, base: str, route: Route) -> None:
     path = path.replace("{language}", "<language:str>")
     methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
     name = f"{route.method.lower()}{_route_name(route.path)}"
-    # The handler of a multipart form reads the body as a stream.
-    streams = route.form_type is not None
+    # The handler of a multipart form reads the body as a stream, and a large body is read only of a known client.
+    streams = route.form_type is not None or route.large_body is not None
     blueprint.add_route(
         _build_handler(route), path, methods, name=name, stream=streams, error_format="json", ctx_route=route
     )  # fmt: skip
@@ -101,6 +101,14 @@ def _route_name(path: str) -> str:
 def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
     async def handle(request: Request, number: str = "0", inner: str = "0", language: str = "") -> HTTPResponse | None:
         credential = await _admit(request, route)
+        if route.large_body is None:
+            return await answer(request, credential, number, inner, language)
+        async with http.receive_large_body(request, route.large_body.max_bytes):
+            return await answer(request, credential, number, inner, language)
+
+    async def answer(
+        request: Request, credential: Credential, number: str, inner: str, language: str
+    ) -> HTTPResponse | None:
         if route.form_type is not None:
             disk_guard.require_writable()
         if route.form_type is None and len(request.body) > _MAX_INLINE_BYTES:
@@ -122,6 +130,8 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
             api_request = api_request._replace(
                 body=body.value if route.body_type else None, parse_result=body, ignored_keys=body.ignored
             )
+        if route.counted_list and isinstance(raw, dict) and isinstance(raw.get(route.counted_list), list):
+            _charge(request, credential, route, len(raw[route.counted_list]) - 1)
         if route.idempotent:
             faults.collect(http.get_idempotency_key, request, api_request.body)
         if faults.fields:
@@ -150,7 +160,13 @@ def _read_body(request: Request, route: Route) -> tuple[Any, validation.PartialR
 
     Raises the errors of `http.parse_body`.
     """
+    size = len(request.body)
+    if route.large_body is not None and b'"content"' not in request.body:
+        http.require_small_rest(size)
     raw = http.parse_body(request, route)
+    if route.large_body is not None:
+        http.require_small_rest(size - route.large_body.count_content(raw))
+        request.body = b""  # the parsed values are enough
     return raw, validation.read_partial(route.body_type or http.EmptyRequest, raw) if raw is not None else None
 
 
@@ -172,6 +188,13 @@ async def _admit(request: Request, route: Route) -> Credential:
             raise RateLimitExceeded(message, rate_level.retry_after, reason=rate_level.exceeded, limit=limit)
     auth.require_route_access(credential, route)
     return credential
+
+
+def _charge(request: Request, credential: Credential, route: Route, count: int) -> None:
+    """Count more requests in the rate limit for a request that stands for several."""
+    rate_level = _buckets.charge(credential.actor, route.rate, config.current().limits, count)
+    if rate_level is not None:
+        request.ctx.level = rate_level
 
 
 async def handle_error(request: Request, error: Exception) -> HTTPResponse:

@@ -76,6 +76,17 @@ _INNER_ID_PATTERN = re.compile(r"\{(\w+_id)\}")
 Handler = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
 
+class LargeBody(NamedTuple):
+    """The limits of a JSON body that may contain files.
+
+    The body has at most `max_bytes`, and without the characters that `count_content` finds in its JSON at most
+    `limits.body_bytes`.
+    """
+
+    max_bytes: int
+    count_content: Callable[[Any], int]
+
+
 class Route(NamedTuple):
     """One declared endpoint. `Routes.add` creates it."""
 
@@ -103,6 +114,8 @@ class Route(NamedTuple):
     # authors, get 403.
     changes_sending: bool = False
     has_conflicts: bool = False  # True if the state of the object may forbid the request for now (409)
+    large_body: LargeBody | None = None  # set if the body may be larger than `limits.body_bytes`
+    counted_list: str = ""  # a list of the body of which each entry counts as a request in the rate limit
 
     @property
     def has_id(self) -> bool:
@@ -145,6 +158,8 @@ class Routes(list[Route]):
         rate: RequestClass = "requests",
         changes_sending: bool = False,
         has_conflicts: bool = False,
+        large_body: LargeBody | None = None,
+        counted_list: str = "",
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
@@ -177,6 +192,8 @@ class Routes(list[Route]):
                     rate,
                     changes_sending,
                     has_conflicts,
+                    large_body,
+                    counted_list,
                 )
             )
             return handler

@@ -1,11 +1,14 @@
 """Parsing of API requests and writing of JSON responses, including the error body of docs/decisions.md#3."""
 
+import asyncio
 import json as stdlib_json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 import msgspec
@@ -250,6 +253,58 @@ def _describe_refusal(error: errors.Refused) -> tuple[int, str, str, dict[str, A
 
 class EmptyRequest(Struct):
     """The body or query of an endpoint that takes none, so that every key is unknown."""
+
+
+# Bodies with files take several times their size in memory while they are handled, so that is done one at a time.
+_large_bodies = asyncio.Semaphore(1)
+_SPOOL_BYTES = 1_048_576
+
+
+@asynccontextmanager
+async def receive_large_body(request: Request, max_bytes: int) -> AsyncIterator[None]:
+    """Receive the body of a request as `request.body`, for the `async with` block that handles it.
+
+    A body of more than `limits.body_bytes` is written to a temporary file while it arrives, so that slow clients need
+    no memory. Raises PayloadTooLarge for more than `max_bytes`.
+    """
+    stream: Any = request.stream
+    length = request.headers.get("content-length") or "0"
+    if length.isdecimal() and int(length) > max_bytes:
+        raise ApiError(413, "payload_too_large")
+    pieces, size, spooled = bytearray(), 0, None
+    try:
+        while piece := await stream.read():
+            size += len(piece)
+            if size > max_bytes:
+                raise ApiError(413, "payload_too_large")
+            pieces += piece
+            if size > config.current().limits.body_bytes and len(pieces) >= _SPOOL_BYTES:
+                # The file has no name, so a killed process leaves none behind.
+                spooled = spooled or tempfile.TemporaryFile(dir=config.current().data_dir)  # noqa: SIM115 - closed below
+                await asyncio.to_thread(spooled.write, pieces)
+                pieces = bytearray()
+        if spooled is None:
+            request.body = bytes(pieces)
+            yield
+            return
+        async with _large_bodies:
+            request.body = await asyncio.to_thread(_read_spooled, spooled, bytes(pieces))
+            yield
+    finally:
+        if spooled is not None:
+            spooled.close()
+
+
+def _read_spooled(spooled: IO[bytes], rest: bytes) -> bytes:
+    spooled.write(rest)
+    spooled.seek(0)
+    return spooled.read()
+
+
+def require_small_rest(size: int) -> None:
+    """Raise ApiError 413 if the rest of a body, without its files, has more than `limits.body_bytes`."""
+    if size > config.current().limits.body_bytes:
+        raise ApiError(413, "payload_too_large")
 
 
 _decoder = msgspec.json.Decoder()

@@ -1,26 +1,29 @@
 """Endpoints of messages and SMS conversations."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta, Struct, structs
+from msgspec import UNSET, Meta, Struct, structs
 
 from appliance.accounts import audit, request_limits
 from appliance.api import schemas
-from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.endpoints import ApiRequest, ApiResponse, LargeBody, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
-from appliance.api.schemas import Moment
+from appliance.api.schemas import MessageParts, Moment
 from appliance.content.designs.merge_limits import MergeError
+from appliance.core import validation
 from appliance.core.clock import iso
+from appliance.core.errors import Conflict, Faults, Invalid, RateLimitExceeded
 from appliance.core.validation import PageQuery
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Review
-from appliance.sending.messages import ledger, links, message_request, retries, transactional
+from appliance.sending.messages import attachments, ledger, links, message_request, retries, transactional
 from appliance.sending.messages.ledger import MessageQuery, Status
-from appliance.sending.messages.message_request import MessageWrite
+from appliance.sending.messages.message_request import MAX_BATCH, MessageBatch, MessageWrite
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import models
 from appliance.storage.models import Message
@@ -66,9 +69,81 @@ async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
     return await validator(check, run=render)(request._replace(body=body))
 
 
+# A request may contain files in base64, which has four characters for three bytes, besides its other fields.
+_LARGE_BODY = LargeBody(attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * 1_048_576, attachments.count_content)
+
+
+class Sent(NamedTuple):
+    """A message that was queued, with its recipients and files; `is_replay` if an earlier request had queued it."""
+
+    row: Message
+    parts: MessageParts
+    is_replay: bool
+
+
+class _Sending(NamedTuple):
+    """One message to send: the request, its JSON, and the idempotency key with the path that it belongs to."""
+
+    body: MessageWrite
+    raw: dict[str, Any]
+    key: str | None
+    path: str = "/messages"
+
+
+async def _send(request: ApiRequest, sending: _Sending) -> Sent:
+    """Store the files of a message, queue it for each recipient, and return it.
+
+    Raises RecipientSuppressed if no recipient may get it, and the errors of `transactional.queue_message` and of
+    `request_limits.run_once`.
+    """
+    body, is_test = sending.body, request.credential.is_test
+    can_read_contacts = request.credential.has_scope("contacts:read")
+    prepared = await render_send(transactional.prepare, request.account_id, body)
+    attached = message_request.list_attachments(body)
+    faults = Faults()
+    attachments.find_faults(attached, faults)
+    # The write reports the errors of invalid files together with all others.
+    is_stored = bool(attached) and not faults.fields and body.channel == "email"
+    files = await asyncio.to_thread(attachments.store, attached) if is_stored else []
+    payload = {name: value for name, value in sending.raw.items() if name != "idempotency_key"}
+    payload = attachments.describe_payload(payload, files) if attached else payload
+
+    def write() -> Sent:
+        messages: list[Message] = []
+
+        def run() -> int | None:
+            args = (request.account_id, body, sending.key, is_test, prepared, can_read_contacts, files)
+            messages.append(transactional.queue_message(*args))
+            # A message to a suppressed recipient is not stored under the key, so that a repeated request is checked
+            # again.
+            return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
+
+        once = request_limits.run_once(request.account_id, sending.path, sending.key, payload, run, is_test)
+        row = ledger.get(request.account_id, once.resource_id or messages[0].id)
+        listed = attachments.list_files(row.id) if attached else []
+        return Sent(row, MessageParts(ledger.list_copies(row), listed), once.is_replay)
+
+    sent: Sent | None = None
+    try:
+        sent = await commit(write)
+    finally:
+        attachments.release(files)
+        if files and (sent is None or sent.is_replay):
+            await commit(attachments.delete_unreferenced, [file.sha256 for file in files])
+    if not sent.is_replay and (refusal := await fetch(transactional.get_refusal, sent.row)) is not None:
+        raise refusal
+    return sent
+
+
+async def _serialize_sent(request: ApiRequest, sent: Sent) -> schemas.SentMessage:
+    if not request.credential.has_scope("contacts:read"):
+        await fetch(ledger.restore_submitted_subjects, [sent.row])
+    return schemas.serialize_sent_message(sent.row, sent.parts)
+
+
 @ROUTES.add(
     "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.SentMessage, status=201,
-    other_statuses=(200,), idempotent=True, rate="messages", validate=_validate_message,
+    other_statuses=(200,), idempotent=True, rate="messages", validate=_validate_message, large_body=_LARGE_BODY,
 )  # fmt: skip
 async def create_message(request: ApiRequest) -> ApiResponse:
     """Send a single message.
@@ -79,34 +154,90 @@ async def create_message(request: ApiRequest) -> ApiResponse:
     body: MessageWrite = request.body
     request.ignored_keys.extend(message_request.list_ignored_fields(body))
     key = get_idempotency_key(request.http, body)
-    payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
+    sent = await _send(request, _Sending(body, request.raw, key))
+    message = await _serialize_sent(request, sent)
+    return ApiResponse(message, 200, {"Idempotent-Replayed": "true"}) if sent.is_replay else ApiResponse(message)
 
-    can_read_contacts = request.credential.has_scope("contacts:read")
-    prepared = await render_send(transactional.prepare, request.account_id, body)
 
-    def write() -> tuple[Message, bool, list[Message]]:
-        messages: list[Any] = []
+class BatchResult(Struct):
+    """The result of one message of a batch: the message, or the errors that a single request would have got."""
 
-        def run() -> int | None:
-            args = (request.account_id, body, key, request.credential.is_test, prepared, can_read_contacts)
-            messages.append(transactional.queue_message(*args))
-            # A message to a suppressed recipient is not stored under the key, so that a repeated request is checked
-            # again.
-            return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
+    status: Annotated[
+        int, Meta(description="201: queued; 200: queued before; 409, 422, 429: not queued")
+    ]
+    message: Annotated[schemas.SentMessage, Meta(description="the message; null if it was not queued")] | None
+    code: Annotated[str, Meta(description="error code; null if the message was queued")] | None
+    reason: Annotated[str, Meta(description="reason of the error, such as `recipient_suppressed`; often null")] | None
+    errors: Annotated[dict[str, list[str]], Meta(description="errors by field; empty if the message was queued")]
 
-        replay_result = request_limits.run_once(
-            request.account_id, "/messages", key, payload, run, request.credential.is_test
+
+class MessageBatchResult(Struct):
+    """The results of a batch of messages."""
+
+    queued: Annotated[int, Meta(description="number of messages that were queued, by this or an earlier request")]
+    rejected: Annotated[int, Meta(description="number of messages that were not queued")]
+    results: Annotated[list[BatchResult], Meta(description="a result for each message, in the order of the request")]
+
+
+# The messages of a batch that are written at a time; they share a transaction.
+_BATCH_WRITES = 25
+
+
+@ROUTES.add(
+    "POST", "/messages/batch", scope="messages:send", body_type=MessageBatch, response_type=MessageBatchResult,
+    idempotent=True, rate="messages", large_body=_LARGE_BODY, counted_list="messages",
+)  # fmt: skip
+async def create_messages(request: ApiRequest) -> ApiResponse:
+    """Send up to 500 messages, each with a result of its own.
+
+    Every message that the response reports as queued is on disk. Each counts as one request in the rate limit. After a
+    broken connection, repeat the request with the same `Idempotency-Key`: messages that were queued are not queued
+    again.
+    """
+    key = get_idempotency_key(request.http)
+    raw_messages: list[Any] = request.body.messages
+    if attachments.count_content({"messages": raw_messages}) > attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * MAX_BATCH:
+        raise Invalid({"messages": [attachments.describe_total_limit()]})
+    if key is not None:
+        payload = await asyncio.to_thread(attachments.hash_contents, raw_messages)
+        await commit(
+            request_limits.run_once, request.account_id, "/messages/batch", key, payload, lambda: 1,
+            request.credential.is_test,
+        )  # fmt: skip
+    results: list[BatchResult] = []
+    for start in range(0, len(raw_messages), _BATCH_WRITES):
+        part = raw_messages[start : start + _BATCH_WRITES]
+        results += await asyncio.gather(
+            *(_send_of_batch(request, start + index, raw, key) for index, raw in enumerate(part))
         )
-        row = ledger.get(request.account_id, replay_result.resource_id or messages[0].id)
-        return row, replay_result.is_replay, ledger.list_copies(row)
+    queued = sum(result.message is not None for result in results)
+    return ApiResponse(MessageBatchResult(queued, len(results) - queued, results))
 
-    row, replayed, copies = await commit(write)
-    if not replayed and (refusal := await fetch(transactional.get_refusal, row)) is not None:
-        raise refusal
-    if not can_read_contacts:
-        await fetch(ledger.restore_submitted_subjects, [row])
-    message = schemas.serialize_sent_message(row, copies)
-    return ApiResponse(message, 200, {"Idempotent-Replayed": "true"}) if replayed else ApiResponse(message)
+
+async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | None) -> BatchResult:
+    """Send one message of a batch and return its result.
+
+    Its own idempotency key counts, else that of the batch and its index.
+    """
+    read = await asyncio.to_thread(validation.read_partial, MessageWrite, raw)
+    request.ignored_keys.extend(f"messages[{index}].{name}" for name in read.ignored)
+    try:
+        if read.faults.fields:
+            faults = Faults()
+            faults.merge(read.faults.fields)
+            if read.value is not UNSET:
+                faults.merge(await _validate_message(request._replace(body=read.value, parse_result=read)))
+            faults.check()
+        own_key = message_request.get_text(read.value.idempotency_key)
+        path = "/messages" if own_key or key is None else f"/messages/batch/{index}"
+        sent = await _send(request, _Sending(read.value, raw, own_key or key, path))
+    except Invalid as error:
+        return BatchResult(422, None, error.code, error.reason, error.fields)
+    except Conflict as error:
+        return BatchResult(409, None, error.code, None, {})
+    except RateLimitExceeded as error:
+        return BatchResult(429, None, error.code, None, {})
+    return BatchResult(200 if sent.is_replay else 201, await _serialize_sent(request, sent), None, None, {})
 
 
 @ROUTES.add("GET", "/messages/{id}", scope="messages:read", response_type=schemas.MessageDetail)
@@ -123,12 +254,13 @@ async def get_message(request: ApiRequest) -> ApiResponse:
         row = ledger.get(request.account_id, request.id)
         query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
         events = list(log.list_events(request.account_id, query).rows)
-        content, copies = ledger.get_content(row), ledger.list_copies(row)
+        content = ledger.get_content(row)
+        parts = MessageParts(ledger.list_copies(row), attachments.list_files(row.id))
         rendered: dict[str, Any] = {"html": None, "text": None, "headers": content.headers if content else {}}
         if not can_read_contacts:
             ledger.restore_submitted_subjects([row])
             if ledger.may_show_contact(row, content):
-                return schemas.serialize_message_detail(row, rendered, events, copies)
+                return schemas.serialize_message_detail(row, rendered, events, parts)
         try:
             filled = MessagePreparer().fill_again(row)
             html = show_links(filled.html) if row.channel == "email" else None
@@ -137,7 +269,7 @@ async def get_message(request: ApiRequest) -> ApiResponse:
             # A message that was skipped because it could not be rendered has no content to return.
             if row.skip_reason != "render_error":
                 raise
-        return schemas.serialize_message_detail(row, rendered, events, copies)
+        return schemas.serialize_message_detail(row, rendered, events, parts)
 
     return ApiResponse(await render_for(request.account_id, read))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -393,10 +393,20 @@ class MessageRecipient(Struct):
     )
 
 
+class MessageAttachment(Struct):
+    """A file that is attached to a message."""
+
+    filename: Annotated[str, Meta(description="file name")]
+    content_type: Annotated[str, Meta(description="MIME type")]
+    content_id: Annotated[str, Meta(description="id of an inline image in the HTML; null for other files")] | None
+    size: Annotated[int, Meta(description="size in bytes")]
+
+
 class SentMessage(Message, rename={"from_": "from"}):
     """The message to the recipient `to` of a request, with all recipients of the request."""
 
     recipients: Annotated[list[MessageRecipient], Meta(description="all recipients, that of `to` first")]
+    attachments: Annotated[list[MessageAttachment], Meta(description="attached files")]
 
 
 class MessageDetail(SentMessage, rename={"from_": "from"}):
@@ -581,9 +591,21 @@ def serialize_message(row: models.Message) -> Message:
     return _build_from_row(Message, row, **_message_values(row))
 
 
-def serialize_sent_message(row: models.Message, copies: Iterable[models.Message]) -> SentMessage:
-    """Return the API representation of a message with those of its recipients; `copies` are their rows."""
-    return _build_from_row(SentMessage, row, recipients=_serialize_recipients(copies), **_message_values(row))
+class MessageParts(NamedTuple):
+    """The rows of all recipients of a message, and of its attached files."""
+
+    copies: Iterable[models.Message]
+    files: Iterable[models.Attachment]
+
+
+def serialize_sent_message(row: models.Message, parts: MessageParts) -> SentMessage:
+    """Return the API representation of a message with its recipients and attached files."""
+    return _build_from_row(SentMessage, row, **_serialize_parts(parts), **_message_values(row))
+
+
+def _serialize_parts(parts: MessageParts) -> dict[str, Any]:
+    attachments = [_build_from_row(MessageAttachment, file) for file in parts.files]
+    return {"recipients": _serialize_recipients(parts.copies), "attachments": attachments}
 
 
 def _serialize_recipients(copies: Iterable[models.Message]) -> list[MessageRecipient]:
@@ -592,16 +614,15 @@ def _serialize_recipients(copies: Iterable[models.Message]) -> list[MessageRecip
 
 
 def serialize_message_detail(
-    row: models.Message, content: Any, events: list[models.Event], copies: Iterable[models.Message]
+    row: models.Message, content: Any, events: list[models.Event], parts: MessageParts
 ) -> MessageDetail:
-    """Return the API representation of a message with its content, events and recipients.
+    """Return the API representation of a message with its content, events, recipients and attached files.
 
-    `content` has the keys `html`, `text` and `headers`; `copies` are the rows of all recipients of its request.
+    `content` has the keys `html`, `text` and `headers`.
     """
     return _build_from_row(
         MessageDetail, row, html=content["html"], text=content["text"], headers=content["headers"],
-        events=[serialize_event(event) for event in events], recipients=_serialize_recipients(copies),
-        **_message_values(row),
+        events=[serialize_event(event) for event in events], **_serialize_parts(parts), **_message_values(row),
     )  # fmt: skip
 
 

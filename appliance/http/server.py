@@ -172,7 +172,8 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
     path = path_of(request)
     if isinstance(error, PayloadTooLarge) and is_unread(request):
         error = SanicException("the headers are too large", status_code=431)
-    if isinstance(error, PayloadTooLarge) or (isinstance(error, api_http.ApiError) and error.status == 413):
+    is_too_large = isinstance(error, PayloadTooLarge) or (isinstance(error, api_http.ApiError) and error.status == 413)
+    if is_too_large or _may_have_large_body(request):
         _discard_rest_of_body(request)
     if isinstance(error, OSError):
         # A file that cannot be written gets the same response as a database that cannot be written.
@@ -226,6 +227,12 @@ def _find_quality(accept: str, media_type: str) -> float:
             weight = next((text[2:] for text in parameters if text.startswith("q=")), "1")
             quality = max(quality, float(weight) if _QUALITY.fullmatch(weight) else 0.0)
     return quality
+
+
+def _may_have_large_body(request: Request) -> bool:
+    """Return whether the endpoint of a request reads large bodies, so that an error may come before the whole body."""
+    route = getattr(request.route.ctx, "route", None) if request.route else None
+    return route is not None and route.large_body is not None
 
 
 def _discard_rest_of_body(request: Request) -> None:

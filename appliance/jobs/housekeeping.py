@@ -24,12 +24,13 @@ from appliance.content import media
 from appliance.core.errors import Unavailable
 from appliance.forms import submissions
 from appliance.imports import erasing
-from appliance.sending.messages import capture_inbox, retries
+from appliance.sending.messages import attachments, capture_inbox, retries
 from appliance.storage import transactions
 from appliance.webhooks import queue
 
 log = logging.getLogger("campanero.housekeeping")
 _DAY_SECONDS = 86_400
+_MAX_FILES = 50  # of a batch; each is deleted on the writer
 
 
 class Sweep(NamedTuple):
@@ -57,6 +58,7 @@ SWEEPS = (
     # The batches are small, because a message may occupy a hundred database pages.
     Sweep("old messages of the built-in inbox", capture_inbox.list_expired, capture_inbox.delete, 20),
     Sweep("cleared messages of the built-in inbox", capture_inbox.list_cleared, capture_inbox.delete, 20),
+    Sweep("references to old attached files", attachments.list_expired, attachments.expire),
 )
 _lock = threading.Lock()
 
@@ -72,6 +74,7 @@ def delete_expired(stopping: threading.Event) -> None:
         for sweep in SWEEPS:
             if deleted_count := _delete_in_batches(sweep, stopping):
                 log.info("housekeeping: deleted %d %s", deleted_count, sweep.description)
+        _remove_unreferenced_files(stopping)
         _remove_leftover_uploads()
     except Unavailable:
         if not transactions.is_stopped():
@@ -91,6 +94,15 @@ def _delete_in_batches(sweep: Sweep, stopping: threading.Event) -> int:
         deleted_count += batch_count
         stopping.wait(time.perf_counter() - started)
     return deleted_count
+
+
+def _remove_unreferenced_files(stopping: threading.Event) -> None:
+    """Delete attached files that no message needs: of old or erased messages, and of requests of a killed process."""
+    while not stopping.is_set() and (hashes := attachments.list_unreferenced(_MAX_FILES)):
+        deleted_count = transactions.write(attachments.delete_unreferenced, hashes)
+        log.info("housekeeping: deleted %d attached files", deleted_count)
+        if deleted_count < len(hashes):
+            break  # Running requests need the others.
 
 
 def _remove_leftover_uploads() -> None:

@@ -129,12 +129,16 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL_EVENT_COLUMNS)
     run(
         "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
-        f"design = NULL, links = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
+        "design = NULL, links = NULL, headers = '{}', data = '{}', has_attachments = 0 "
+        f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
         with_ids,
     )
     for copies in (_MESSAGES_OF_CONTACT, _WITH_CONTACT_IN_HEADERS):
         run(f"DELETE FROM retry_payload WHERE message_id IN ({copies})", with_ids)
         run(f"DELETE FROM captured_message WHERE account_id = :account AND message_id IN ({copies})", with_ids)
+    # The job `cleanup` deletes the files that no other message needs.
+    if run(f"DELETE FROM attachment WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids):
+        after_commit(lambda: signals.wake("cleanup"))
     # Hits are still counted, but no longer refer to a message.
     run(
         "UPDATE hit SET message_id = NULL, event_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL "

@@ -50,6 +50,8 @@ _ATTRIBUTES = {
 }  # fmt: skip
 _TEXT_ATTRIBUTES = {"a": {"href", "title"}, "span": {"style"}, "p": {"style"}}
 _SCHEMES = {"http", "https", "mailto", "tel", "sms"}
+# An image may also be a file of the same message (RFC 2392).
+_IMAGE_SCHEMES = _SCHEMES | {"cid"}
 # The allowed CSS properties: none of them loads a resource, runs code, or places an element over other content.
 _STYLES = {
     "background", "background-color", "border", "border-bottom", "border-collapse", "border-color", "border-left",
@@ -66,6 +68,8 @@ _CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-bi
 
 def _filter_attribute(tag: str, name: str, value: str) -> str | None:
     if name == "style" and _CSS_URL.search(value):
+        return None
+    if value.strip()[:4].lower() == "cid:" and (tag, name) != ("img", "src"):
         return None
     if name == "background" and not value.lower().startswith(("http://", "https://")):
         return None
@@ -99,7 +103,7 @@ def clean_fragment(html: str) -> str:
 def _sanitize_fragment(html: str, comments: bool = False) -> str:
     """Return a sanitized fragment. `comments` keeps the comments; the caller must check them."""
     return nh3.clean(
-        html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
+        html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_IMAGE_SCHEMES, link_rel=None,
         attribute_filter=_filter_attribute,
         filter_style_properties=_STYLES, strip_comments=not comments,
     )  # fmt: skip

@@ -29,8 +29,9 @@ from appliance.storage.journal import JournalPosition
 STAGING_DIRECTORY = ".restoring"
 LOG_SUFFIXES = ("-wal", "-shm")
 _READY_MARKER, _DATABASE, _JOURNAL = "ready", "campanero.db", "optouts.jsonl"
-# Directories of files that rows of the database refer to: uploaded imports and pending audience snapshots.
-FILE_DIRECTORIES = ("imports", "audiences")
+# Directories of files that rows of the database refer to: uploaded imports, pending audience snapshots, and files that
+# are attached to messages.
+FILE_DIRECTORIES = ("imports", "audiences", "attachments")
 
 
 def install_restored_data(directory: Path) -> None:
@@ -83,8 +84,9 @@ _PATH_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
 _MEMBER_NAME = re.compile(
     rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FILE_DIRECTORIES)})(?:{_PATH_STEP}){{1,8}})"
 )
-# Uploaded imports are kept for seven days, so a data directory has far fewer files than this limit.
-MAX_FILES = 100_000
+# Uploaded imports are kept for seven days and attached files for thirty, so a data directory has fewer files than this
+# limit, with which the checksums take some hundred MB of memory.
+MAX_FILES = 1_000_000
 _MAX_MANIFEST_BYTES = 65_536
 _SIGNATURE_BYTES = 64  # of hex
 # The end of the year 9999, the last year that Python's datetime supports.

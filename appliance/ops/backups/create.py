@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -140,7 +140,8 @@ def create_backup(
 
 def _require_space(source: Path, directory: Path) -> None:
     disk, size = os.statvfs(directory), source.stat().st_size
-    free, needed = disk.f_bavail * disk.f_frsize, int(size * (1 + _MAX_PACKED_RATIO))
+    files = sum(size for _, size in _list_files(source.parent))
+    free, needed = disk.f_bavail * disk.f_frsize, int(size * (1 + _MAX_PACKED_RATIO) + files * _MAX_PACKED_RATIO)
     if free < needed:
         raise BackupFailed(f"{directory} has {free / 1e6:.0f} MB free, but a backup may need {needed / 1e6:.0f} MB")
 
@@ -212,8 +213,7 @@ def _pack_files(
     size = os.fstat(copy.fileno()).st_size
     writer.add(DATABASE, _ProgressReader(copy, size, report_progress), size)
     paths = [directory / journal.JOURNAL_FILE, *([directory / KEY] if with_key else [])]
-    paths += [path for folder in FILE_DIRECTORIES for path in sorted((directory / folder).rglob("*")) if path.is_file()]
-    for path in paths:
+    for path in [*paths, *(path for path, _ in _list_files(directory))]:
         name = path.relative_to(directory).as_posix()
         if not archive.is_member_name(name):
             continue  # A restore would reject a backup that contains a file of this name.
@@ -222,6 +222,17 @@ def _pack_files(
                 writer.add(name, file, os.fstat(file.fileno()).st_size)
         except FileNotFoundError:
             continue  # The service deleted the file and the rows that refer to it after the directory was listed.
+
+
+def _list_files(directory: Path) -> list[tuple[Path, int]]:
+    """Return (path, size in bytes) of the files in `FILE_DIRECTORIES`."""
+    files = []
+    for path in (path for folder in FILE_DIRECTORIES for path in sorted((directory / folder).rglob("*"))):
+        with suppress(FileNotFoundError):  # The service deleted it after the directory was listed.
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((path, status.st_size))
+    return files
 
 
 class _ProgressReader:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import quote
 
 _ATOM = re.compile(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
@@ -35,6 +36,21 @@ _TEXT_PART_HEADERS = (
 ).encode()
 _HTML_PART_HEADERS = f"\r\n--{_BOUNDARY}\r\n{_PART_HEADERS.format('html')}\r\n".encode()
 _CLOSING_BOUNDARY = f"\r\n--{_BOUNDARY}--\r\n".encode()
+# No boundary is the start of another, so that a program that compares only the start finds the right one.
+_MIXED_BOUNDARY, _RELATED_BOUNDARY = "=_mixed_campanero", "=_related_campanero"
+# A line has at most 78 characters, of which a parameter's name takes some (RFC 2231, section 3)
+_MAX_PARAMETER_CHARACTERS = 60
+# RFC 2231, section 7: characters of extended values that need no encoding
+_UNENCODED, _CHARSET = "!#$&+-.^_`|~", "utf-8''"
+
+
+class Part(NamedTuple):
+    """An attached file; with `content_id` it is an inline image of the HTML. `content` is encoded (`encode_base64`)."""
+
+    filename: str
+    content_type: str
+    content_id: str | None
+    content: bytes
 
 
 class Mail(NamedTuple):
@@ -55,6 +71,7 @@ class Mail(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     shared: bytes = b""  # headers that all mails of a campaign have, as written by `write_headers`
     is_single_spaced: bool = False  # whether the function `is_single_spaced` is true of both bodies
+    attachments: tuple[Part, ...] = ()  # of a mail with HTML
 
 
 def write(mail: Mail) -> bytes:
@@ -74,6 +91,8 @@ def write(mail: Mail) -> bytes:
     head = write_headers(headers) + mail.shared
     if mail.html is None:
         return b"".join((head, _PLAIN_HEADERS, _encode_body(mail.text)))
+    if mail.attachments:
+        return b"".join((head, b"MIME-Version: 1.0\r\n", *_build_parts(mail)))
     return b"".join(
         (
             head,
@@ -83,6 +102,67 @@ def write(mail: Mail) -> bytes:
             _encode_body(mail.html),
             _CLOSING_BOUNDARY,
         )
+    )
+
+
+def _build_parts(mail: Mail) -> list[bytes]:
+    """Return the head and the parts of a mail with attachments.
+
+    The HTML and its inline images are `multipart/related`, inside of `multipart/alternative` beside the text, inside of
+    `multipart/mixed` beside the other files. An outer level that would have a single part is left out.
+    """
+    text = [_PART_HEADERS.format("plain").encode(), b"\r\n", _encode_body(mail.text)]
+    html = [_PART_HEADERS.format("html").encode(), b"\r\n", _encode_body(mail.html or "")]
+    inline = [_build_file(part) for part in mail.attachments if part.content_id]
+    files = [_build_file(part) for part in mail.attachments if not part.content_id]
+    if inline:
+        html = _join_parts("related", _RELATED_BOUNDARY, [html, *inline], ';\r\n type="text/html"')
+    content = _join_parts("alternative", _BOUNDARY, [text, html])
+    return _join_parts("mixed", _MIXED_BOUNDARY, [content, *files]) if files else content
+
+
+def _join_parts(subtype: str, boundary: str, parts: list[list[bytes]], parameters: str = "") -> list[bytes]:
+    joined = [f'Content-Type: multipart/{subtype};\r\n boundary="{boundary}"{parameters}\r\n'.encode()]
+    for part in parts:
+        joined += [f"\r\n--{boundary}\r\n".encode(), *part]
+    return [*joined, f"\r\n--{boundary}--\r\n".encode()]
+
+
+def _build_file(part: Part) -> list[bytes]:
+    head = f"Content-Type: {part.content_type}{format_parameter('name', part.filename)}\r\n"
+    if part.content_id:
+        head += f"Content-ID: <{part.content_id}>\r\n"
+    disposition = "inline" if part.content_id else "attachment"
+    head += f"Content-Disposition: {disposition}{format_parameter('filename', part.filename)}\r\n"
+    return [head.encode(), b"Content-Transfer-Encoding: base64\r\n\r\n", part.content]
+
+
+def encode_base64(content: bytes) -> bytes:
+    """Return content as base64 in lines of 76 characters that end in CRLF (RFC 2045, 6.8)."""
+    return base64.encodebytes(content).replace(b"\n", b"\r\n")
+
+
+def format_parameter(name: str, value: str) -> str:
+    """Return a parameter of a header, with the semicolon and the folding before it.
+
+    A value that is not ASCII, or too long for a line, is an extended value (RFC 2231). Control characters become
+    spaces.
+    """
+    value = _LINE_BREAKS.sub(" ", value)
+    if value.isascii() and "=?" not in value and len(value) <= _MAX_PARAMETER_CHARACTERS:
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f';\r\n {name}="{escaped}"'
+    chunks, chunk = list[str](), ""
+    for character in value:
+        encoded = quote(character, safe=_UNENCODED, errors="replace")
+        if len(chunk) + len(encoded) > _MAX_PARAMETER_CHARACTERS:
+            chunks.append(chunk)
+            chunk = ""
+        chunk += encoded
+    if not chunks:
+        return f";\r\n {name}*={_CHARSET}{chunk}"
+    return "".join(
+        f";\r\n {name}*{number}*={'' if number else _CHARSET}{piece}" for number, piece in enumerate([*chunks, chunk])
     )
 
 

@@ -1,7 +1,7 @@
 """The request for a single message: its fields, and the rules for its custom headers, sender and recipients."""
 
 import re
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -10,6 +10,8 @@ from appliance.core.addresses import Address
 from appliance.core.errors import SEND_TIMES, Faults, RefusedKeys, unsupported, use_instead
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EmailText, Id, Line, Subject, Text, When
+from appliance.sending.messages import attachments
+from appliance.sending.messages.attachments import MAX_FILES, AttachmentWrite
 
 # The recipients of one message: `to`, `cc` and `bcc` together.
 MAX_RECIPIENTS = 50
@@ -18,7 +20,7 @@ MAX_HEADER_CHARACTERS = 900
 # The fields of an email that are ignored in an SMS; the response lists them.
 EMAIL_ONLY_FIELDS = ("subject", "html", "text", "from_", "from_email", "from_name", "reply_to", "headers")
 # Fields of an email that an SMS may not have, because recipients or files would silently be missing.
-_REFUSED_IN_SMS = ("cc", "bcc")
+_REFUSED_IN_SMS = ("cc", "bcc", "attachments")
 
 # Custom headers may be `X-…`, `List-…` (of transactional messages; those of marketing are ours) and these. All others
 # have a field of their own, or receivers would take them for ours (T07 in docs/threats.md).
@@ -39,7 +41,7 @@ _REFUSED_KEYS: RefusedKeys = {
     **use_instead("`from`", "from_address", "sender"),
     **use_instead("`text`", "plain_text", "text_body", "body_text"),
     **unsupported("use `cc` and `bcc`, or send one message to each recipient", "recipients", "emails"),
-    **unsupported("put a link into the body", "attachments", "attachment", "files"),
+    **use_instead("`attachments`", "attachment", "files"),
     **unsupported("set it in a template", "design"),
     **use_instead("`send_at`", "scheduled_at", *SEND_TIMES),
     **unsupported("use `send_at`", "delay", "delay_seconds", "hold_seconds"),
@@ -58,7 +60,8 @@ class MessageWrite(Struct, rename={"from_": "from"}):
     """A request to send a single message. A `transactional` message, the default, needs no consent and has no footer.
 
     An email has `html` or `text` or both, or `body` (HTML or plain text), or a template. An SMS needs `body` or a
-    template for SMS; fields that only emails have are ignored, except `cc` and `bcc`, which it may not have.
+    template for SMS; fields that only emails have are ignored, except `cc`, `bcc` and `attachments`, which it
+    may not have.
     """
 
     REFUSED: ClassVar[RefusedKeys] = _REFUSED_KEYS
@@ -135,6 +138,15 @@ class MessageWrite(Struct, rename={"from_": "from"}):
         | None
         | UnsetType
     ) = UNSET
+    attachments: (
+        Annotated[
+            list[AttachmentWrite],
+            Meta(max_length=MAX_FILES),
+            Meta(description="files of at most 25 MB together; only for email"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
     send_at: Annotated[When, Meta(description="when to send; the message is `held` until then")] | None | UnsetType = (
         UNSET
     )
@@ -154,6 +166,19 @@ class MessageWrite(Struct, rename={"from_": "from"}):
             "headers and tracking"
         ),
     ] = True
+
+
+MAX_BATCH = 500
+
+
+class MessageBatch(Struct):
+    """A batch of messages, each of which is checked and queued on its own; an invalid one does not stop the others."""
+
+    messages: Annotated[
+        list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/MessageWrite"})] | None],
+        Meta(max_length=MAX_BATCH),
+        Meta(description="up to 500 messages, with files of at most 25 MB together"),
+    ]
 
 
 class Sender(NamedTuple):
@@ -183,13 +208,19 @@ def list_ignored_fields(request: MessageWrite) -> list[str]:
 
 
 def find_content_faults(request: MessageWrite, faults: Faults) -> None:
-    """Add errors for fields of an email that exclude each other."""
+    """Add errors for attached files, and for fields of an email that exclude each other."""
+    attachments.find_faults(list_attachments(request), faults)
     if get_text(request.html) and get_text(request.body):
         faults.add("html", gettext("give either `html` or `body`, not both"))
     if isinstance(request.template_id, int):
         for name in ("html", "text"):
             if get_text(getattr(request, name)):
                 faults.add(name, gettext("give either this or `template_id`, not both"))
+
+
+def list_attachments(request: MessageWrite) -> list[AttachmentWrite]:
+    """Return the files of a request, an empty list if it has none."""
+    return request.attachments if isinstance(request.attachments, list) else []
 
 
 def find_sms_faults(request: MessageWrite, faults: Faults) -> None:

@@ -21,6 +21,7 @@ from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.keys import KeyRing
 from appliance.sending.messages import (
+    attachments,
     compose,
     languages,
     ledger,
@@ -110,12 +111,14 @@ class _SingleEmail(NamedTuple):
     """The content of an email that is no message of a campaign or flow, with the headers that are its own.
 
     `to` is the To header, and `first_recipient` the address of `to`, if it has several recipients; else both are None.
+    `attachments` are the parts of its files.
     """
 
     shared: SharedContent
     headers: tuple[tuple[str, str], ...]
     to: str | None = None
     first_recipient: str | None = None
+    attachments: tuple[mime.Part, ...] = ()
 
 
 class UnsignedMessage(NamedTuple):
@@ -224,11 +227,12 @@ class MessagePreparer:
         if row.channel == "sms":
             return UnsignedMessage(self._build_sms(row))
         headers: tuple[tuple[str, str], ...] = ()
+        files: tuple[mime.Part, ...] = ()
         recipient = to = addresses.to_ascii(row.recipient) or row.recipient
         source, named = self._get_source(row), row
         if source is None:
             single = self._compile_single(row, with_secrets=True)
-            shared, headers = single.shared, single.headers
+            shared, headers, files = single.shared, single.headers, single.attachments
             if single.to is not None:
                 to, named = single.to, row._replace(recipient=single.first_recipient or row.recipient)
         else:
@@ -249,8 +253,8 @@ class MessagePreparer:
         if sender_domain.is_unverified and row.provider != "capture":
             domain_name = records.display_domain(records.domain_of_address(sender))
             raise SenderRejected(_NOT_VERIFIED % {"domain": domain_name})
-        content = mime.write(mail)
-        if len(content) > MAX_MAIL_LINES and content.count(b"\n") > MAX_MAIL_LINES:
+        content = mime.write(mail._replace(attachments=files) if files else mail)
+        if len(content) > MAX_MAIL_LINES and _count_lines(content, files) > MAX_MAIL_LINES:
             raise ValueError(_TOO_MANY_LINES % {"limit": MAX_MAIL_LINES})
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
         envelope = Envelope(_get_return_path(row, sender, sender_domain), recipient, content, is_stuffed=True)
@@ -486,10 +490,13 @@ class MessagePreparer:
             list_id, domain = f"account-{account.id}", shared_content.get_ascii_domain(sender.email)
             host = self._get_sender_domain(account.id, sender.email).unsubscribe_host
             headers += compose.build_marketing_headers(row.id, None, account.name, list_id, domain, account.id, host)
+        # A message that is only shown (`with_secrets` is false) needs no files.
+        is_captured = row.provider == "capture"
+        files = attachments.build_parts(row.id, is_captured) if stored.has_attachments and with_secrets else ()
         if stored.first_message_id is None:
-            return _SingleEmail(compiled, headers)
+            return _SingleEmail(compiled, headers, attachments=files)
         to, cc = _build_recipient_headers(copies := ledger.list_copies(message))
-        return _SingleEmail(compiled, headers + cc, to, copies[0].recipient)
+        return _SingleEmail(compiled, headers + cc, to, copies[0].recipient, files)
 
     def _compile_single_sms(self, row: LedgerRow) -> SharedContent:
         stored = MessageContent.get(MessageContent.message == row.id)
@@ -499,6 +506,11 @@ class MessagePreparer:
         # A test SMS is rendered as marketing, so that it shows the opt-out hint too.
         is_marketing = not row.transactional or row.source_type == "test"
         return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)
+
+
+def _count_lines(content: bytes, files: Sequence[mime.Part]) -> int:
+    """Return the number of lines of an email, without those of attached files, which no program parses one by one."""
+    return content.count(b"\n") - sum(part.content.count(b"\n") for part in files)
 
 
 def _build_recipient_headers(copies: Sequence[Message]) -> tuple[str, tuple[tuple[str, str], ...]]:

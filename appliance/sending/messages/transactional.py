@@ -3,7 +3,7 @@
 Emails of the service itself are in `system_emails`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
@@ -22,6 +22,7 @@ from appliance.core.i18n import gettext
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import (
+    attachments,
     compose,
     languages,
     ledger,
@@ -31,6 +32,7 @@ from appliance.sending.messages import (
     senders,
     sms_rules,
 )
+from appliance.sending.messages.attachments import StoredFile
 from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage, SmsText
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.messages.message_request import MessageWrite as MessageWrite
@@ -183,13 +185,14 @@ def validate(
 
 def queue_message(
     account_id: int, request: MessageWrite, key: str | None = None, test: bool = False,
-    prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True,
+    prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True, files: Sequence[StoredFile] = (),
 ) -> Message:  # fmt: skip
     """Queue one message and return its row; an email has a row for each recipient, and the first one is returned.
 
     The row of a recipient who may not get it is stored as `skipped`. If that is so for all recipients, `get_refusal`
     returns the error for the client. `key` is the idempotency key. With `test`, the message is captured and its sender
-    not checked; without `can_read_contacts`, such a message shows no values of its contact. Raises RateLimitExceeded
+    not checked; without `can_read_contacts`, such a message shows no values of its contact. `files` are the attachments
+    of the request, stored on disk (`attachments.store`). Raises RateLimitExceeded
     (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as `transactional_disabled`, or as
     `sender_not_ready`.
     """
@@ -206,11 +209,15 @@ def queue_message(
         _require_sender(account, request, validated.template, validated.checked.address)
     shows_contact = can_read_contacts or not test
     first: Message | None = None
+    ids: list[int] = []
     for recipient in validated.recipients:
         message = _queue_to_recipient(account, request, validated, recipient, key, test)
         first = first or message
-        _store_content(message, first, request, validated, recipient.kind, shows_contact)
+        ids += [] if message.status == "skipped" else [message.id]
+        _store_content(message, first, request, validated, recipient.kind, shows_contact, bool(files))
     assert first is not None
+    if files:
+        attachments.attach(ids, files)
     after_commit(lambda: signals.wake("outbox"))
     return first
 
@@ -248,7 +255,7 @@ def _queue_to_recipient(
 
 def _store_content(
     message: Message, first: Message, request: MessageWrite, validated: _ValidatedRequest, kind: RecipientKind,
-    shows_contact: bool,
+    shows_contact: bool, has_attachments: bool,
 ) -> None:  # fmt: skip
     """Store the content of a recipient's row; `first` is the row of `to`.
 
@@ -265,6 +272,7 @@ def _store_content(
         shown_as=shown_as,
         kind=kind if len(validated.recipients) > 1 else None,
         first_message_id=first.id if len(validated.recipients) > 1 else None,
+        has_attachments=has_attachments and message.status != "skipped",
         **validated.fields,
     )
 

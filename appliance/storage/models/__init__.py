@@ -47,6 +47,7 @@ from appliance.storage.models.content import (
     Trigger,
 )
 from appliance.storage.models.message import (
+    Attachment,
     Bounce,
     CapturedMessage,
     Event,
@@ -71,7 +72,7 @@ ALL = (
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, Cursor, SegmentWatch, SegmentMember, Campaign,
-    Message, MessageContent, RetryPayload, SendLog, Link, Hit, CapturedMessage, Event,
+    Message, MessageContent, Attachment, RetryPayload, SendLog, Link, Hit, CapturedMessage, Event,
     Bounce, ProcessedNotification,
     Incoming, Receipt,
     MailPolicy, WarmUpDay, SmsDay,
@@ -87,6 +88,7 @@ __all__ = [
     "SEARCH_SQL",
     "Account",
     "ApiKey",
+    "Attachment",
     "Audit",
     "Bounce",
     "Brand",

@@ -142,6 +142,7 @@ class MessageContent(Table):
     # For a message to several recipients: how its recipient was given (to, cc, bcc), and the id of the row of `to`.
     kind = TextField(null=True)
     first_message_id = IntegerField(null=True)
+    has_attachments = BooleanField(default=False)
 
 
 # The erasure of a contact finds by this index the test emails that show the contact's values.
@@ -156,6 +157,22 @@ MessageContent.add_index(
         "WHERE first_message_id NOT NULL"
     )
 )
+
+
+class Attachment(Table):
+    """A file that is attached to a message; `sending/messages/attachments.py` stores its content on disk."""
+
+    message = ForeignKeyField(Message, on_delete="CASCADE", index=True)
+    filename = TextField()
+    content_type = TextField()
+    content_id = TextField(null=True)  # of an inline image: its id in the HTML
+    size = IntegerField()
+    sha256 = TextField(null=True)  # the name of its content; null once the content was deleted
+
+
+# The files that are stored, by hash to find those that no message needs, and by message to find old ones.
+Attachment.add_index(SQL("CREATE INDEX attachment_sha256 ON attachment (sha256) WHERE sha256 NOT NULL"))
+Attachment.add_index(SQL("CREATE INDEX attachment_stored ON attachment (message_id) WHERE sha256 NOT NULL"))
 
 
 class RetryPayload(Table):
