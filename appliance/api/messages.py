@@ -162,9 +162,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
 class BatchResult(Struct):
     """The result of one message of a batch: the message, or the errors that a single request would have got."""
 
-    status: Annotated[
-        int, Meta(description="201: queued; 200: queued before; 409, 422, 429: not queued")
-    ]
+    status: Annotated[int, Meta(description="201: queued; 200: queued before; 409, 422, 429: not queued")]
     message: Annotated[schemas.SentMessage, Meta(description="the message; null if it was not queued")] | None
     code: Annotated[str, Meta(description="error code; null if the message was queued")] | None
     reason: Annotated[str, Meta(description="reason of the error, such as `recipient_suppressed`; often null")] | None

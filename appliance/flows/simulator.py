@@ -198,9 +198,12 @@ class FlowSimulator:
                 return
 
     def _observe(self, node: Node, run: ActiveRun, result: StepResult) -> None:
-        """Add an entry for a step that the run has reached, with the result; the end of a wait gets no entry."""
-        if run.step_visit_id is not None and node.kind == "wait":
-            return  # The wait was reported when it began.
+        """Add an entry for a step that the run has reached, with the result.
+
+        A wait gets its entry when it begins. A step that waits for something else first gets it when it acts.
+        """
+        if (node.kind == "wait" and run.step_visit_id is not None) or (node.kind != "wait" and result.to == "wait"):
+            return
         kind = BY_TYPE[node.kind]
         context = StepContext(run.account_id, run.flow_id, self.flow.name, self.version, clock.now_ms())
         details = kind.simulate(node, run, result, context)

@@ -12,6 +12,7 @@ import apsw
 from tests.kit.clock import TestClock
 
 HOUR = 3_600_000
+# A run that waits for its own message to be sent looks again within seconds; all other waits are whole hours
 _IS_IDLE = """
 SELECT NOT EXISTS (SELECT 1 FROM event e WHERE e.event IN (
     SELECT t.event FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE f.status = 'active' AND f.deleted_at IS NULL
@@ -19,7 +20,7 @@ SELECT NOT EXISTS (SELECT 1 FROM event e WHERE e.event IN (
 ) AND e.id > (SELECT coalesce(max(event_id), 0) FROM cursor WHERE name = 'flows'))
 AND NOT EXISTS (SELECT 1 FROM flow WHERE pending_end NOT NULL)
 AND NOT EXISTS (SELECT 1 FROM run r JOIN flow f ON f.id = r.flow_id
-                WHERE r.status = 'live' AND f.status = 'active' AND f.deleted_at IS NULL AND r.due_at <= ?1)
+                WHERE r.status = 'live' AND f.status = 'active' AND f.deleted_at IS NULL AND r.due_at <= ?1 + 20000)
 AND NOT EXISTS (SELECT 1 FROM message m LEFT JOIN flow f ON f.id = m.flow_id
                 WHERE m.status IN ('queued', 'held', 'sending') AND coalesce(m.due_at, 0) <= ?1
                 AND (f.id IS NULL OR f.status = 'active'))

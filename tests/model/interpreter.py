@@ -41,6 +41,7 @@ class Mail(NamedTuple):
     step: int
     status: str
     reason: str | None = None
+    transactional: bool = False
 
 
 class Run(NamedTuple):
@@ -73,21 +74,32 @@ def next_states(contact: Contact, flows: Mapping[int, Flow], now: int) -> Iterat
     """Yield each state that may follow this one."""
     if contact.unread:
         yield process_event(contact, flows, now)
-    for index, run in enumerate(contact.runs):
-        if can_advance(run, flows, now):
+    for index in range(len(contact.runs)):
+        if can_advance(contact, index, flows, now):
             yield advance_run(contact, index, now)
     for index, mail in enumerate(contact.mails):
         flow = flows[contact.runs[mail.run].flow]
         if mail.status == "queued" and flow.status == "active":
-            mails = (*contact.mails[:index], mail._replace(status="sent"), *contact.mails[index + 1 :])
-            sent = contact._replace(mails=mails)
-            yield record_event(sent, "email_sent", {"flow_id": flow.id}, contact.runs[mail.run].depth + 1)
+            is_allowed = contact.subscribed or mail.transactional
+            mail = (
+                mail._replace(status="sent") if is_allowed else mail._replace(status="skipped", reason="unsubscribed")
+            )
+            settled = contact._replace(mails=(*contact.mails[:index], mail, *contact.mails[index + 1 :]))
+            name = "email_sent" if is_allowed else "email_skipped"
+            yield record_event(settled, name, {"flow_id": flow.id}, contact.runs[mail.run].depth + 1)
 
 
-def can_advance(run: Run, flows: Mapping[int, Flow], now: int) -> bool:
+def can_advance(contact: Contact, index: int, flows: Mapping[int, Flow], now: int) -> bool:
     """Return whether a run can take a step at this hour."""
-    waits = run.entered is not None and run.entered + run.rest[0]["duration"] // 3600 > now
+    run, waits = contact.runs[index], False
+    if run.entered is not None:
+        is_wait = run.rest[0]["type"] == "wait"
+        waits = run.entered + run.rest[0]["duration"] // 3600 > now if is_wait else _has_unsent_mail(contact, index)
     return run.status == "live" and flows[run.flow].status == "active" and not waits
+
+
+def _has_unsent_mail(contact: Contact, index: int) -> bool:
+    return any(mail.run == index and mail.status == "queued" and not mail.transactional for mail in contact.mails)
 
 
 def process_event(contact: Contact, flows: Mapping[int, Flow], now: int) -> Contact:
@@ -143,7 +155,7 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
         return end_run(contact, index, "completed", None, now)
     step, rest = run.rest[0], run.rest[1:]
     kind, outcome, reason = step["type"], "on", None
-    if kind == "wait" and run.entered is None:
+    if run.entered is None and (kind == "wait" or (kind == "unsubscribe" and _has_unsent_mail(contact, index))):
         return update_run(contact, index, entered=now)
     if kind == "exit":
         return end_run(contact, index, "exited", "exit_step", now)
@@ -153,7 +165,7 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
     if kind == "email":
         reason = None if contact.subscribed or step.get("transactional") else "unsubscribed"
         outcome = "skipped" if reason else "on"
-        mail = Mail(index, step["id"], "skipped" if reason else "queued", reason)
+        mail = Mail(index, step["id"], "skipped" if reason else "queued", reason, bool(step.get("transactional")))
         contact = contact._replace(mails=(*contact.mails, mail))
         contact = record_run_event(contact, index, "email_skipped") if reason else contact
     if kind == "unsubscribe" and not contact.subscribed:

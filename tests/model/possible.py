@@ -19,6 +19,7 @@ from tests.model.interpreter import (
 # Examples with more states are given up
 MAX_STATES = 5_000
 MAX_STATES_OF_ALL_ORDERS = 300
+CONSENT = frozenset({"contact_subscribed_email"})
 
 
 class TooManyStates(Exception):
@@ -85,7 +86,7 @@ class FlowSet:
         self.relevant_events = {flow.event for flow in flows.values()} | {flow.goal for flow in flows.values()}
         self.goals = {flow.goal for flow in flows.values() if flow.status != "deleted"}
         self.emitted: set[str] = set()
-        self.mail_effects = self.effects_of_events("email_sent")
+        self.mail_effects = self.effects_of_events("email_sent", "email_skipped") | (CONSENT, frozenset())
         self.coming_effects = self.effects_of_events(*coming)
         self.flow_effects = {
             flow.id: self.effects_of_steps(flow.steps) | self.effects_of_events("flow_enter", "flow_exit", "flow_goal")
@@ -120,11 +121,10 @@ class FlowSet:
             return Effects(group, group) | self.effects_of_events(kind)
         if kind == "contact_update":
             return Effects(writes=frozenset({"seen"}))
-        consent = frozenset({"contact_subscribed_email"})
         if kind == "unsubscribe":
-            return Effects(consent, consent)
+            return Effects(CONSENT, CONSENT)
         if kind == "email":
-            return Effects(frozenset() if step.get("transactional") else consent) | self.effects_of_events(
+            return Effects(frozenset() if step.get("transactional") else CONSENT) | self.effects_of_events(
                 "email_skipped"
             )
         return self.effects_of_events(*((step["event_name"],) if kind == "emit_event" else ()))
@@ -178,7 +178,7 @@ def state_key(contact: Contact) -> str:
 def _successors(contact: Contact, flow_set: FlowSet) -> Iterator[Contact]:
     """Yield the states that may follow; a step that nothing depends on is taken first, as the only one."""
     for index, run in enumerate(contact.runs):
-        if can_advance(run, flow_set.flows, flow_set.now) and flow_set.is_independent(run, contact):
+        if can_advance(contact, index, flow_set.flows, flow_set.now) and flow_set.is_independent(run, contact):
             yield advance_run(contact, index, flow_set.now)
             return
     yield from next_states(contact, flow_set.flows, flow_set.now)

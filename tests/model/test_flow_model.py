@@ -10,7 +10,7 @@ from tests.kit.clock import TestClock
 from tests.kit.recipients import NO_RATE_LIMITS
 from tests.model.interpreter import Flow
 from tests.model.machine import FlowMachine
-from tests.model.stage import Environment, Example, Tally
+from tests.model.stage import PEOPLE, Environment, Example, Tally
 
 # A seed whose few examples are rich in events
 SEED = 7
@@ -59,3 +59,25 @@ def test_an_event_in_the_hour_in_which_the_goal_ended_a_run(fresh_server: FreshS
 
     runs = example.facts.query("SELECT status, exit_reason FROM run WHERE flow_id = ? ORDER BY id", flow_id)
     assert runs == [("completed", "goal"), ("live", None)]
+
+
+def test_a_goodbye_is_sent_before_the_contact_is_unsubscribed(fresh_server: FreshServer, clock: TestClock) -> None:
+    """A run that unsubscribes its contact right after an email waits for it; that of another flow is skipped."""
+    server = fresh_server(clock=clock, env=NO_RATE_LIMITS)
+    example = Example(Environment(server, clock), Tally())
+    email = {"type": "email", "subject": "Goodbye", "body": "<p>Goodbye</p>", "from_email": "ana@bakery.example"}
+    steps = [email, {"type": "unsubscribe"}, email]
+    document = {"name": "Goodbye", "status": "active", "trigger": {"event": "m_one"}, "steps": steps}
+    flow_id = example.api.post("/flows", document).expect(201)["id"]
+    example.flows[flow_id] = Flow(flow_id, "m_one", tuple(step | {"id": index} for index, step in enumerate(steps, 1)))
+
+    simulation = example.api.post(f"/flows/{flow_id}/simulate", {"contact_id": example.ids[0]}).expect(200)
+    for contact in range(PEOPLE):
+        example.record_event(contact, "m_one", 1)
+    example.check_when_idle()
+
+    mails = example.facts.query("SELECT step_id, status, skip_reason FROM message WHERE flow_id = ?", flow_id)
+    assert sorted(set(mails)) == [(1, "sent", None), (3, "skipped", "unsubscribed")] and len(mails) == 2 * PEOPLE
+    entries = [(entry.get("step_id"), entry.get("outcome")) for entry in simulation["timeline"] if entry["step_id"]]
+    assert entries == [(1, "on"), (2, "on"), (3, "skipped")]
+    assert simulation["timeline"][1]["message"]["status"] == "sent"

@@ -1,5 +1,6 @@
 """The step that unsubscribes the contact from marketing on one channel, such as at the end of a sunset flow."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,13 +18,25 @@ from appliance.flows.steps.base import (
     StepKind,
     StepResult,
     skip,
+    wait_until,
 )
+from appliance.storage.database import rows
 from appliance.storage.database import run as run_statement
 from appliance.storage.models import Channel
+from appliance.storage.models.message import OPEN
 
 CHANNELS = ("email", "sms")
 # The kind of a contact's channels for each value of the step's `channel`.
 _KINDS = {"email": "email", "sms": "phone"}
+# An earlier step may just have queued a message, such as a goodbye. It would be skipped if the contact were
+# unsubscribed before it is sent, so the step waits for it: at first a second, then as long again as it has waited.
+_MIN_WAIT_MS, _MAX_WAIT_MS = 1_000, 900_000
+# After this time, a message that still could not be sent is given up.
+_MAX_MESSAGE_AGE_MS = 86_400_000
+_OPEN_MESSAGES = (
+    "SELECT run_id, max(created_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?1)) AND channel = ?2 "
+    f"AND status IN {OPEN} AND NOT transactional AND created_at > ?3 GROUP BY run_id"
+)
 
 
 class Unsubscribe(StepKind):
@@ -56,12 +69,28 @@ class Unsubscribe(StepKind):
 
         An earlier opt-out is recorded again if it came with an import (docs/decisions.md#9). The step counts as
         skipped, with a reason, for a deleted contact and for a contact who has no subscribed address.
+
+        A run waits at the step while a marketing message that the run created on the channel is not sent yet, at most
+        a day after its creation.
         """
-        return [_unsubscribe(active_run, _KINDS[node.props["channel"]], context) for active_run in runs]
+        channel = node.props["channel"]
+        created = _get_open_messages(runs, channel, context.now)
+        return [
+            wait_until(context.now + min(max(context.now - created[run.id], _MIN_WAIT_MS), _MAX_WAIT_MS))
+            if run.id in created
+            else _unsubscribe(run, _KINDS[channel], context)
+            for run in runs
+        ]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return `Unsubscribe from email` or `Unsubscribe from SMS`, translated."""
         return gettext("Unsubscribe from SMS") if props["channel"] == "sms" else gettext("Unsubscribe from email")
+
+
+def _get_open_messages(runs: Sequence[ActiveRun], channel: str, now: int) -> dict[int, int]:
+    """Return, by run id, when the last unsent message of a run on the channel was created, in Unix milliseconds."""
+    run_ids = json.dumps([run.id for run in runs])
+    return dict(rows(_OPEN_MESSAGES, (run_ids, channel, now - _MAX_MESSAGE_AGE_MS)))
 
 
 def _unsubscribe(active_run: ActiveRun, kind: str, context: StepContext) -> StepResult:
