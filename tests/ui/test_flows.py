@@ -12,9 +12,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.html_page import HtmlPage, select, text_of
+from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import PASSWORD, Server
 
 LETTER = {
     "subject": "Welcome, {{ first_name | default: 'friend' }}",
@@ -180,19 +182,19 @@ def test_connectors_on_a_phone(page: Page, live: int) -> None:
     page.set_viewport_size(size or {"width": 1360, "height": 900})
 
 
-def test_starters_count_emails_and_steps_of_all_branches(page: Page) -> None:
+def test_starters_count_emails_and_steps_of_all_branches(user: ScriptlessBrowser) -> None:
     """The card of a starter has the numbers of the flow that it makes."""
-    page.goto("/flows/new")
-    card = page.locator(".tile", has=page.get_by_role("heading", name="Welcome"))
-    expect(card).to_contain_text("3 emails, 5 steps")
-    card.get_by_role("button", name="Use this flow").click()
-    expect(page.locator("#tree li[data-step]")).to_have_count(5)
-    expect(page.locator("#tree .s", has_text="Email")).to_have_count(3)
-    page.goto(f"{page.url.partition('?')[0]}?step=start")
+    page = HtmlPage(user, "/flows/new")
+    [starter] = [tile for tile in page.all(".tile") if text_of(select(tile, "h2, h3")[0]) == "Welcome"]
+    assert "3 emails, 5 steps" in text_of(starter)
+    [button] = [button for button in select(starter, "button") if "Use this flow" in page.name_of(button)]
+    page = page.press(button)
+    assert len(page.all("#tree li[data-step]")) == 5
+    assert len(page.all("#tree .s", "Email")) == 3
+    page = HtmlPage(user, f"{page.path.partition('?')[0]}?step=start")
     # The default is offered once
-    expect(page.get_by_label("Re-entry").locator("option")).to_have_text(
-        ["Once (default)", "Every time", "At most once every … days"]
-    )
+    options = [text_of(option) for option in select(page.field("Re-entry"), "option")]
+    assert options == ["Once (default)", "Every time", "At most once every … days"]
 
 
 def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:
@@ -203,7 +205,7 @@ def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:
     expect(met.get_by_role("listitem").filter(has_text="P0")).to_contain_text("The trigger is only for the list")
 
 
-def test_events_are_named_in_plain_words(page: Page, api: Client) -> None:
+def test_events_are_named_in_plain_words(page: Page, user: ScriptlessBrowser, api: Client) -> None:
     """Triggers, goals and simulations name events by their labels, and an event that never came is explained."""
     trigger = {"event": "trial_started"}
     flow = api.post("/flows", {"name": "Words", "trigger": trigger, "steps": [{"duration": 90}]}).expect(201)["id"]
@@ -218,10 +220,10 @@ def test_events_are_named_in_plain_words(page: Page, api: Client) -> None:
     expect(panel).not_to_contain_text("_")
     names = page.locator("#goal-events option").evaluate_all("options => options.map(option => option.value)")
     assert "Order paid" in names and not [name for name in names if "_" in name]
-    page.goto(f"/flows/{flow}/try")
-    expect(page.locator(".run-log")).to_contain_text("Enters the flow: Trial started")
-    expect(page.locator(".run-log")).not_to_contain_text("_")
-    expect(page.locator(".trying header .small").first).to_have_text("UTC")
+    simulation = HtmlPage(user, f"/flows/{flow}/try")
+    log = text_of(simulation.one(".run-log"))
+    assert "Enters the flow: Trial started" in log and "_" not in log
+    assert simulation.texts(".trying header .small")[0] == "UTC"
     api.patch("/account", {"time_zone": "America/New_York"}).expect(200)
     page.goto(f"/flows/{flow}/try")
     expect(page.locator(".trying header .small").first).to_have_text(re.compile(r"New York \(UTC.0[45]:00\)"))
@@ -229,7 +231,7 @@ def test_events_are_named_in_plain_words(page: Page, api: Client) -> None:
     assert axe.find_violations_in_light_and_dark(page) == []
 
 
-def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> None:
+def test_a_simulation_writes_nothing(user: ScriptlessBrowser, server: Server, live: int) -> None:
     """A simulation shows the path and its alternatives and opens emails; no table of the database changes."""
 
     def all_rows() -> dict[str, list[Any]]:
@@ -240,33 +242,31 @@ def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> N
             }
 
     before = all_rows()
-    page.goto(f"/flows/{live}/try")
-    result = page.locator(".run-log")
-    expect(result).to_contain_text("Branch: No")
-    expect(card(page, "Wait 1 day")).to_be_visible()
-    expect(page.locator(".node.off .n")).to_have_text("Five")
-    page.get_by_role("link", name="What if: clicked a link").click()
-    expect(result).to_contain_text("Branch: Yes")
-    expect(page.locator(".node.off .n")).to_have_text("Wait 1 day")
-    page.get_by_text("Open email").first.click()
-    expect(page.frame_locator(".mailed iframe").first.get_by_role("heading")).to_have_text("Hello")
-    page.get_by_role("radio", name="P1").check()
-    page.get_by_role("button", name="Run simulation").click()
-    expect(page.locator(".card h2").first).to_contain_text("P1")
-    page.goto(f"/flows/{live}/crowd")
-    expect(page.locator(".stat", has_text="Met the trigger")).to_contain_text("3")
+    page = HtmlPage(user, f"/flows/{live}/try")
+    assert page.has(".run-log", "Branch: No")
+    assert page.has("#tree .node .n", "Wait 1 day")
+    assert page.texts(".node.off .n") == ["Five"]
+    page = page.follow("What if: clicked a link")
+    assert page.has(".run-log", "Branch: Yes")
+    assert page.texts(".node.off .n") == ["Wait 1 day"]
+    assert "Open email" in page.texts(".mailed summary")[0]
+    mail = HtmlPage(user, page.all(".mailed iframe")[0].attrib["src"])
+    assert mail.texts("h1") == ["Hello"]
+    page.check("P1")
+    page = page.press("Run simulation")
+    assert "P1" in page.texts(".card h2")[0]
+    assert "3" in text_of(HtmlPage(user, f"/flows/{live}/crowd").one(".stat", "Met the trigger"))
     assert all_rows() == before
 
 
-def test_saving_a_simulation_as_a_test(page: Page, live: int) -> None:
+def test_saving_a_simulation_as_a_test(user: ScriptlessBrowser, live: int) -> None:
     """A saved simulation is run with the current flow and passes; it can be deleted."""
-    page.goto(f"/flows/{live}/try?do=3.email_clicked")
-    page.get_by_role("textbox", name="Name", exact=True).fill("Clicks right away")
-    page.get_by_role("button", name="Save test").click()
-    tests = page.get_by_role("region", name="Tests")
-    expect(tests).to_contain_text("1 of 1 passed")
-    tests.get_by_role("button", name="Delete test Clicks right away").click()
-    expect(page.locator(".toast")).to_contain_text("Test “Clicks right away” deleted.")
+    page = HtmlPage(user, f"/flows/{live}/try?do=3.email_clicked")
+    page.fill("Name", "Clicks right away")
+    page = page.press("Save test")
+    assert page.has("section", "1 of 1 passed")
+    page = page.press("Delete test Clicks right away")
+    assert page.has(".toast", "Test “Clicks right away” deleted.")
 
 
 def test_publishing_changes_of_a_live_flow(page: Page, api: Client, live: int) -> None:
@@ -289,21 +289,20 @@ def test_publishing_changes_of_a_live_flow(page: Page, api: Client, live: int) -
         assert datetime.fromisoformat(run["due_at"]) < datetime.now(UTC) + timedelta(days=2.5)
 
 
-def test_moving_contacts_in_a_flow(page: Page, api: Client, live: int) -> None:
+def test_moving_contacts_in_a_flow(user: ScriptlessBrowser, api: Client, live: int) -> None:
     """A count links to its contacts; one skips the wait, another is removed."""
-    page.goto(f"/flows/{live}")
-    page.locator(".node", has_text="Wait 2 days").locator(".c").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Contacts waiting in “Wait 2 days”")
-    page.get_by_label("Select P3").check()
-    page.get_by_role("button", name="Skip the wait").click()
-    expect(page.locator(".toast")).to_contain_text("Wait skipped for 1 contact.")
-    page.get_by_label("Select P2").check()
-    page.get_by_role("button", name="Remove from flow…").click()
-    page.get_by_role("button", name="Remove contacts").click()
-    expect(page.locator(".toast")).to_contain_text("1 contact removed from the flow.")
+    page = HtmlPage(user, f"/flows/{live}")
+    [count] = [link for link in page.all("#tree a.c") if "step=2" in link.attrib["href"]]
+    page = page.follow(count)
+    assert page.title == "Contacts waiting in “Wait 2 days”"
+    page.check("Select P3")
+    page = page.press("Skip the wait")
+    assert page.has(".toast", "Wait skipped for 1 contact.")
+    page.check("Select P2")
+    page = page.press("Remove contacts")
+    assert page.has(".toast", "1 contact removed from the flow.")
     api.wait(f"/flows/{live}/runs", lambda rows: len(rows) == 1, step=2, outcome="waiting")
-    page.get_by_role("link", name="P1").click()
-    expect(page.locator(".run-log")).to_contain_text("waiting until")
+    assert page.follow("P1").has(".run-log", "waiting until")
 
 
 def test_flow_pages_are_accessible(page: Page, live: int) -> None:
@@ -320,7 +319,9 @@ def test_flow_pages_are_accessible(page: Page, live: int) -> None:
     page.set_viewport_size({"width": 1360, "height": 900})
 
 
-def test_an_unsubscribe_step_names_the_flow_in_the_history_of_a_contact(page: Page, api: Client) -> None:
+def test_an_unsubscribe_step_names_the_flow_in_the_history_of_a_contact(
+    page: Page, user: ScriptlessBrowser, api: Client
+) -> None:  # fmt: skip
     """The step is added at once, the panel changes its channel, and the contact's history names the flow."""
     flow = api.post("/flows", {"name": "Say goodbye", "trigger": {"event": "left_us"}}).expect(201)["id"]
     page.goto(f"/flows/{flow}")
@@ -345,37 +346,28 @@ def test_an_unsubscribe_step_names_the_flow_in_the_history_of_a_contact(page: Pa
         if not api.get(f"/contacts/{contact}").expect(200)["subscribed_email"]:
             break
         time.sleep(0.1)
-    page.goto(f"/contacts/{contact}")
-    expect(page.get_by_text(re.compile(r"Unsubscribed .* by Say goodbye · flow")).first).to_be_visible()
+    assert re.search("Unsubscribed .* by Say goodbye · flow", HtmlPage(user, f"/contacts/{contact}").text)
 
 
-def test_building_a_flow_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+def test_building_a_flow_without_javascript(user: ScriptlessBrowser, api: Client) -> None:
     """Steps are added, saved and moved with links and buttons."""
     flow = api.post("/flows", {"name": "Plain", "steps": [{"duration": 60}]}).expect(201)["id"]
-    context = new_scriptless_context(browser, server.url)
-    page = sign_in(context.new_page())
-    page.goto(f"/flows/{flow}")
-    page.get_by_role("link", name="Add a step after Wait 1 minute").click()
-    page.get_by_role("button", name="Record event").click()
-    page.get_by_label("Event name", exact=True).fill("Became reader")
-    page.get_by_role("button", name="Add step").click()
-    expect_order(page, ["Wait 1 minute", "Record “Became reader”"])
-    page.get_by_role("button", name="Move up").click()
-    expect_order(page, ["Record “Became reader”", "Wait 1 minute"])
-    context.close()
+    page = HtmlPage(user, f"/flows/{flow}").follow("Add a step after Wait 1 minute").press("Record event")
+    page.fill("Event name", "Became reader")
+    page = page.press("Add step")
+    assert page.texts("#tree .node .n")[1:] == ["Wait 1 minute", "Record “Became reader”"]
+    page = page.press("Move up")
+    assert page.texts("#tree .node .n")[1:] == ["Record “Became reader”", "Wait 1 minute"]
 
 
-def test_a_viewer_cannot_change_a_flow(browser: Browser, server: Server, live: int) -> None:
+def test_a_viewer_cannot_change_a_flow(server: Server, api: Client, live: int) -> None:
     """A viewer sees the flow without buttons that would be rejected."""
-    server.cli("user", "add", "--email", "v@example.org", "--role", "viewer", stdin="correct horse battery\n")
-    context = browser.new_context(base_url=server.url)
-    page = sign_in(context.new_page(), "v@example.org", "correct horse battery")
-    page.goto(f"/flows/{live}?step=2")
-    expect(page.locator("#tree .node").first).to_be_visible()
+    server.cli("user", "add", "--email", "v@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
+    page = HtmlPage(ScriptlessBrowser(api, "v@example.org"), f"/flows/{live}?step=2")
+    assert page.all("#tree .node")
     for name in ("Pause", "Publish…", "Remove", "Delete flow", "Rename"):
-        expect(page.get_by_role("button", name=name)).to_have_count(0)
-    expect(page.locator(".plus, #step-form")).to_have_count(0)
-    context.close()
+        assert page.named("main button", name) == []
+    assert page.all(".plus, #step-form") == []
 
 
 def test_an_email_of_a_flow_begins_from_a_starter(page: Page, api: Client) -> None:
