@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -340,7 +340,7 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
     chunks = end_without_access(pieces, lambda: session.has_access(request))
     piece = await scan_chunk(request.ctx.visit.account_id, next, chunks, None)
     headers = {
-        "content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store",
+        "content-disposition": _build_disposition(name), "cache-control": "no-store",
         "x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'",
     }  # fmt: skip
     response: Any = await request.respond(status=200, headers=headers, content_type=kind)
@@ -359,6 +359,13 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
         return None
     await response.eof()
     return None
+
+
+def _build_disposition(name: str) -> str:
+    """Return the Content-Disposition of a download (RFC 6266), with the exact name if it is not plain ASCII."""
+    plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)
+    exact = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return f'attachment; filename="{plain}"{exact}'
 
 
 # Emails inside a page are separate documents for a frame, with their own content security policy.

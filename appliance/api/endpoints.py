@@ -80,11 +80,12 @@ class LargeBody(NamedTuple):
     """The limits of a JSON body that may contain files.
 
     The body has at most `max_bytes`, and without the characters that `count_content` finds in its JSON at most
-    `limits.body_bytes`.
+    `limits.body_bytes`. `counted_list` is a key with a list of which each entry counts as a request in the rate limit.
     """
 
     max_bytes: int
     count_content: Callable[[Any], int]
+    counted_list: str = ""
 
 
 class Route(NamedTuple):
@@ -115,7 +116,6 @@ class Route(NamedTuple):
     changes_sending: bool = False
     has_conflicts: bool = False  # True if the state of the object may forbid the request for now (409)
     large_body: LargeBody | None = None  # set if the body may be larger than `limits.body_bytes`
-    counted_list: str = ""  # a list of the body of which each entry counts as a request in the rate limit
 
     @property
     def has_id(self) -> bool:
@@ -159,13 +159,11 @@ class Routes(list[Route]):
         changes_sending: bool = False,
         has_conflicts: bool = False,
         large_body: LargeBody | None = None,
-        counted_list: str = "",
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
-        The parameters are the fields of `Route`. The endpoint returns a Struct or a list of Structs (`response_type`),
-        or content of the type `media`. In the OpenAPI document, the first line of the handler's docstring is the
-        summary and the rest is the description.
+        The parameters are the fields of `Route`. In the OpenAPI document, the first line of the handler's docstring is
+        the summary and the rest is the description.
         """
 
         def register(handler: Handler) -> Handler:
@@ -193,7 +191,6 @@ class Routes(list[Route]):
                     changes_sending,
                     has_conflicts,
                     large_body,
-                    counted_list,
                 )
             )
             return handler

@@ -183,7 +183,7 @@ _BATCH_WRITES = 25
 
 @ROUTES.add(
     "POST", "/messages/batch", scope="messages:send", body_type=MessageBatch, response_type=MessageBatchResult,
-    idempotent=True, rate="messages", large_body=_LARGE_BODY, counted_list="messages",
+    idempotent=True, rate="messages", large_body=_LARGE_BODY._replace(counted_list="messages"),
 )  # fmt: skip
 async def create_messages(request: ApiRequest) -> ApiResponse:
     """Send up to 500 messages, each with a result of its own.
@@ -196,12 +196,14 @@ async def create_messages(request: ApiRequest) -> ApiResponse:
     raw_messages: list[Any] = request.body.messages
     if attachments.count_content({"messages": raw_messages}) > attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * MAX_BATCH:
         raise Invalid({"messages": [attachments.describe_total_limit()]})
+    headers = {}
     if key is not None:
         payload = await asyncio.to_thread(attachments.hash_contents, raw_messages)
-        await commit(
+        once = await commit(
             request_limits.run_once, request.account_id, "/messages/batch", key, payload, lambda: 1,
             request.credential.is_test,
         )  # fmt: skip
+        headers = {"Idempotent-Replayed": "true"} if once.is_replay else {}
     results: list[BatchResult] = []
     for start in range(0, len(raw_messages), _BATCH_WRITES):
         part = raw_messages[start : start + _BATCH_WRITES]
@@ -209,7 +211,7 @@ async def create_messages(request: ApiRequest) -> ApiResponse:
             *(_send_of_batch(request, start + index, raw, key) for index, raw in enumerate(part))
         )
     queued = sum(result.message is not None for result in results)
-    return ApiResponse(MessageBatchResult(queued, len(results) - queued, results))
+    return ApiResponse(MessageBatchResult(queued, len(results) - queued, results), headers=headers)
 
 
 async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | None) -> BatchResult:

@@ -23,7 +23,7 @@ def campaign(api: Client) -> str:
 
 MESSAGE_KEYS = [
     ("html_body", "<p>other</p>", "`html`"), ("sender", "shop@example.org", "`from`"),
-    ("recipients", ["b@example.org"], "`cc`"), ("attachments", [{"name": "a.pdf"}], "link"),
+    ("recipients", ["b@example.org"], "`cc`"), ("files", [{"name": "a.pdf"}], "`attachments`"),
     ("scheduled_at", TOMORROW, "send_at"),
     ("sendAt", TOMORROW, "send_at"), ("template", 1, "template_id"), ("variables", {"a": 1}, "data"),
     ("replyTo", "b@example.org", "reply_to"), ("from_mail", "b@example.org", "from_email"),

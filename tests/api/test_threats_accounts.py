@@ -77,6 +77,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "PATCH /lists/{id}": {},
     "POST /lists/{id}/contacts/bulk": {},
     "POST /events": {"event": "fresh_event"},
+    "POST /messages/batch": {"messages": [{"to": "b@example.org", "subject": "s", "body": "<p>x</p>"}]},
     "POST /events/batch": {"events": [{"event": "fresh_event"}]},
     "POST /forms": {"name": "fresh"},
     "PATCH /forms/{id}": {},

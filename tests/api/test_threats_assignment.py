@@ -62,6 +62,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PUT /brand": {"company_name": "renamed"},
     "PATCH /account": {"name": "renamed"},
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},
+    "POST /messages/batch": {"messages": [{"to": "hostile@example.org", "subject": "s", "body": "<p>x</p>"}]},
     "POST /events/batch": {"events": [{"event": "hostile_event", "contact_email": "alpha@example.org"}]},
 }
 # Keys of the threat table that no response has, or has under another name

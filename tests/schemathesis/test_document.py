@@ -58,6 +58,12 @@ include-name = "POST /v1/my/events/batch"
 expected-statuses = ["200", "400", "401", "404", "405", "413", "415", "422"]
 
 [[operations]]
+# So are those of single messages
+include-name = "POST /v1/my/messages/batch"
+[operations.checks.negative_data_rejection]
+expected-statuses = ["200", "400", "401", "404", "405", "413", "415", "422"]
+
+[[operations]]
 # An invalid design is shown without its invalid values
 include-name = "POST /v1/my/templates/preview"
 [operations.checks.negative_data_rejection]

@@ -14,7 +14,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgett
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.messages import capture_inbox, delivery_status, ledger, links, prepare, retries
+from appliance.sending.messages import attachments, capture_inbox, delivery_status, ledger, links, prepare, retries
 from appliance.sending.sms import segments
 from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
@@ -107,7 +107,7 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
         request, "outbox/show.html", row=row, contact=contacts_by_id.get(row.contact_id), view=tab,
         where=_outbox_state(row), provider_label=gettext(_TRANSPORTS.get(row.provider, row.provider)),
         meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit),
-        copies=await fetch(ledger.list_copies, row),
+        copies=await fetch(ledger.list_copies, row), files=await fetch(attachments.list_files, row.id),
         kinds={"to": gettext("To"), "cc": gettext("Cc"), "bcc": gettext("Bcc")}, **values,
     )  # fmt: skip
 
@@ -120,7 +120,16 @@ async def show_message_html(request: Request, visit: Visit, message_id: int) -> 
         filled = await render(prepare.get_html, visit.account_id, message_id)
     except prepare.NotReproducible as error:
         return view.render_email_error(str(error))
-    return view.render_email(filled if visit.can("contacts:write") else links.hide_recipient_links(filled))
+    filled = filled if visit.can("contacts:write") else links.hide_recipient_links(filled)
+    return view.render_email(await fetch(attachments.show_inline_images, filled, message_id))
+
+
+@pages.get("/outbox/<message_id:int>/files/<file_id:int>")
+@signed_in()
+async def download_file(request: Request, visit: Visit, message_id: int, file_id: int) -> HTTPResponse | None:
+    """Download an attached file. It is never displayed, because it may contain anything."""
+    file, path = await fetch(attachments.get_file, visit.account_id, message_id, file_id)
+    return await view.stream_file(request, file.filename, "application/octet-stream", attachments.read_file(path))
 
 
 @pages.post("/outbox/retry")
@@ -244,7 +253,8 @@ async def show_captured(request: Request, visit: Visit, captured_id: int) -> HTT
 async def show_captured_html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Show the HTML of a captured message as a document for a frame, so that it cannot reach the page around it."""
     opened = await fetch(_load_captured, visit.account_id, captured_id, visit.can("contacts:write"))
-    return view.render_email(opened["html"] or opened["text"] or "")
+    html = opened["html"] or opened["text"] or ""
+    return view.render_email(await fetch(attachments.show_inline_images, html, opened["row"].message_id))
 
 
 @pages.post("/inbox/clear")
@@ -332,6 +342,7 @@ def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) 
         "row": row,
         **capture_inbox.get_parts(row, can_write_contacts),
         "message": None,
+        "files": [],
         "links": [],
         "events": [],
         "person": None,
@@ -354,7 +365,8 @@ def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) 
         return context
     query = log.EventQuery(resource_uid=f"message:{message.id}", limit=50)
     context |= {
-        "message": message, "links": simulation.list_links(message), "events": log.list_events(account_id, query).rows,
+        "message": message, "files": attachments.list_files(message.id), "links": simulation.list_links(message),
+        "events": log.list_events(account_id, query).rows,
     }  # fmt: skip
     recipients = contacts.fetch_by_ids([message.contact_id]) if message.contact_id else []
     context["person"] = recipients[0] if recipients else None

@@ -168,9 +168,14 @@ STORY: tuple[Example, ...] = (
     Example("POST /messages", "Send an invoice with a copy to the bookkeeper", {
         "to": "ann@example.com", "cc": ["books@example.com"], "bcc": ["archive@example.com"],
         "from": "Petit Four <hello@example.com>", "subject": "Invoice {{ data.number }}", "data": {"number": "4711"},
-        "html": "<p>Please find invoice {{ data.number }} below.</p>", "text": "Please find invoice 4711 below.",
+        "html": "<p>Please find invoice {{ data.number }} attached.</p>", "text": "Please find invoice 4711 attached.",
         "headers": {"X-Invoice": "4711"},
+        "attachments": [{"filename": "Invoice 4711.txt", "content": "VG90YWw6IDEyIEVVUgo="}],
     }),
+    Example("POST /messages/batch", "Send two messages", {"messages": [
+        {"to": "ann@example.com", "subject": "Your order is on its way", "body": "<p>It arrives tomorrow.</p>"},
+        {"to": "bo@example.com", "subject": "Your order is ready", "body": "<p>You can collect it today.</p>"},
+    ]}),
     Example("POST /messages", "Send an SMS", {
         "channel": "sms", "to": "+14155550123", "body": "Your table is ready.",
     }),
@@ -410,6 +415,9 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
     },
     "SentMessage": {"id": 991, "contact_id": 1, "from": "Petit Four <hello@example.com>", "provider": "direct"},
     "MessageRecipient": {"id": 991, "kind": "to", "address": "ann@example.com", "status": "queued"},
+    "MessageAttachment": {"filename": "Invoice 4711.txt", "content_type": "text/plain", "content_id": None, "size": 14},
+    "MessageBatchResult": {"queued": 1, "rejected": 0},
+    "BatchResult": {"status": 201, "code": None, "reason": None, "errors": {}},
     "MessageText": {"headers": {}, "data": {"number": "4711"}},
     "Named": {"name": "Newsletter, weekly"},
     "Preflight": {"blockers": []},

@@ -4,13 +4,15 @@ A file is named by the SHA-256 of its content, so recipients and messages share 
 refer to it. Files without rows, which a killed process may leave, are deleted by the housekeeping.
 """
 
+import base64
 import hashlib
 import mimetypes
 import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -49,6 +51,9 @@ _CONTENT_TYPE = re.compile(rf'{_WORD}/{_WORD}(?:; ?{_WORD}=(?:{_WORD}|"[A-Za-z0-
 _CONTENT_ID = re.compile(rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.@-]{{1,{_MAX_CONTENT_ID_CHARACTERS}}}")
 # These may not be encoded in base64 (RFC 2045, section 6.4), or would be taken for parts of the message.
 _COMPOSITE_TYPES = ("multipart/", "message/")
+_CID_SOURCE = re.compile(rf'src="cid:([^"]{{1,{6 * _MAX_CONTENT_ID_CHARACTERS}}})"')
+_SHOWN_TYPES, _MAX_SHOWN_BYTES = ("image/png", "image/jpeg", "image/gif", "image/webp"), 1_048_576
+_PIECE_BYTES = 262_144
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Stands for the content of a file in a captured message. Quoted-printable text and base64 contain no `=_`.
 _PLACEHOLDER = re.compile(rb"(?<=\r\n)=_stored:([0-9a-f]{64})\r\n")
@@ -281,6 +286,40 @@ def get_file(account_id: int, message_id: int, attachment_id: int) -> tuple[Atta
     if not path.is_file():
         raise NotFound
     return file, path
+
+
+def read_file(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in pieces; the file is opened for each, so that none stays open between two."""
+    position = 0
+    while True:
+        with path.open("rb") as file:
+            file.seek(position)
+            piece = file.read(_PIECE_BYTES)
+        if not piece:
+            return
+        position += len(piece)
+        yield piece
+
+
+def show_inline_images(html: str, message_id: int | None) -> str:
+    """Return the HTML of a message with its inline images as `data:` URLs, for displaying it in a page.
+
+    Only PNG, JPEG, GIF and WebP images of up to `_MAX_SHOWN_BYTES` are displayed.
+    """
+    if message_id is None or "cid:" not in html:
+        return html
+    files = {file.content_id: file for file in list_files(message_id) if file.content_id}
+
+    def show(match: re.Match[str]) -> str:
+        file = files.get(unescape(match[1]))
+        if file is None or file.sha256 is None or file.size > _MAX_SHOWN_BYTES:
+            return match[0]
+        path = _get_path(file.sha256)
+        if file.content_type not in _SHOWN_TYPES or not path.is_file():
+            return match[0]
+        return f'src="data:{file.content_type};base64,{base64.b64encode(path.read_bytes()).decode()}"'
+
+    return _CID_SOURCE.sub(show, html)
 
 
 def build_parts(message_id: int, is_captured: bool) -> tuple[mime.Part, ...]:

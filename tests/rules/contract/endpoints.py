@@ -10,6 +10,7 @@ _TEXT = """
 = messages
 S GET /messages 200 messages:read paged
 S POST /messages 201,200 messages:send key messages
+D POST /messages/batch 200 messages:send key messages
 D GET /messages/{id} 200 messages:read
 D POST /messages/{id}/retry 200 messages:send
 D POST /messages/{id}/cancel 200 messages:send

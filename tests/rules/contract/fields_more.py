@@ -21,6 +21,19 @@ MORE = f"""
 = SentMessage
 {_MESSAGE}
 D recipients [MessageRecipient]
+D attachments [MessageAttachment]
+= MessageAttachment
+D filename,content_type string
+D content_id string?
+D size integer
+= MessageBatchResult
+D queued,rejected integer
+D results [BatchResult]
+= BatchResult
+D status integer
+D message SentMessage?
+D code,reason string?
+D errors object
 = MessageRecipient
 D id integer
 D kind enum(to,cc,bcc)

@@ -39,6 +39,8 @@ D POST /messages idempotency_key 255 characters
 D POST /messages data 32768 bytes
 D POST /messages cc 49 entries
 D POST /messages bcc 49 entries
+D POST /messages attachments 20 entries
+D POST /messages/batch messages 500 entries
 D POST /events data 32768 bytes
 D POST /events idempotency_key 255 characters
 D POST /events resource_name 255 characters

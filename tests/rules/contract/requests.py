@@ -43,11 +43,14 @@ S subject,body string?
 D html,text,from,from_name string?
 D from_email,reply_to email?
 D cc,bcc [email]?
+D attachments [AttachmentWrite]?
 D template_id integer?
 D data,tags,headers object?
 D send_at date-time?
 D idempotency_key string?
 D transactional boolean
+= POST /messages/batch
+D messages [any]!
 = POST /campaigns
 S name string!
 S channel enum(email,sms)
