@@ -13,6 +13,7 @@ from appliance.audience.contacts import search
 from appliance.audience.contacts import store as contacts
 from appliance.audience.segments import explain as segments
 from appliance.audience.segments import members as segments_people
+from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import store
 from appliance.campaigns.findings import find_transport
 from appliance.campaigns.recipients import RecipientQuery
@@ -68,7 +69,7 @@ def confirm_everyone(campaign: Campaign) -> None:
     A campaign whose list or segment was deleted did have an audience, so it is never widened to all contacts.
     """
     data = campaign.trigger.data
-    if is_set(campaign) or data.get("audience_deleted"):
+    if is_set(campaign) or data.get(AUDIENCE_DELETED):
         return
     campaign.trigger.data = {**data, "audience_type": "all_contacts", "confirm_send_to_all": True}
     campaign.trigger.save()

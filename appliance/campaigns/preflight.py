@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
+from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import audience, audience_snapshot, special_preflight, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
@@ -419,6 +420,9 @@ def _check_audience(case: PreflightInput) -> Iterator[Finding]:
     field = "trigger_attributes.contact_list_id"
     if not audience.is_set(case.campaign):
         yield Finding("audience_required", gettext("select a list, a segment or all contacts"), field)
+    elif case.campaign.trigger.data.get(AUDIENCE_DELETED):
+        # What remains may be a larger audience: a list without the segment that limited it.
+        yield Finding("audience_required", gettext("a selected list or segment was deleted: select another"), field)
     for key in audience.find_missing_references(case.campaign):
         message = gettext("a selected list or segment was deleted: select another")
         yield Finding("audience_required", message, f"trigger_attributes.data.{key}")

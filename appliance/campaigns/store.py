@@ -7,6 +7,7 @@ from peewee import SQL, fn
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
+from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import findings, hold_reasons
 from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
 from appliance.content.templates import revisions
@@ -425,6 +426,9 @@ def _apply_changes(
                 value = value or ({} if name == "data" else None)
                 is_changed = is_changed or getattr(trigger, name) != value
                 setattr(trigger, name, value)
+        if trigger.data.get(AUDIENCE_DELETED) and _selects_audience(request.trigger_attributes):
+            trigger.data = {key: value for key, value in trigger.data.items() if key != AUDIENCE_DELETED}
+            is_changed = True
         trigger.updated_at = clock.now_ms()
         trigger.save()
     if request.template_attributes is not UNSET:
@@ -432,6 +436,13 @@ def _apply_changes(
         templates.fill(campaign.template, request.template_attributes, prepared=content)
         is_changed = is_changed or campaign.template.revision != previous_revision
     return is_changed
+
+
+def _selects_audience(trigger: TriggerWrite) -> bool:
+    """Return whether trigger attributes select a list, a segment or all contacts."""
+    data = trigger.data if isinstance(trigger.data, dict) else {}
+    chosen = (trigger.contact_list_id, trigger.segment_id, data.get("contact_list_ids"), data.get("audience_type"))
+    return any(value not in (UNSET, None, []) for value in chosen)
 
 
 def apply_send_request(

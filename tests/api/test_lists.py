@@ -1,5 +1,7 @@
 """Lists over the API (docs/decisions.md#10)."""
 
+import pytest
+
 from tests.kit.client import Client
 
 
@@ -89,6 +91,32 @@ def test_a_draft_whose_list_was_deleted_has_no_audience(api: Client) -> None:
 
     assert api.get(f"/campaigns/{campaign_id}").expect(200)["trigger"]["data"] == {"audience_deleted": True}
     assert api.post(f"/campaigns/{campaign_id}/send").expect(422)["reason"] == "audience_required"
+
+
+@pytest.mark.parametrize("deleted", ["lists", "segments"])
+def test_the_rest_of_an_audience_is_not_sent_to(deleted: str, api: Client) -> None:
+    """A draft for the members of a list in a segment is not for all of the other one when either is deleted (T38)."""
+    filters = [{"name": "contact_first_name", "predicate": "eq", "value": "Nora"}]
+    ids = {"lists": api.post("/lists", {"name": f"Few {deleted}"}).expect(201)["id"],
+           "segments": api.post("/segments", {"name": deleted, "filters": filters}).expect(201)["id"]}  # fmt: skip
+    api.post("/contacts", {"email": f"{deleted}@example.org", "first_name": "Nora"}).expect(201)
+    api.post("/contacts", {"email": f"not.{deleted}@example.org", "list_ids": [ids["lists"]]}).expect(201)
+    audience = {"contact_list_id": ids["lists"], "segment_id": ids["segments"]}
+    body = {"name": "c", "trigger_attributes": audience, "template_attributes": {"subject": "s", "body": "b"}}
+    path = f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
+    api.post(f"{path}/approve").expect(200)
+    api.delete(f"/{deleted}/{ids[deleted]}").expect(200)
+    error = api.post(f"{path}/send").expect(422)
+    blockers = api.get(f"{path}/preflight").expect(200)["blockers"]
+    left = "segment_id" if deleted == "lists" else "contact_list_id"
+    chosen = api.patch(path, {"trigger_attributes": {left: audience[left]}}).expect(200)
+
+    assert error["reason"] == blockers[0]["code"] == "audience_required"
+    assert error["validation_errors"] == {
+        "trigger_attributes.contact_list_id": ["a selected list or segment was deleted: select another"]
+    }
+    assert (chosen["trigger"]["data"], chosen["approval_state"]) == ({}, "pending_review")
+    assert api.post(f"{path}/send").expect(200)["audience_count"] == 1
 
 
 def test_null_contact_ids_remove_no_members(api: Client) -> None:

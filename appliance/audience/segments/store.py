@@ -24,6 +24,8 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 Kind = Literal["list", "segment"]
 
+# The key in a trigger's data that marks a campaign whose list or segment was deleted, until a user selects an audience.
+AUDIENCE_DELETED = "audience_deleted"
 _COLUMN = {"list": "contact_list_id", "segment": "segment_id"}
 _LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') AND f.deleted_at IS NULL"
 # Steps of an older version of a flow are included while a contact is in that version.
@@ -101,14 +103,14 @@ def find_segments_in_use(account_id: int) -> set[int]:
 def detach(kind: Kind, number: int) -> None:
     """Remove a list or a segment, which is about to be deleted, from the triggers of flows and campaigns.
 
-    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `audience_deleted`.
-    Otherwise the flow or campaign would be for all contacts. Ids in the data of triggers (more lists, exclusions,
-    filters) stay.
+    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `AUDIENCE_DELETED`.
+    Otherwise the flow or campaign would be for all contacts, or for a list without the segment that limited it. Ids in
+    the data of triggers (more lists, exclusions, filters) stay.
     """
     require_write_transaction()
     column = _COLUMN[kind]
     campaigns = "(SELECT hidden FROM flow WHERE id = trigger.flow_id)"
-    marked = f"CASE WHEN {campaigns} THEN json_set(data, '$.audience_deleted', json('true')) ELSE data END"
+    marked = f"CASE WHEN {campaigns} THEN json_set(data, '$.{AUDIENCE_DELETED}', json('true')) ELSE data END"
     run(
         f"UPDATE trigger SET {column} = NULL, "
         f"data = json_remove({marked}, '$.audience_type', '$.confirm_send_to_all'), "
