@@ -19,9 +19,8 @@ from appliance.core.errors import (
     SenderRejected,
     Uncertain,
 )
-from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery import bounce_classes, http_client
 from appliance.sending.sms import error_codes
-from appliance.sending.sms.providers import base
 from appliance.sending.sms.segments import AcceptedSms
 from tests.domain.sms_asked import HTTP, TO, TWILIO, build_sms, configure_sms, fake, provider, run_calls, send_all
 from tests.kit.certificates import self_signed
@@ -203,17 +202,17 @@ def test_server_certificates_are_checked(fake: FakeSms, monkeypatch: pytest.Monk
     server = ThreadingHTTPServer(("127.0.0.1", 0), _AcceptingHandler)
     server.socket = certificate.context().wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    base._ssl_context.cache_clear()
+    http_client._ssl_context.cache_clear()
     try:
         configure_sms(fake, sms__http__url=f"https://127.0.0.1:{server.server_port}/send?from=us")
         [error] = send_all(build_sms(), by=HTTP)
         assert isinstance(error, ConnectionFailed) and "certificate" in error.text.lower()
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-        base._ssl_context.cache_clear()
+        http_client._ssl_context.cache_clear()
         assert send_all(build_sms(), build_sms(), by=HTTP) == [AcceptedSms("/send?from=us")] * 2
         assert isinstance(run_calls(HTTP.check_login)[0], str)
     finally:
-        base._ssl_context.cache_clear()
+        http_client._ssl_context.cache_clear()
         server.shutdown()
         server.server_close()
 
@@ -266,7 +265,7 @@ def test_closed_idle_connections_are_replaced(fake: FakeSms) -> None:
         fake.down()
         fake.up()
         second_result = await TWILIO.send(build_sms())
-        await base.close_connections()
+        await http_client.close_connections()
         return [first_result, second_result]
 
     assert [type(result) for result in asyncio.run(send_two())] == [AcceptedSms, AcceptedSms]

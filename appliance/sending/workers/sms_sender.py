@@ -24,14 +24,13 @@ from appliance.core.errors import (
     Unavailable,
     Uncertain,
 )
-from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery import bounce_classes, http_client
 from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
-from appliance.sending.sms.providers import base as provider_base
 from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.rate_limits import SmsRateLimits
@@ -321,7 +320,7 @@ class SmsSender(Sender[SmsRateLimits]):
         return WorkerGroup(context, connections, lambda: SmsWorker(context, in_progress).run())
 
     async def _close_connections(self) -> None:
-        await provider_base.close_connections()
+        await http_client.close_connections()
 
     def _count_connections(self) -> int:
         return len(self._tasks)
@@ -335,7 +334,7 @@ class SmsSender(Sender[SmsRateLimits]):
             async with asyncio.timeout(_IDLE_SECONDS):
                 await self._wake_event.wait()
         except TimeoutError:
-            await provider_base.close_connections()
+            await http_client.close_connections()
             await self._wake_event.wait()
         return True
 

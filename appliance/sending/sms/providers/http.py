@@ -8,10 +8,12 @@ from msgspec import Struct, field
 
 from appliance.core import crypto
 from appliance.core.errors import DeliveryError, Invalid
+from appliance.sending.delivery import http_client
+from appliance.sending.delivery.http_client import HttpResponse
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.error_codes import HookContents, HookRequest, IncomingSms, Receipt
 from appliance.sending.sms.providers import base
-from appliance.sending.sms.providers.base import HttpResponse, Provider
+from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings import config, schema
 from appliance.settings.config import parse_seconds
@@ -45,7 +47,7 @@ class Http(Provider):
         http_settings, faults = sms.http if sms else _settings(), []
         if not http_settings.url:
             faults.append(("sms.http.url", "needed when sms.transport is http"))
-        elif (fault := base.find_url_fault(http_settings.url)) is not None:
+        elif (fault := http_client.find_url_fault(http_settings.url)) is not None:
             faults.append(("sms.http.url", f"{http_settings.url!r} {fault}"))
         if not http_settings.secret:
             faults.append(("sms.http.secret", "needed when sms.transport is http: it signs what is sent"))
@@ -70,21 +72,21 @@ class Http(Provider):
         response = await base.fetch("POST", http_settings.url, headers, body, text.check)
         if not 200 <= response.status < 300:
             raise _error_of(response)
-        answer = base.decode_response(response)
+        answer = http_client.decode_response(response)
         # If the response contains no id, receipts identify the SMS by our own id.
-        return AcceptedSms(base.parse_id(answer.get("id")) or str(text.id), _first_status(answer))
+        return AcceptedSms(http_client.parse_id(answer.get("id")) or str(text.id), _first_status(answer))
 
     async def check_login(self) -> str:
         """Check that a connection to the gateway can be opened, and return the result as text.
 
         Raises ConnectionFailed if it cannot be opened. No request is sent, because any request would send an SMS.
         """
-        await base.check_connection(_settings().url)
+        await http_client.check_connection(_settings().url)
         return f"{urlsplit(_settings().url).netloc} can be reached; whether it takes SMS is seen with the first"
 
     def list_warnings(self) -> list[str]:
         """Return a warning if SMS are posted to a public URL without encryption."""
-        return base.unencrypted_warnings("sms.http.url", _settings().url)
+        return http_client.unencrypted_warnings("sms.http.url", _settings().url)
 
     def get_webhook_secret(self) -> str:
         """Return the secret that signs our requests and the gateway's webhook requests."""
@@ -137,10 +139,10 @@ def _error_of(response: HttpResponse) -> DeliveryError:
 
     Code and text are in the `error` of its JSON object, or else in the object itself.
     """
-    details = base.decode_response(response)
+    details = http_client.decode_response(response)
     code, text = _parse_error(details.get("error") if details.get("error") is not None else details)
     return error_codes.build_response_error(
-        response.status, code, text or base.excerpt(response), base.parse_retry_after(response)
+        response.status, code, text or http_client.excerpt(response), http_client.parse_retry_after(response)
     )
 
 
@@ -150,9 +152,9 @@ def _parse_error(error: Any) -> tuple[str | None, str]:
     The code may also be the name of a bounce class. It is None if the error has no code.
     """
     if isinstance(error, dict):
-        code = base.clean_text(error.get("code"), 20) or None
-        return code, base.clean_text(error.get("message") or error.get("text"))
-    text = base.clean_text(error)
+        code = http_client.clean_text(error.get("code"), 20) or None
+        return code, http_client.clean_text(error.get("message") or error.get("text"))
+    text = http_client.clean_text(error)
     first = text.partition(" ")[0].strip(":,")
     if first.isdecimal() or (first and error_codes.find_meaning(first) is not error_codes.find_meaning(None)):
         return first[:20], text[len(first) :].lstrip(" :,")
@@ -160,7 +162,10 @@ def _parse_error(error: Any) -> tuple[str | None, str]:
 
 
 def _to_receipt(hook_body: _HookBody, message_id: int | None) -> Receipt:
-    provider_id, status = base.parse_id(hook_body.id), base.STATUS_OF_PROVIDER.get((hook_body.status or "").lower())
+    provider_id, status = (
+        http_client.parse_id(hook_body.id),
+        base.STATUS_OF_PROVIDER.get((hook_body.status or "").lower()),
+    )
     errors = {}
     if provider_id is None and message_id is None:
         errors["id"] = ["can't be blank" if hook_body.id in (None, "") else "is invalid"]
@@ -173,11 +178,11 @@ def _to_receipt(hook_body: _HookBody, message_id: int | None) -> Receipt:
 
 
 def _to_incoming(hook_body: _HookBody, webhook_id: str) -> IncomingSms:
-    sender, to = base.clean_text(hook_body.from_, 64), base.clean_text(hook_body.to, 64)
+    sender, to = http_client.clean_text(hook_body.from_, 64), http_client.clean_text(hook_body.to, 64)
     if not sender:
         raise Invalid({"from": ["can't be blank"]})
     # An incoming SMS without an id is identified by the id of its request, so that a repeated request counts once.
     return IncomingSms(
-        base.parse_id(hook_body.id) or webhook_id, sender, to, base.clean_body(hook_body.body or ""),
-        base.clean_text(hook_body.answered, 20).upper() or None,
+        http_client.parse_id(hook_body.id) or webhook_id, sender, to, base.clean_body(hook_body.body or ""),
+        http_client.clean_text(hook_body.answered, 20).upper() or None,
     )  # fmt: skip

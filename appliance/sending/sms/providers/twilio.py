@@ -12,10 +12,12 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 from appliance.core import addresses, clock
 from appliance.core.errors import Deferred, DeliveryError, Invalid, LookupUnsupported, Uncertain
 from appliance.core.i18n import gettext_noop
+from appliance.sending.delivery import http_client
+from appliance.sending.delivery.http_client import HttpResponse
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.error_codes import HookContents, HookRequest, IncomingSms, Receipt
 from appliance.sending.sms.providers import base
-from appliance.sending.sms.providers.base import HttpResponse, Provider
+from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings import config, schema
 
@@ -49,7 +51,7 @@ class Twilio(Provider):
             faults.append(("sms.twilio.auth_token", "needed when sms.transport is twilio"))
         elif not re.fullmatch(r"[!-~]+", twilio_settings.auth_token):
             faults.append(("sms.twilio.auth_token", "must consist of ASCII characters without spaces"))
-        if (fault := base.find_url_fault(twilio_settings.base_url)) is not None:
+        if (fault := http_client.find_url_fault(twilio_settings.base_url)) is not None:
             faults.append(("sms.twilio.base_url", f"{twilio_settings.base_url!r} {fault}"))
         elif urlsplit(twilio_settings.base_url).query:
             faults.append(("sms.twilio.base_url", "may have no query"))
@@ -63,20 +65,20 @@ class Twilio(Provider):
         headers = {"Content-Type": _FORM, **_login_header()}
         url, content = f"{_account_url()}/Messages.json", urlencode(fields).encode()
         response = await base.fetch("POST", url, headers, content, text.check)
-        details = base.decode_response(response)
+        details = http_client.decode_response(response)
         if not 200 <= response.status < 300:
             raise _error_of(response, details)
         sid, status = (
-            base.parse_id(details.get("sid")),
+            http_client.parse_id(details.get("sid")),
             base.STATUS_OF_PROVIDER.get(str(details.get("status")).lower(), "sent"),
         )
         if status in ("failed", "undelivered"):
             raise error_codes.build_response_error(
-                400, details.get("error_code"), base.clean_text(details.get("error_message") or "failed"), 1
+                400, details.get("error_code"), http_client.clean_text(details.get("error_message") or "failed"), 1
             )
         if sid is None:
             raise Uncertain(
-                f"accepted, but the response has no valid message id: {base.excerpt(response)}", response.status
+                f"accepted, but the response has no valid message id: {http_client.excerpt(response)}", response.status
             )
         return AcceptedSms(sid, status)
 
@@ -120,12 +122,12 @@ class Twilio(Provider):
                 "answers, and lists no messages: whether it accepts the login is seen with the first SMS"
             )
         finally:
-            await base.close_connections()
+            await http_client.close_connections()
         return gettext_noop("answers and accepts the login")
 
     def list_warnings(self) -> list[str]:
         """Return a warning if the login is sent to a public URL without encryption."""
-        return base.unencrypted_warnings("sms.twilio.base_url", _settings().base_url)
+        return http_client.unencrypted_warnings("sms.twilio.base_url", _settings().base_url)
 
     def get_webhook_secret(self) -> str:
         """Return the auth token, which signs webhook requests."""
@@ -141,7 +143,7 @@ class Twilio(Provider):
         Raises NotAllowed if the signature is invalid, Invalid if the content is invalid.
         """
         fields = _verified_fields(received, self.get_webhook_secret())
-        sid = base.parse_id(fields.get("MessageSid") or fields.get("SmsSid"))
+        sid = http_client.parse_id(fields.get("MessageSid") or fields.get("SmsSid"))
         status = (fields.get("MessageStatus") or fields.get("SmsStatus") or "").lower()
         receipts: tuple[Receipt, ...] = ()
         incoming: tuple[IncomingSms, ...] = ()
@@ -150,8 +152,8 @@ class Twilio(Provider):
         elif status in base.STATUS_OF_PROVIDER:
             if sid is None:
                 raise Invalid({"MessageSid": ["can't be blank"]})
-            code = base.clean_text(fields.get("ErrorCode"), 20) or None
-            text = base.clean_text(fields.get("ErrorMessage"))
+            code = http_client.clean_text(fields.get("ErrorCode"), 20) or None
+            text = http_client.clean_text(fields.get("ErrorMessage"))
             receipts = (
                 Receipt(sid, base.STATUS_OF_PROVIDER[status], base.message_id_of_url(received.url), code, text),
             )
@@ -182,10 +184,10 @@ def _sender_field(sender: str) -> dict[str, str]:
 def _error_of(response: HttpResponse, details: Mapping[str, Any]) -> DeliveryError:
     raw_code = str(details.get("code"))  # some providers send it as a string
     code = int(raw_code) if re.fullmatch(r"[0-9]{1,6}", raw_code) else None
-    text = base.clean_text(details.get("message")) or base.excerpt(response)
+    text = http_client.clean_text(details.get("message")) or http_client.excerpt(response)
     if code is None and response.status == 404:
         code = 20404  # the URL is not the API of the provider
-    return error_codes.build_response_error(response.status, code, text, base.parse_retry_after(response))
+    return error_codes.build_response_error(response.status, code, text, http_client.parse_retry_after(response))
 
 
 async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]:
@@ -198,20 +200,20 @@ async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]
         response = await base.fetch("GET", str(url), _login_header())
     except Uncertain as error:
         raise Deferred(error.text) from None
-    listing = base.decode_response(response)
+    listing = http_client.decode_response(response)
     if response.status in _NO_LISTING_STATUSES and "code" not in listing:
         raise LookupUnsupported(f"it lists no messages (HTTP {response.status})", response.status)
     if response.status != 200:
         rejection = _error_of(response, listing)
         raise Deferred(rejection.text, response.status) if isinstance(rejection, Uncertain) else rejection
     if not _is_listing(listing.get("messages")):
-        raise Deferred(f"the response is no list of messages: {base.excerpt(response)}", response.status)
+        raise Deferred(f"the response is no list of messages: {http_client.excerpt(response)}", response.status)
     return response, listing
 
 
 def _is_listing(messages: Any) -> bool:
     return isinstance(messages, list) and all(
-        isinstance(message, dict) and base.parse_id(message.get("sid")) for message in messages
+        isinstance(message, dict) and http_client.parse_id(message.get("sid")) for message in messages
     )
 
 
@@ -332,8 +334,8 @@ def _url_forms(url: str) -> list[str]:
 
 
 def _to_incoming(fields: Mapping[str, str], sid: str | None) -> IncomingSms:
-    sender, to = base.clean_text(fields.get("From"), 64), base.clean_text(fields.get("To"), 64)
+    sender, to = http_client.clean_text(fields.get("From"), 64), http_client.clean_text(fields.get("To"), 64)
     if not sender:
         raise Invalid({"From": ["can't be blank"]})
-    answered_keyword = base.clean_text(fields.get("OptOutType"), 20).upper() or None
+    answered_keyword = http_client.clean_text(fields.get("OptOutType"), 20).upper() or None
     return IncomingSms(sid, sender, to, base.clean_body(fields.get("Body", "")), answered_keyword)
