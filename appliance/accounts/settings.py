@@ -15,6 +15,7 @@ from appliance.core import clock, crypto
 from appliance.core.errors import ConfigError, Invalid
 from appliance.core.i18n import gettext
 from appliance.sending.sms.providers import PROVIDERS
+from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage.database import run
@@ -28,6 +29,7 @@ _PAGE_SETTINGS = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.username", "email.relay.password",
     "email.relay.tls", "email.allow_unverified_domains", "email.connections", "email.rate_per_second",
     "email.rate_per_hour",
+    *(f"email.{transport.name}.{field.name}" for transport in TRANSPORTS.values() for field in transport.fields),
     "sms.transport", "sms.rate_per_second", "sms.twilio.base_url", "sms.twilio.account_sid", "sms.twilio.auth_token",
     "sms.twilio.from", "sms.http.url", "sms.http.secret",
 )  # fmt: skip

@@ -232,8 +232,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     url = urlsplit(base_url(config))
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
         faults.append(f"base_url: {config.base_url!r} is not an http(s) address")
-    if config.email.transport == "relay" and not config.email.relay.host:
-        faults.append("email.relay.host: needed when email.transport is relay")
+    faults += find_missing_settings(config, config.email.transport)
     try:
         addresses.parse_networks(tuple(config.network.trusted_proxies))
     except ValueError as error:
@@ -248,6 +247,16 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     ]
     if faults:
         raise ConfigError("; ".join(faults))
+
+
+def find_missing_settings(config: Config, transport: str) -> list[str]:
+    """Return `NAME: reason` for each setting that a transport of email needs and that is empty."""
+    prefix = f"email.{transport}."
+    return [
+        f"{name}: needed when email.transport is {transport}"
+        for name, info in list_settings()
+        if name.startswith(prefix) and _extra(info).get("required") and not get_value(config, name)
+    ]
 
 
 def _check_inbound(config: Config) -> list[str]:

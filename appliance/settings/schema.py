@@ -29,6 +29,14 @@ CountrySender = Annotated[
     Meta(pattern=r"^[A-Za-z]{2} (\+[1-9][0-9]{6,14}|[1-9][0-9]{2,7}|(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11})$"),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
+# The URL of a provider's API, without a query.
+ApiUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?)?$",
+        description='URL of the API, also of another server with the same API; "" = that of the provider',
+    ),
+]
 # The limit of rates that are set on a page, because numbers of more than 28 digits cannot be shown.
 _MAX_RATE = 1_000_000_000
 
@@ -36,7 +44,7 @@ _MAX_RATE = 1_000_000_000
 class Relay(Struct, frozen=True):
     """The SMTP server that takes all mail if `email.transport` is `relay`."""
 
-    host: Annotated[str, _help("name or address of the SMTP server")] = ""
+    host: Annotated[str, _help("name or address of the SMTP server", required=True)] = ""
     port: Annotated[int, Meta(ge=1, le=65535, description="587 with starttls, 465 with tls")] = 587
     username: Annotated[str, _help('user name for the SMTP server; "" = no login')] = ""
     password: Annotated[str, _help("password; prefer the environment to a file", secret=True)] = ""
@@ -64,6 +72,56 @@ class Direct(Struct, frozen=True):
     ] = field(default_factory=lambda: ["gmail.com", "outlook.com", "yahoo.com"])
 
 
+# The transports that send over the HTTP API of a provider (`sending/transports`). A key consists of ASCII characters
+# without spaces, because it becomes a header.
+
+
+def _key(text: str, secret: bool = True) -> Meta:
+    return Meta(pattern=r"^[!-~]*$", description=text, extra={"secret": secret, "required": True})
+
+
+class Ses(Struct, frozen=True):
+    """Amazon SES, if `email.transport` is `ses`."""
+
+    region: Annotated[
+        str,
+        Meta(
+            pattern=r"^([a-z]{2}(-[a-z]{1,12}){1,3}-[0-9])?$",
+            description="AWS region of the verified domain, such as eu-west-1",
+            extra={"required": True},
+        ),
+    ] = ""
+    access_key_id: Annotated[str, _key("access key ID of an IAM user that may send", secret=False)] = ""
+    secret_access_key: Annotated[str, _key("secret access key")] = ""
+    configuration_set: Annotated[
+        str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description='configuration set; "" = the default one')
+    ] = ""
+    base_url: ApiUrl = ""
+
+
+class Mailgun(Struct, frozen=True):
+    """Mailgun, if `email.transport` is `mailgun`."""
+
+    domain: Annotated[
+        str,
+        Meta(pattern=r"^[A-Za-z0-9.-]*$", description="domain as Mailgun lists it", extra={"required": True}),
+    ] = ""
+    region: Annotated[Literal["us", "eu"], _help("region of the domain")] = "us"
+    api_key: Annotated[str, _key("API key, or sending key of the domain")] = ""
+    base_url: ApiUrl = ""
+
+
+class Postmark(Struct, frozen=True):
+    """Postmark, if `email.transport` is `postmark`."""
+
+    server_token: Annotated[str, _key("server API token")] = ""
+    broadcast_stream: Annotated[str, _help("ID of the message stream for marketing email", required=True)] = "broadcast"
+    transactional_stream: Annotated[str, _help("ID of the message stream for all other email", required=True)] = (
+        "outbound"
+    )
+    base_url: ApiUrl = ""
+
+
 class Hooks(Struct, frozen=True):
     """Webhooks by which email services report bounces and complaints; a path returns 404 while its setting is empty."""
 
@@ -85,12 +143,10 @@ class Email(Struct, frozen=True):
     """Sending of email."""
 
     transport: Annotated[
-        Literal["capture", "relay", "direct"],
-        _help(
-            "capture: keep mail in the built-in inbox; relay: send through one SMTP server; direct: sign and deliver"
-        ),
+        Literal["capture", "relay", "direct", "ses", "mailgun", "postmark"],
+        _help("capture: keep mail in the built-in inbox; relay: one SMTP server; direct: no relay; else: an HTTP API"),
     ] = "capture"
-    connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions")] = 4
+    connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions or HTTP requests")] = 4
     messages_per_connection: Annotated[int, Meta(ge=1, description="messages before a new connection is opened")] = 100
     rate_per_second: Annotated[float, Meta(ge=0, le=_MAX_RATE, description="messages per second; 0 = unlimited")] = 0
     rate_per_hour: Annotated[
@@ -119,6 +175,9 @@ class Email(Struct, frozen=True):
     reply_timeout: Annotated[Duration, _help("timeout for the reply after the final dot (RFC 5321, 4.5.3.2.6)")] = (
         "600s"
     )
+    request_timeout: Annotated[
+        Duration, _help("timeout for the response of a provider's HTTP API; then the outcome is unknown")
+    ] = "30s"
     retry_after: Annotated[list[Annotated[float, Meta(ge=0)]], _help("seconds between attempts; the last repeats")] = (
         field(default_factory=lambda: [300, 600, 1200, 2400, 3600, 7200, 14400])
     )
@@ -130,6 +189,9 @@ class Email(Struct, frozen=True):
     ] = ""
     relay: Relay = Relay()
     direct: Direct = Direct()
+    ses: Ses = Ses()
+    mailgun: Mailgun = Mailgun()
+    postmark: Postmark = Postmark()
     hooks: Hooks = Hooks()
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from appliance.core import clock, crypto
 from appliance.core.errors import DeliveryError
-from appliance.sending.sms.providers import PROVIDERS, base
+from appliance.sending.delivery import http_client
+from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.segments import OutgoingSms
 from appliance.settings import config
 from tests.kit.fake_sms import NUMBER, SECRET, SID, TOKEN, FakeSms
@@ -62,7 +63,7 @@ def run_calls(*calls: Callable[[], Awaitable[Any]]) -> list[Any]:
                 results.append(await call())
             except DeliveryError as error:
                 results.append(error)
-        await base.close_connections()
+        await http_client.close_connections()
         return results
 
     return asyncio.run(all_of_them())

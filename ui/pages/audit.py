@@ -12,6 +12,7 @@ from appliance.accounts.audit import AuditQuery
 from appliance.core import validation
 from appliance.core.i18n import gettext, gettext_noop, pgettext, pgettext_noop
 from appliance.exports import records
+from appliance.sending.transports import TRANSPORTS
 from appliance.storage.models import Audit
 from appliance.storage.transactions import fetch
 from ui import view
@@ -194,6 +195,14 @@ _DETAIL_WORDS = {
 }
 
 
+# The settings of HTTP APIs of email, as (provider, setting).
+_API_SETTINGS = {
+    f"email.{transport.name}.{field.name}": (transport.label, field.label)
+    for transport in TRANSPORTS.values()
+    for field in transport.fields
+}
+
+
 def action_label(action: str) -> str:
     """Return the label of an action; an unknown action is labelled with its name."""
     if action in _ACTION_LABELS:
@@ -249,6 +258,9 @@ def format_details(data: dict[str, Any], names: dict[str, str]) -> str:
 def _detail_word(name: str) -> str:
     if name in _FIELD_LABELS:
         return gettext(_FIELD_LABELS[name])
+    if name in _API_SETTINGS:
+        provider, setting = _API_SETTINGS[name]
+        return gettext("%(label)s: %(value)s", label=provider, value=gettext(setting))
     return pgettext("audit", _DETAIL_WORDS[name]) if name in _DETAIL_WORDS else name.replace("_", " ")
 
 

@@ -16,6 +16,7 @@ from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import attachments, capture_inbox, delivery_status, ledger, links, prepare, retries
 from appliance.sending.sms import segments
+from appliance.sending.transports import TRANSPORTS
 from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
 from appliance.tracking.simulation import Simulate
@@ -55,6 +56,7 @@ OUTBOX_STATES = {
 _TRANSPORTS = {
     "capture": gettext_noop("Test inbox"), "relay": gettext_noop("Relay"), "direct": gettext_noop("Direct sending"),
     "http": gettext_noop("HTTP gateway"), "twilio": "Twilio",
+    **{transport.name: transport.label for transport in TRANSPORTS.values()},
 }  # fmt: skip
 _RETRY_CHUNK = 200
 # The source of a message is cut to this size when it is shown.

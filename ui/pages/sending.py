@@ -12,6 +12,8 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
+from appliance.sending.transports import TRANSPORTS
+from appliance.sending.transports.base import SettingField, Transport
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.settings.schema import Config, Email
@@ -99,9 +101,16 @@ RELAY_PRESETS = {
 }
 
 
+# The settings of each HTTP API as the form shows them, by transport.
+API_FIELDS = {
+    name: [(f"email.{name}.{field.name}", field) for field in transport.fields]
+    for name, transport in TRANSPORTS.items()
+}
+_API_SETTINGS = {setting: field for fields in API_FIELDS.values() for setting, field in fields}
+SECRETS = {name for name, info in config.list_settings() if config.is_secret(info)}
 EMAIL_SETTINGS = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username",
-    "email.relay.password", "email.allow_unverified_domains", "email.rate_per_hour",
+    "email.relay.password", "email.allow_unverified_domains", "email.rate_per_hour", *_API_SETTINGS,
 )  # fmt: skip
 SMS_SETTINGS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
@@ -117,8 +126,8 @@ FORM_PARTS = FormParts(
     FormPart(gettext_noop("Account SID"), ("sms.twilio.account_sid",)),
     FormPart(gettext_noop("Sender number or name"), ("sms.twilio.from",)),
     FormPart(gettext_noop("URL"), ("sms.http.url",)),
+    *(FormPart(field.label, (name,)) for name, field in _API_SETTINGS.items() if name not in SECRETS),
 )  # fmt: skip
-_SECRETS = {name for name, info in config.list_settings() if config.is_secret(info)}
 _TEST_TIMEOUT_SECONDS = 20.0
 # The transport settings apply to the whole installation, so only its first account may change them.
 _FIRST_ACCOUNT = 1
@@ -182,17 +191,17 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/sending/test")
 @signed_in("account:write")
-async def test_relay(request: Request, visit: Visit) -> HTTPResponse:
-    """Test the relay with the settings of the form, and show the relay's response; nothing is saved or sent."""
+async def test_connection(request: Request, visit: Visit) -> HTTPResponse:
+    """Test the relay or HTTP API with the settings of the form, and show its response; nothing is saved or sent."""
     form = Form.from_request(request)
-    test_result = await check_relay(visit, form)
+    test_result = await check_transport(visit, form)
     return _render_transports(request, visit, form, 422 if form.errors else 200, test_result=test_result)
 
 
 def build_transport_form(loaded: Config | None = None) -> Form:
     """Return a form with the values of all transport settings, by default the active ones; secrets are left empty."""
     loaded, names = loaded or config.current(), EMAIL_SETTINGS + SMS_SETTINGS
-    return Form({name: "" if name in _SECRETS else _format_setting(config.get_value(loaded, name)) for name in names})
+    return Form({name: "" if name in SECRETS else _format_setting(config.get_value(loaded, name)) for name in names})
 
 
 def _format_setting(value: Any) -> str:
@@ -234,6 +243,14 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
         works.renew()
 
 
+def list_apis() -> list[tuple[Transport, list[tuple[str, SettingField, bool]]]]:
+    """Return each HTTP API with its settings for the form: (name, declaration, whether it is a secret)."""
+    return [
+        (TRANSPORTS[name], [(setting, field, setting in SECRETS) for setting, field in fields])
+        for name, fields in API_FIELDS.items()
+    ]
+
+
 def _require_first_account(visit: Visit) -> None:
     if visit.account_id != _FIRST_ACCOUNT:
         raise errors.NotAllowed(
@@ -250,28 +267,60 @@ def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
     posted = [name for name in names if name in form.values and settings.can_set(name)]
     changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != current[name]}
     for name in changes:
-        if name in _SECRETS:
+        if name in SECRETS:
             changes[name] = form.raw(name) or None
-    return {name: value for name, value in changes.items() if not (name in _SECRETS and value is None)}
+    return {name: value for name, value in changes.items() if not (name in SECRETS and value is None)}
 
 
-async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
-    """Test the connection and login to the relay of a form; return a dict of `good`, `title` and `words`.
+async def check_transport(visit: Visit, form: Form) -> dict[str, Any] | None:
+    """Test the connection and login to the relay or HTTP API of a form; return a dict of `good`, `title` and `words`.
 
     If settings are invalid, add errors to the form and return None. A stored password is only sent to the server that
     it was saved for. Raises NotAllowed unless the user belongs to the first account.
     """
     _require_first_account(visit)
+    transport = TRANSPORTS.get(form["email.transport"])
     values = {name: form.raw(name) or None for name in EMAIL_SETTINGS if name in form.values}
     values = {name: value for name, value in values.items() if value is not None}
-    values["email.transport"] = "relay"
+    values["email.transport"] = transport.name if transport else "relay"
     try:
         email = (await fetch(settings.build_config, values)).config.email
-        async with asyncio.timeout(_TEST_TIMEOUT_SECONDS):
-            await smtp_connect.check_relay_login(email)
     except errors.Invalid as error:
         add_transport_errors(form, error)
         return None
+    return await (_check_api(transport, email) if transport else _check_relay(email))
+
+
+async def _check_api(transport: Transport, email: Email) -> dict[str, Any]:
+    """Test the key of an HTTP API; the result has the provider's own words."""
+    try:
+        async with asyncio.timeout(_TEST_TIMEOUT_SECONDS):
+            words = await transport.check(email)
+    except errors.ConnectionFailed as error:
+        title = gettext(_FAILURE_TITLES["refused"], server=transport.label)
+        return {"good": False, "title": title, "words": formats.sentence(error.text)}
+    except errors.ClientRejected as error:
+        title = gettext(_FAILURE_TITLES["login"], server=transport.label)
+        return {"good": False, "title": title, "words": formats.sentence(error.text)}
+    except errors.DeliveryError as error:
+        title = gettext(_OTHER_FAILURE, server=transport.label)
+        return {"good": False, "title": title, "words": formats.sentence(error.text)}
+    except TimeoutError:
+        return {"good": False, "title": gettext(_FAILURE_TITLES["timed_out"], server=transport.label),
+                "words": _describe_timeout()}  # fmt: skip
+    return {"good": True, "title": gettext("%(server)s is ready", server=transport.label), "words": words}
+
+
+def _describe_timeout() -> str:
+    seconds = round(_TEST_TIMEOUT_SECONDS)
+    return ngettext("No response within %(num)s second.", "No response within %(num)s seconds.", seconds)
+
+
+async def _check_relay(email: Email) -> dict[str, Any]:
+    """Test the connection and login to a relay."""
+    try:
+        async with asyncio.timeout(_TEST_TIMEOUT_SECONDS):
+            await smtp_connect.check_relay_login(email)
     except errors.DeliveryError as error:
         title = gettext(_FAILURE_TITLES.get(error.cause, _OTHER_FAILURE), server=_server_label(email, error.cause))
         # The title says that the server cannot be reached.
@@ -281,9 +330,7 @@ async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
     except TimeoutError:
         cause = "timed_out"
         title = gettext(_FAILURE_TITLES[cause], server=_server_label(email, cause))
-        seconds = round(_TEST_TIMEOUT_SECONDS)
-        words = ngettext("No response within %(num)s second.", "No response within %(num)s seconds.", seconds)
-        return {"good": False, "title": title, "words": words}
+        return {"good": False, "title": title, "words": _describe_timeout()}
     words = gettext("It accepts connections.")
     if email.relay.username:
         words = gettext("It accepts the login of %(username)s.", username=email.relay.username)
@@ -300,8 +347,19 @@ def add_transport_errors(form: Form, error: errors.Invalid) -> Form:
     """Add the errors of settings to their fields as sentences, and return the form."""
     for name, messages in error.fields.items():
         field = name if name in form.values else "base"
-        form.add_error(field, gettext(_FIELD_ERRORS[name]) if name in _FIELD_ERRORS else f"{name}: {messages[0]}")
+        form.add_error(field, _describe_fault(name, messages[0]))
     return form
+
+
+def _describe_fault(name: str, message: str) -> str:
+    """Return the error of a setting as a sentence."""
+    if name in _FIELD_ERRORS:
+        return gettext(_FIELD_ERRORS[name])
+    if name in _API_SETTINGS:
+        if message.startswith("needed"):
+            return gettext("%(field)s is required.", field=gettext(_API_SETTINGS[name].label))
+        return gettext("Check this value: it contains characters that it cannot have.")
+    return f"{name}: {message}"
 
 
 def _render_transports(
@@ -313,13 +371,13 @@ def _render_transports(
         for name in (*EMAIL_SETTINGS, *SMS_SETTINGS)
         if not settings.can_set(name)
     }
-    stored = {name for name in _SECRETS if config.get_value(loaded, name)}
+    stored = {name for name in SECRETS if config.get_value(loaded, name)}
     elsewhere = visit.account_id != _FIRST_ACCOUNT
     may_change = not elsewhere and visit.can("account:write")
     return view.render(
         request, "settings/sending.html", status, form=form, test_result=test_result,
         relays=RELAY_PRESETS if may_change else {},
-        locked=locked, stored=stored, config=loaded, may_change=may_change, elsewhere=elsewhere,
+        locked=locked, stored=stored, config=loaded, may_change=may_change, elsewhere=elsewhere, apis=list_apis(),
     )  # fmt: skip
 
 

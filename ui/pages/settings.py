@@ -19,6 +19,7 @@ from appliance.ops.backups import create as backups
 from appliance.ops.backups import restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
+from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import forms, guard, session, view
@@ -156,10 +157,12 @@ def _list_languages(form: Form) -> list[tuple[str, str]]:
 async def _render_account(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     config = request.app.ctx.config
     is_direct = config.email.transport == "direct"
+    http_transport = TRANSPORTS.get(config.email.transport)
     return view.render(
         request, "settings/show.html", status, form=form, zones=time_zone_groups(form["time_zone"]),
         languages=_list_languages(form),
         countries=lookups.country_options(gettext("No country")), email=config.email, config=config,
+        http_label=http_transport.label if http_transport else None,
         greets_as=smtp_connect.get_helo_name() if is_direct else None, steps=len(senders.DAILY_CAPS),
         beginning=await fetch(senders.list_warm_up_days,
             visit.account_id) if is_direct and config.email.direct.warm_up else (),

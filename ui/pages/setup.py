@@ -219,18 +219,26 @@ async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/welcome/mail/test")
 @signed_in("account:write")
 async def test_transport(request: Request, visit: Visit) -> HTTPResponse:
-    """Test the relay with the settings of the form; nothing is saved or sent."""
+    """Test the relay or HTTP API with the settings of the form; nothing is saved or sent."""
     form = Form.from_request(request)
-    test_result = await sending.check_relay(visit, form)
+    test_result = await sending.check_transport(visit, form)
     return _render_transport(request, form, 422 if form.errors else 200, test_result=test_result)
 
 
 def _render_transport(request: Request, form: Form, status: int = 200, test_result: Any = None) -> HTTPResponse:
     layers = config.get_loaded().sources
     locked = {name: layers[name] for name in sending.EMAIL_SETTINGS if not settings.can_set(name)}
-    stored = {name for name in sending.EMAIL_SETTINGS if config.get_value(config.current(), name)}
+    stored = {name for name in sending.SECRETS if config.get_value(config.current(), name)}
     return _render_screen(
-        request, "mail", form, status, locked=locked, stored=stored, relays=RELAY_PRESETS, test_result=test_result
+        request,
+        "mail",
+        form,
+        status,
+        locked=locked,
+        stored=stored,
+        relays=RELAY_PRESETS,
+        test_result=test_result,
+        apis=sending.list_apis(),
     )
 
 

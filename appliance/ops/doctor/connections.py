@@ -23,6 +23,8 @@ from appliance.sending.domains.records import Record
 from appliance.sending.messages import senders as rules
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers.base import Provider
+from appliance.sending.transports import TRANSPORTS
+from appliance.sending.transports.base import Transport
 from appliance.settings import config
 from appliance.storage.database import rows
 from appliance.storage.models import Account, SendingDomain
@@ -32,7 +34,7 @@ _CONNECT_SECONDS = 5.0
 
 
 def check_email_transport(_: Path) -> Iterator[Finding]:
-    """Check that the relay accepts a connection and the login. No message is sent.
+    """Check that the relay or HTTP API accepts a connection and the login. No message is sent.
 
     For direct delivery, check instead that well-known mail servers can be reached and that the HELO name is in DNS.
     """
@@ -51,6 +53,9 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
         )
         for helo_finding in smtp_connect.check_helo_name():
             yield Finding(helo_finding.level, "HELO name", helo_finding.message, helo_finding.record)
+        return
+    if name in TRANSPORTS:
+        yield _check_api(TRANSPORTS[name])
         return
     try:
         asyncio.run(asyncio.wait_for(_greet_relay(name), _ANSWER_SECONDS))
@@ -75,6 +80,17 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
             else gettext("%(name)s: answers", name=name)
         )
         yield Finding("ok", "email transport", words)
+
+
+def _check_api(transport: Transport) -> Finding:
+    try:
+        words = asyncio.run(asyncio.wait_for(transport.check(config.current().email), _ANSWER_SECONDS))
+    except DeliveryError as error:
+        return Finding("fail", "email transport", f"{transport.label}: {translate_stored(error.text)}")
+    except TimeoutError:
+        words = gettext("%(name)s: no answer within %(seconds)s s", name=transport.label, seconds=_ANSWER_SECONDS)
+        return Finding("fail", "email transport", words)
+    return Finding("ok", "email transport", f"{transport.label}: {words}")
 
 
 async def _greet_relay(name: str) -> None:

@@ -11,6 +11,7 @@ from appliance.core import addresses
 from appliance.core.i18n import gettext, gettext_stored
 from appliance.sending.delivery import mx_routes
 from appliance.sending.domains import keys
+from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.storage.models import SendingDomain
 
@@ -113,16 +114,24 @@ def _build_records(domain: SendingDomain) -> list[Record]:
     term = get_spf_term()
     spf = f"v=spf1 {term} ~all" if term else ""
     is_private_relay = email.transport == "relay" and not is_public_name(email.relay.host)
+    # An HTTP API has a return path of its own, with its own SPF record.
+    spf_records = (
+        ()
+        if email.transport in TRANSPORTS
+        else (
+            _with_problem(
+                Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
+                _PRIVATE_RELAY % {"host": email.relay.host} if is_private_relay else describe_missing_public_name(),
+            ),
+        )
+    )
     return [
         Record("TXT", f"_campanero.{name}", f"campanero-verification={domain.ownership_token}", "", "ownership", True),
         *active_key_records,
         _with_problem(
             Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), describe_missing_public_name()
         ),
-        _with_problem(
-            Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
-            _PRIVATE_RELAY % {"host": email.relay.host} if is_private_relay else describe_missing_public_name(),
-        ),
+        *spf_records,
         Record("TXT", f"_dmarc.{name}", f"v=DMARC1; p=none; rua=mailto:postmaster@{name}", "", "dmarc", False),
         _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), describe_missing_public_name()),
         *(key_record for key_record in key_records if key_record not in active_key_records),

@@ -37,11 +37,11 @@ class LedgerRow(NamedTuple):
 
     A worker reads the row while it is queued; the message is claimed once `queue.record_and_claim` has returned its id.
 
-    `provider` is the transport: `relay`, `direct` or `capture` for email, the name of a provider for SMS. `attempts`
-    counts ended attempts, and `uncertain_count` the attempts among them that may have been accepted. `body_hash` is the
-    CRC of the bytes to send (`retries.hash_body`), by which the next start knows whether it can repeat them; it is None
-    if the message could not be rendered, so that nothing was sent. `created_at` and `first_attempt_at` are milliseconds
-    since 1970 UTC.
+    `provider` is the transport: `relay`, `direct`, `capture` or the name of an HTTP API for email, the name of a
+    provider for SMS. `attempts` counts ended attempts, and `uncertain_count` the attempts among them that may have been
+    accepted. `body_hash` is the CRC of the bytes to send (`retries.hash_body`), by which the next start knows whether
+    it can repeat them; it is None if the message could not be rendered, so that nothing was sent. `created_at` and
+    `first_attempt_at` are milliseconds since 1970 UTC.
     """
 
     id: int
@@ -117,7 +117,7 @@ class Outcome(msgspec.Struct):
     internet_message_id: str | None = None
     prepared: OutgoingMessage | None = None  # the message as it was sent, for a retry with the same bytes
     delivered_via: dict[str, str] | None = None  # in direct delivery: `mx` (host that accepted) and `tls` (encryption)
-    provider_id: str | None = None  # the provider's id of an SMS
+    provider_id: str | None = None  # the provider's id of an SMS, or of an email sent over an HTTP API
     first_status: str = "sent"  # the provider's first status of an SMS (`error_codes.STATUSES`)
 
 
@@ -392,8 +392,8 @@ COMPLAINTS = Counter("complaints_total", "Messages that recipients reported as s
 
 TRANSACTIONS = Histogram(
     "smtp_transaction_seconds",
-    "Time from the envelope to the server's final reply, by result: accepted, rejected, deferred, uncertain, "
-    "failed (any other error).",
+    "Time from the envelope or HTTP request to the server's final reply, by result: accepted, rejected, deferred, "
+    "uncertain, failed (any other error).",
     ("provider", "result"),
 )
 

@@ -38,6 +38,7 @@ from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
+from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email, Sms
@@ -377,7 +378,8 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
 def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that every retry, also
+    An SMS is looked up if its provider supports that. An email is sent again each time if its transport recognizes a
+    repeated request, with growing delays. The bytes in `prepared` are stored, so that every retry, also
     one that a user starts, sends the same message.
     """
     _store_payload(row, prepared)
@@ -386,6 +388,10 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         return _reschedule(
             row, now, _FIRST_LOOKUP_SECONDS, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1
         )
+    if _is_idempotent_email(row, now):
+        ledger.record_error(row, error)
+        delay = _retry_delay_seconds(row) if row.uncertain_count else 0
+        return _reschedule(row, now, delay, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1)
     if _should_resend(row):
         ledger.record_error(row, error)
         # 1 also after more attempts: they are repeated only at an idempotent provider, which accepts them once.
@@ -394,6 +400,12 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         "UPDATE message SET attempts = attempts + 1, uncertain_count = uncertain_count + 1 WHERE id = ?", (row.id,)
     )
     return ledger.mark_uncertain(row, error.text, now)
+
+
+def _is_idempotent_email(row: LedgerRow, now: int) -> bool:
+    """Return whether the transport of an email sends it only once, however often its request is repeated now."""
+    transport = TRANSPORTS.get(row.provider) if row.channel == "email" else None
+    return transport is not None and now - (row.first_attempt_at or now) < transport.idempotent_seconds * 1000
 
 
 def _should_resend(row: LedgerRow) -> bool:

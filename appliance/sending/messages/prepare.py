@@ -62,16 +62,18 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
     """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
 
     The webhooks identify a message by this id, because the services replace its Message-ID; the services remove the
-    headers. The result is empty unless `provider` is `relay`.
+    headers. The result is empty unless `provider` is `relay` or the service itself.
     """
     hooks = config.current().email.hooks
-    if provider != "relay" or not (hooks.postmark or hooks.sendgrid):
+    is_postmark = bool(hooks.postmark) and provider in ("relay", "postmark")
+    is_sendgrid = bool(hooks.sendgrid) and provider in ("relay", "sendgrid")
+    if not (is_postmark or is_sendgrid):
         return ()
     token = crypto.sign_token(links.MESSAGE_ID, message_id, 8)
     headers = []
-    if hooks.postmark:
+    if is_postmark:
         headers.append(("X-PM-Metadata-campanero", token))
-    if hooks.sendgrid:
+    if is_sendgrid:
         headers.append(("X-SMTPAPI", f'{{"unique_args": {{"campanero": "{token}"}}}}'))
     return tuple(headers)
 

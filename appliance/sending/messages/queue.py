@@ -374,8 +374,8 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
 # server has accepted the message. After a crash, the first `settle_log` moves both into the ledger.
 #
 # The log contains only claims that `IS_ALLOWED` certainly allows, and plain acceptances. All others are rare and change
-# the ledger at once: other claims and outcomes, every SMS, and acceptances in direct delivery, whose server and
-# encryption have no column here.
+# the ledger at once: other claims and outcomes, every SMS, and acceptances in direct delivery and by an HTTP API, whose
+# server, encryption and id have no column here.
 
 # In these statements a plus sign before a column keeps SQLite from using its index, so that it reads the log first, and
 # then the messages by id.
@@ -458,6 +458,7 @@ def _can_be_logged(outcome: Outcome) -> bool:
         and outcome.row.channel == "email"
         and not outcome.row.uncertain_count
         and not outcome.delivered_via
+        and outcome.provider_id is None
     )
 
 

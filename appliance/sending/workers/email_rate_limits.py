@@ -20,6 +20,7 @@ from appliance.sending.messages import senders
 from appliance.sending.messages.delivery_status import PausedTransport, SendStatus, WarmingDomain
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.senders import WarmUpDay
+from appliance.sending.transports import TRANSPORTS
 from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
 from appliance.settings import config
 from appliance.settings.config import RateLimit, parse_limit, parse_seconds
@@ -164,9 +165,14 @@ class EmailRateLimits(RateLimits):
             if self._throttles:
                 self._record_accepted(row)
             return None
+        now = clock.monotonic()
+        if isinstance(error, RateLimited) and row.provider in TRANSPORTS:
+            # An HTTP API asks the whole account for a lower rate, and says for how long.
+            throttle = self._slow_down(row.provider, ALL, now, error)
+            throttle.paused_until = max(throttle.paused_until, now + error.seconds)
+            return throttle.to_rate_limited(error, now)
         if not bounce_classes.is_rate_limited(error):
             return error
-        now = clock.monotonic()
         # In direct delivery, a server only speaks for its own recipient group.
         applies_to_all = row.provider != DIRECT and bounce_classes.limits_all_recipients(error)
         group = ALL if applies_to_all else mx_routes.get_recipient_group(row.provider, row.recipient_key or "")

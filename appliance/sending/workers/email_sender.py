@@ -1,6 +1,7 @@
 """Send email that is due over at most `email.connections` connections, on one event loop.
 
-`EmailWorker` adds direct delivery to `smtp_worker.py`, which sends through the relay and to the capture server.
+`EmailWorker` adds direct delivery to `smtp_worker.py`, which sends through the relay and to the capture server, and
+passes messages for a provider's HTTP API to `http_worker.py`.
 
 `EmailSender.drain` runs on the thread of the job `outbox` (`jobs.send_due_email`). It starts an event loop, on
 which the workers run, and on which messages are read and rendered; only signatures, DNS look-ups and writes have other
@@ -12,11 +13,14 @@ import asyncio
 import uvloop
 
 from appliance.core.errors import DeliveryError, SenderRejected
+from appliance.sending.delivery import http_client
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
 from appliance.sending.messages.ledger import Outcome
+from appliance.sending.transports import TRANSPORTS
 from appliance.sending.workers.circuit_breaker import UnreachableHosts
 from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit
+from appliance.sending.workers.http_worker import HttpWorker
 from appliance.sending.workers.mx_connections import MxConnection, MxConnections
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
@@ -28,6 +32,9 @@ from appliance.storage.database import close_database
 class EmailWorker(SmtpWorker):
     """A worker for every transport of email: direct delivery here, relay and capture as in `SmtpWorker`.
 
+    Messages of one queue may have different transports, because each keeps the one that it was queued for. Those for an
+    HTTP API are sent by an `HttpWorker`, whose last outcome is stored before a message of another transport is taken.
+
     For direct delivery it looks up the recipient's mail servers and connects before it claims the message, so that no
     message is claimed while a server is slow. There are more workers than `email.connections`, because most may be
     waiting for a server, but `TransactionLimit` allows only `email.connections` claimed messages
@@ -36,12 +43,17 @@ class EmailWorker(SmtpWorker):
 
     def __init__(self, context: WorkerContext[EmailRateLimits], mx_connections: MxConnections) -> None:
         super().__init__(context)
+        self._http_worker = HttpWorker(context)
         self._mx_connections = mx_connections
         self._connecting: asyncio.Task[MxConnection] | None = None
         self._transaction: Transaction | None = None
 
     async def _send_next(self) -> None:
         ready = self._next
+        if ready is not None and ready.prepared is not None and ready.row.provider in TRANSPORTS:
+            await self._send_over_http(ready)
+            return
+        await self._http_worker.store_pending_outcome()
         if ready is None or ready.prepared is None or ready.row.provider != DIRECT:
             await super()._send_next()
             return
@@ -63,6 +75,22 @@ class EmailWorker(SmtpWorker):
         # leave in doubt.
         async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
             await self._process_with(ready, connection)
+
+    async def _send_over_http(self, ready: RenderedMessage) -> None:
+        """Send the next message with a request, or put it back into the queue if a limit now applies to it."""
+        await super()._store_pending_outcome()
+        if not self._is_admitted(ready):
+            self._put_back_next()
+            return
+        self._next = None
+        try:
+            await self._http_worker.process(ready)
+        finally:
+            self._ready_queue.release(ready.row)
+
+    async def _store_pending_outcome(self) -> None:
+        await self._http_worker.store_pending_outcome()
+        await super()._store_pending_outcome()
 
     def cancel_connecting(self) -> None:
         """Cancel the connection attempt in progress, if any, because the service is stopping."""
@@ -100,7 +128,7 @@ class EmailWorker(SmtpWorker):
                 self._mx_connections.give_back(connection.target, client, error)
 
     def _has_fixed_server(self, provider: str) -> bool:
-        return provider != DIRECT
+        return provider != DIRECT and provider not in TRANSPORTS
 
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         if ready.row.provider == DIRECT:
@@ -177,6 +205,7 @@ class EmailSender(Sender[EmailRateLimits]):
             worker.cancel_connecting()
 
     async def _close_connections(self) -> None:
+        await http_client.close_connections()
         if self._mx_connections is not None:
             await self._mx_connections.pool.close()
 

@@ -1,16 +1,14 @@
 """Send SMS that are due, with up to `sms.connections` requests at a time, on the event loop of a separate thread.
 
 `SmsSender.wake` starts the thread, which then runs as long as the service: connections to the provider stay open
-between messages, and the loop sleeps until the next wake-up. A claim is on disk before its request is written, and no
-message is claimed ahead: the outcome of a message and the claim of the next are stored in one commit, between their
-requests. A connection may take seconds to open, so a claimed message is checked again right before its request is
-written, if any write since then may forbid it (docs/promises.md#p4).
+between messages, and the loop sleeps until the next wake-up. `request_worker.py` says how a message is sent.
 """
 
 import asyncio
 import logging
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 
 from appliance.core import addresses, clock, logs, signals
 from appliance.core.errors import (
@@ -18,16 +16,13 @@ from appliance.core.errors import (
     ConnectionFailed,
     Deferred,
     DeliveryError,
-    MailUnauthenticated,
     Postponed,
     SenderRejected,
-    Unavailable,
     Uncertain,
 )
 from appliance.sending.delivery import bounce_classes, http_client
-from appliance.sending.messages import queue, retries
+from appliance.sending.messages import retries
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
-from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
@@ -35,6 +30,7 @@ from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.rate_limits import SmsRateLimits
 from appliance.sending.workers.renderer import RenderedMessage
+from appliance.sending.workers.request_worker import RequestWorker
 from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
 from appliance.settings import config
 from appliance.storage import transactions
@@ -52,10 +48,6 @@ _IDLE_SECONDS = 10.0
 # Delay of a lookup while another message to the same number is being sent, because it might find that message.
 _CONCURRENT_SECONDS = 1.0
 _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
-
-
-class _Withdrawn(Postponed):
-    """A claimed message that may no longer be sent; nothing of its request was written."""
 
 
 class _InProgress:
@@ -78,12 +70,12 @@ class _InProgress:
             del self.counts[number]
 
 
-class SmsWorker:
+class SmsWorker(RequestWorker[SmsRateLimits]):
     """A worker that sends SMS one after the other and passes their outcomes to the outcome writer."""
 
     def __init__(self, context: WorkerContext[SmsRateLimits], in_progress: _InProgress) -> None:
-        self._context, self._in_progress = context, in_progress
-        self._pending_outcome: Outcome | None = None  # the outcome of the last message, not stored yet
+        super().__init__(context)
+        self._in_progress = in_progress
 
     async def run(self) -> None:
         """Send messages until none is due or sending is stopped, and store the last outcome."""
@@ -91,97 +83,38 @@ class SmsWorker:
         try:
             while (ready := await self._take_next()) is not None:
                 try:
-                    await self._process(ready)
+                    prepared = ready.prepared
+                    if prepared is not None and prepared.lookup_count is not None:
+                        await self._queue_lookup(ready)
+                    else:
+                        await self.process(ready)
                 finally:
                     ready_queue.release(ready.row)
         finally:
-            await self._store_pending_outcome()
+            await self.store_pending_outcome()
 
     async def _take_next(self) -> RenderedMessage | None:
         ready = None if self._context.stop_switch.is_halted() else self._context.ready_queue.poll()
         if ready is None:
             # The wait may be long, so the known outcome is stored before.
-            await self._store_pending_outcome()
+            await self.store_pending_outcome()
             ready = await self._context.ready_queue.take()
         return ready
 
-    async def _store_pending_outcome(self) -> None:
-        if self._pending_outcome is not None:
-            await self._write(None)
+    def _begin(self, row: LedgerRow) -> None:
+        self._in_progress.counts[row.recipient_key] += 1
 
-    async def _write(self, row: LedgerRow | None) -> bool:
-        """Store the outcome of the last message, if any, and claim the given one; return whether it was claimed."""
-        outcome, self._pending_outcome = self._pending_outcome, None
-        try:
-            writing = self._context.outcome_writer.write(outcome, row)
-            return await (writing if row is None else self._context.outcome_writer.wait_for_claim(row, writing))
-        finally:
-            if outcome is not None and outcome.prepared is not None:
-                self._in_progress.finish(outcome.row.recipient_key)
+    def _finish(self, row: LedgerRow) -> None:
+        self._in_progress.finish(row.recipient_key)
 
-    async def _process(self, ready: RenderedMessage) -> None:
-        prepared = ready.prepared
-        if prepared is not None and prepared.lookup_count is not None:
-            await self._queue_lookup(ready)
-            return
-        is_claimed = False
-        try:
-            revision = transactions.get_permission_revision()
-            is_claimed = await self._write(ready.row)
-        finally:
-            self._context.ready_queue.finish_claim(ready.row, is_claimed)
-        if not is_claimed:
-            return
-        # The message is claimed, so from here on it always gets an outcome.
-        self._pending_outcome = outcome = ready.failure or Outcome(ready.row)
-        if prepared is not None:
-            outcome.sender, outcome.prepared = prepared.sender, prepared
-            self._in_progress.counts[ready.row.recipient_key] += 1
-            if self._context.stop_switch.is_halted():
-                outcome.error = Postponed("all sending is stopped", 0)
-            else:
-                outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
-                await self._transmit(prepared, outcome, revision)
-                if isinstance(outcome.error, _Withdrawn):
-                    return  # it is queued again, and the next attempt to claim it records why it may not be sent
-                self._record_answer(outcome, prepared.sender)
-                if not isinstance(outcome.error, Uncertain):
-                    self._context.breaker.record_answer(ready.row, outcome.error)
-        elif isinstance(outcome.error, SenderRejected):
-            # Any other failure of rendering says nothing about sender and provider, so it must not reset their counts.
-            self._context.breaker.record_answer(ready.row, outcome.error)
-
-    def _check_again(self, row: LedgerRow, revision: int) -> None:
-        """Raise _Withdrawn if a message that was claimed at a permission revision may no longer be sent."""
-        try:
-            has_changed = transactions.get_permission_revision() != revision
-            is_allowed = not has_changed or transactions.fetch_inline(queue.is_still_allowed, row.id)
-        except Unavailable as error:
-            raise _Withdrawn(str(error), 0) from error
-        if not is_allowed or self._context.stop_switch.is_blocked():
-            raise _Withdrawn("it was claimed and not sent", 0)
-
-    async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome, revision: int) -> None:
-        """Send a message claimed at a permission revision to its provider; write the reply or error into the outcome.
-
-        The error is _Withdrawn if the message may no longer be sent when its request would be written.
-        """
+    async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome, check: Callable[[], None]) -> None:
         row = outcome.row
         provider = PROVIDERS.get(row.provider)
         if provider is None:
-            outcome.error = ClientRejected(f"the provider {row.provider} no longer exists")
-            return
-        try:
-            _require_settings(provider)
-            text = build_sms(row, prepared)._replace(check=lambda: self._check_again(row, revision))
-            accepted = await provider.send(text)
-            outcome.error, outcome.provider_id = None, accepted.provider_id
-            outcome.first_status = accepted.status
-        except DeliveryError as error:
-            outcome.error = error
-        except Exception as error:
-            log.exception("sms: outcome of message %s is unknown", row.id)
-            outcome.error = Uncertain(f"{type(error).__name__}: {error}")
+            raise ClientRejected(f"the provider {row.provider} no longer exists")
+        _require_settings(provider)
+        accepted = await provider.send(build_sms(row, prepared)._replace(check=check))
+        outcome.provider_id, outcome.first_status = accepted.provider_id, accepted.status
 
     def _record_answer(self, outcome: Outcome, sender: str) -> None:
         row, breaker = outcome.row, self._context.breaker
@@ -190,14 +123,13 @@ class SmsWorker:
             # Only this sender in this country is rejected, so the provider is not paused for all other messages.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
         outcome.error = error
-        if isinstance(error, ConnectionFailed) or (
-            isinstance(error, ClientRejected) and not isinstance(error, SenderRejected | MailUnauthenticated)
-        ):
-            breaker.record_connection_failure(row.provider, error)
-        elif isinstance(error, Uncertain) and self._context.limits.record_uncertain():
-            breaker.record_connection_failure(
-                row.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
-            )
+        if isinstance(error, Uncertain):
+            if self._context.limits.record_uncertain():
+                breaker.record_connection_failure(
+                    row.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
+                )
+        else:
+            breaker.record_answer(row, error)
 
     async def _queue_lookup(self, ready: RenderedMessage) -> None:
         """Queue a message for lookup at the provider, and process the queue unless enough workers do so already."""
@@ -208,7 +140,7 @@ class SmsWorker:
             return
         shared.lookup_workers += 1
         try:
-            await self._store_pending_outcome()
+            await self.store_pending_outcome()
             while shared.lookup_queue and not self._context.stop_switch.is_halted():
                 await self._look_up(shared.lookup_queue.popleft())
         finally:

@@ -1,0 +1,9 @@
+"""The HTTP APIs that email can be sent over; each is one module."""
+
+from appliance.sending.transports.base import Transport
+from appliance.sending.transports.mailgun import Mailgun
+from appliance.sending.transports.postmark import Postmark
+from appliance.sending.transports.ses import Ses
+
+# A new transport needs a module, an entry here, and its settings in `settings/schema.py`.
+TRANSPORTS: dict[str, Transport] = {transport.name: transport for transport in (Ses(), Mailgun(), Postmark())}

@@ -1,0 +1,148 @@
+"""Send email over the API of Amazon SES (v2), which takes our MIME bytes.
+
+Sources: AWS, "Amazon SES API v2 Reference: SendEmail" and "GetAccount"
+(https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html), and "Signature Version 4 signing process"
+(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from appliance.core import clock
+from appliance.core.errors import ClientRejected, DeliveryError, RateLimited, RecipientRejected, SenderRejected
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.sending.delivery import http_client
+from appliance.sending.delivery.http_client import HttpRequest, HttpResponse
+from appliance.sending.transports import base
+from appliance.sending.transports.base import OutgoingEmail, SettingField, Transport
+from appliance.settings import schema
+from appliance.settings.schema import Email
+
+_SERVICE, _ALGORITHM = "ses", "AWS4-HMAC-SHA256"
+_INVALID_ADDRESS = re.compile(r"\b(?:illegal|invalid|missing|malformed)\b.*(?:address|@domain|domain)", re.IGNORECASE)
+_ACCOUNT_ERRORS = ("AccountSuspendedException", "SendingPausedException", "NotFoundException", "AccessDeniedException")
+_RATE_ERRORS = ("TooManyRequestsException", "ThrottlingException", "Throttling", "LimitExceededException")
+
+
+class Ses(Transport):
+    """Amazon SES."""
+
+    name: ClassVar[str] = "ses"
+    label: ClassVar[str] = "Amazon SES"
+    fields: ClassVar[tuple[SettingField, ...]] = (
+        SettingField(
+            "region", gettext_noop("Region"), gettext_noop("The region that your domain is verified in."), "eu-west-1"
+        ),
+        SettingField(
+            "access_key_id",
+            gettext_noop("Access key ID"),
+            gettext_noop("Of an IAM user that may use ses:SendEmail and ses:SendRawEmail."),
+            "AKIA…",
+        ),
+        SettingField("secret_access_key", gettext_noop("Secret access key")),
+        SettingField("configuration_set", gettext_noop("Configuration set"), gettext_noop("Optional.")),
+    )
+
+    def build_request(self, email: OutgoingEmail, settings: Email) -> HttpRequest:
+        """Return a signed `SendEmail` with the raw message; its From header is the sender."""
+        payload: dict[str, Any] = {
+            "Destination": {"ToAddresses": [email.envelope.rcpt_to]},
+            "Content": {"Raw": {"Data": base64.b64encode(email.envelope.content).decode()}},
+        }
+        if settings.ses.configuration_set:
+            payload["ConfigurationSetName"] = settings.ses.configuration_set
+        return _sign("POST", "/v2/email/outbound-emails", msgspec.json.encode(payload), settings.ses)
+
+    def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
+        """Return the `MessageId`."""
+        if response.status != 200:
+            raise _error_of(response, email)
+        return base.require_id(response, http_client.decode_response(response).get("MessageId"))
+
+    def build_check(self, settings: Email) -> HttpRequest:
+        """Return a signed `GetAccount`."""
+        return _sign("GET", "/v2/email/account", b"", settings.ses)
+
+    def parse_check(self, response: HttpResponse) -> str:
+        """Return the quota of the account, and whether it is paused or in the sandbox."""
+        account = http_client.decode_response(response)
+        if response.status == 403 and _error_code(response) == "AccessDeniedException":
+            # The signature is right: this key may only send.
+            return gettext("The key is accepted. It may not read the account, so sending is not checked.")
+        if response.status != 200 or "SendQuota" not in account:
+            raise _error_of(response, None)
+        if account.get("SendingEnabled") is False:
+            raise ClientRejected(gettext_noop("Sending is paused for this account."))
+        if account.get("ProductionAccessEnabled") is False:
+            return gettext("The account is in the sandbox: it can only send to verified addresses.")
+        quota = account["SendQuota"] if isinstance(account["SendQuota"], dict) else {}
+        return gettext(
+            "Sending is enabled: up to %(day)s emails a day and %(second)s a second.",
+            day=http_client.clean_text(quota.get("Max24HourSend"), 20).removesuffix(".0"),
+            second=http_client.clean_text(quota.get("MaxSendRate"), 20).removesuffix(".0"),
+        )
+
+
+def _error_code(response: HttpResponse) -> str:
+    """Return the name of an error from the header `x-amzn-ErrorType` (NAME:URL) or the field `__type` (PREFIX#NAME)."""
+    named = response.headers.get("x-amzn-errortype") or str(http_client.decode_response(response).get("__type") or "")
+    return named.partition(":")[0].rpartition("#")[2]
+
+
+def _error_of(response: HttpResponse, email: OutgoingEmail | None) -> DeliveryError:
+    details, code = http_client.decode_response(response), _error_code(response)
+    text = details.get("message") or details.get("Message")
+    if code in _RATE_ERRORS:
+        wait = base.QUOTA_SECONDS if "daily" in str(text).lower() else http_client.parse_retry_after(response)
+        return RateLimited(base.describe(response, code, text), wait)
+    if code in _ACCOUNT_ERRORS or response.status == 403:
+        return base.reject(ClientRejected, response, code, text)
+    if code == "MailFromDomainNotVerifiedException" or (code == "MessageRejected" and "not verified" in str(text)):
+        return base.reject(SenderRejected, response, code, text)
+    if code == "MessageRejected":
+        return base.reject(RecipientRejected, response, code, text, base.CONTENT)
+    if code == "BadRequestException" and email is not None and _INVALID_ADDRESS.search(str(text)):
+        return base.reject(RecipientRejected, response, code, text, base.INVALID_ADDRESS)
+    return base.build_error(response, code, text)
+
+
+# Signature Version 4. All of our paths and header values are in their canonical form, and there is no query.
+
+
+def _sign(method: str, path: str, content: bytes, settings: schema.Ses) -> HttpRequest:
+    url = base.join_url(settings.base_url, f"https://email.{settings.region}.amazonaws.com", path)
+    parts = urlsplit(url)
+    moment = datetime.fromtimestamp(clock.now(), UTC).strftime("%Y%m%dT%H%M%SZ")
+    signed = {"host": parts.netloc, "x-amz-date": moment}
+    if content:
+        signed["content-type"] = "application/json"
+    authorization = build_authorization(method, parts.path, signed, content, settings)
+    headers = {"X-Amz-Date": moment, "Authorization": authorization}
+    return HttpRequest(method, url, base.json_headers(headers) if content else headers, content)
+
+
+def build_authorization(
+    method: str, path: str, headers: dict[str, str], content: bytes, settings: schema.Ses, service: str = _SERVICE
+) -> str:
+    """Return the header `Authorization` of a request without a query.
+
+    `headers` are the headers to sign by name in lower case, with `x-amz-date` (YYYYMMDDTHHMMSSZ).
+    """
+    moment, names = headers["x-amz-date"], sorted(headers)
+    canonical_headers = "".join(f"{name}:{headers[name]}\n" for name in names)
+    request = "\n".join((method, path, "", canonical_headers, ";".join(names), hashlib.sha256(content).hexdigest()))
+    scope = f"{moment[:8]}/{settings.region}/{service}/aws4_request"
+    to_sign = "\n".join((_ALGORITHM, moment, scope, hashlib.sha256(request.encode()).hexdigest()))
+    key = f"AWS4{settings.secret_access_key}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
+    credential = f"{settings.access_key_id}/{scope}"
+    return f"{_ALGORITHM} Credential={credential}, SignedHeaders={';'.join(names)}, Signature={signature}"
