@@ -8,6 +8,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, get_origin
@@ -251,12 +252,18 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
 
 def find_missing_settings(config: Config, transport: str) -> list[str]:
     """Return `NAME: reason` for each setting that a transport of email needs and that is empty."""
-    prefix = f"email.{transport}."
     return [
         f"{name}: needed when email.transport is {transport}"
-        for name, info in list_settings()
-        if name.startswith(prefix) and _extra(info).get("required") and not get_value(config, name)
+        for name in _list_required(transport)
+        if not get_value(config, name)
     ]
+
+
+@cache
+def _list_required(transport: str) -> list[str]:
+    """Return the names of the settings that a transport of email needs."""
+    prefix = f"email.{transport}."
+    return [name for name, info in list_settings() if name.startswith(prefix) and _extra(info).get("required")]
 
 
 def _check_inbound(config: Config) -> list[str]:

@@ -61,22 +61,23 @@ def parse_parts(content: bytes) -> EmailParts:
         if kind in ("text/plain", "text/html") and part.get_content_disposition() is None and kind not in bodies:
             bodies[kind] = data.decode(part.get_content_charset() or "utf-8", "replace").replace("\r\n", "\n")
         else:
-            attachments.append(_to_attachment(part, kind, data))
+            attachments.append((part, kind, data))
+    html = bodies.get("text/html")
     return EmailParts(
         _to_mailbox(message["From"]) or Mailbox("", ""), _to_mailbox(message["Reply-To"]),
-        _decode(message["Subject"]), bodies.get("text/plain", ""), bodies.get("text/html"),
+        _decode(message["Subject"]), bodies.get("text/plain", ""), html,
         tuple(
             (name, _FOLD.sub(" ", str(value)))
             for name, value in message.items()
             if name.lower() not in _OTHER_HEADERS and not name.lower().startswith("content-")
         ),
-        tuple(attachments),
+        tuple(_to_attachment(*attachment, html or "") for attachment in attachments),
     )  # fmt: skip
 
 
-def _to_attachment(part: Message, kind: str, data: bytes) -> Attachment:
+def _to_attachment(part: Message, kind: str, data: bytes, html: str) -> Attachment:
     content_id = str(part["Content-ID"] or "").strip().strip("<>")
-    is_inline = bool(content_id) and part.get_content_disposition() != "attachment"
+    is_inline = bool(content_id) and f"cid:{content_id}" in html
     return Attachment(part.get_filename() or "attachment", kind, data, content_id if is_inline else None)
 
 

@@ -1,0 +1,200 @@
+"""The requests of the transports over HTTP APIs, as the providers of the kit read them, and their errors."""
+
+import email.message
+from collections.abc import Iterator
+from email.policy import SMTP
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from appliance.core.errors import (
+    ClientRejected,
+    Deferred,
+    RateLimited,
+    RecipientRejected,
+    SenderRejected,
+    Uncertain,
+)
+from appliance.sending.delivery import mime
+from appliance.sending.delivery.http_client import HttpResponse
+from appliance.sending.delivery.mime import Mail
+from appliance.sending.delivery.smtp_client import Envelope
+from appliance.sending.transports import TRANSPORTS, ses
+from appliance.sending.transports.base import OutgoingEmail, Transport
+from appliance.sending.transports.mime_parts import parse_parts
+from appliance.settings import config, schema
+from tests.kit.email_api_vendors import VENDORS, Request, Response, Vendor
+
+LINK = "https://mail.bakery.example/u/" + "t" * 60
+MAIL = Mail(
+    "AbC123@bakery.example", 1_780_000_000.0, ("Bäckerei „Ana“", "ana@bakery.example"), "bob@example.net",
+    "Frisches Brot für Dich 🍞", "Guten Morgen\n.\nÄpfel", "<p>Guten Morgen, <b>Äpfel</b></p>", "hallo@bakery.example",
+    (
+        ("List-Unsubscribe", f"<mailto:u@bounce.bakery.example>,\r\n <{LINK}>"),
+        ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"), ("Feedback-ID", "7:1:campanero"),
+    ),
+)  # fmt: skip
+BYTES = mime.write(MAIL)
+
+
+@pytest.fixture(params=VENDORS)
+def vendor(request: pytest.FixtureRequest) -> Vendor:
+    """Each vendor."""
+    return VENDORS[request.param]
+
+
+@pytest.fixture
+def settings(vendor: Vendor) -> schema.Email:
+    """The settings of the vendor."""
+    section = msgspec.convert(vendor.settings, type(getattr(schema.Email(), vendor.name)))
+    return schema.Email(**{vendor.name: section})
+
+
+def build_email(content: bytes = BYTES, is_marketing: bool = True) -> OutgoingEmail:
+    """Return an email to Bob."""
+    envelope = Envelope("b+1@bounce.bakery.example", MAIL.recipient, content, is_stuffed=True)
+    return OutgoingEmail(envelope, MAIL.message_id, is_marketing)
+
+
+def to_request(transport: Transport, email_: OutgoingEmail, settings: schema.Email) -> Request:
+    """Return the request of a transport as a server sees it."""
+    request = transport.build_request(email_, settings)
+    headers = {"host": urlsplit(request.url).netloc} | {
+        name.lower(): value for name, value in request.headers.items()
+    }  # fmt: skip
+    assert request.url.startswith("https://") and "\n" not in str(headers)
+    return Request(request.method, request.url.partition(headers["host"])[2], headers, request.content)
+
+
+def test_every_transport_has_a_vendor_and_settings() -> None:
+    """Registry, setting, sections and test kit name the same transports."""
+    known = set(TRANSPORTS)
+    assert {*VENDORS} == known
+    declared = msgspec.inspect.type_info(schema.Email).fields  # type: ignore[attr-defined]  # of a struct
+    [transport] = [field.type for field in declared if field.name == "transport"]
+    names = transport.type.values if hasattr(transport, "type") else transport.values
+    assert {*names} == known | {"capture", "relay", "direct"}
+    for name, known_transport in TRANSPORTS.items():
+        names = {setting for setting, _ in config.list_settings() if setting.startswith(f"email.{name}.")}
+        shown = {f"email.{name}.{field.name}" for field in known_transport.fields}
+        assert names - shown == {f"email.{name}.base_url"}
+
+
+def test_requests_have_all_parts(vendor: Vendor, settings: schema.Email) -> None:
+    """Those that take MIME get the exact bytes of SMTP; the others get each part of them."""
+    transport = TRANSPORTS[vendor.name]
+    accepted = vendor.read(to_request(transport, build_email(), settings))
+
+    assert accepted.to == "bob@example.net"
+    assert accepted.raw == (BYTES if vendor.takes_mime else None)
+    assert accepted.subject == MAIL.subject and "ana@bakery.example" in accepted.sender
+    assert "Bäckerei „Ana“" in accepted.sender and "hallo@bakery.example" in accepted.reply_to
+    assert accepted.html.strip() == MAIL.html and accepted.text.splitlines() == MAIL.text.splitlines()  # type: ignore[union-attr]  # texts
+    headers = {name.lower(): value for name, value in accepted.headers.items()}
+    assert LINK in headers["list-unsubscribe"] and "\n" not in headers["list-unsubscribe"]
+    assert headers["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
+    assert headers["feedback-id"] == "7:1:campanero" and headers["message-id"] == f"<{MAIL.message_id}>"
+    first, second = (transport.build_request(build_email(), settings).content for _ in range(2))
+    assert first == second, "a retry has the same content"
+
+
+def build_with_files() -> bytes:
+    """Return an email with an inline image and an attachment, as another program would write it."""
+    message = email.message.EmailMessage(policy=SMTP)
+    message["From"], message["To"], message["Subject"] = "ana@bakery.example", "bob@example.net", "Invoice"
+    message["Message-ID"] = f"<{MAIL.message_id}>"
+    message.set_content("See the invoice")
+    message.add_alternative("<img src='cid:logo@bakery'>", subtype="html")
+    html = message.get_payload(1)
+    assert isinstance(html, email.message.EmailMessage)
+    html.add_related(b"\x89PNG", "image", "png", cid="<logo@bakery>", filename="logo.png")
+    message.add_attachment(b"%PDF-1.7\r\n", maintype="application", subtype="pdf", filename="Rechnung Ä.pdf")
+    return message.as_bytes()
+
+
+def test_attachments_are_parts() -> None:
+    """An inline image keeps its Content-ID, and an attachment its name and bytes."""
+    parts = parse_parts(build_with_files())
+
+    assert (parts.text.strip(), parts.html and parts.html.strip()) == ("See the invoice", "<img src='cid:logo@bakery'>")
+    assert [(file.name, file.content_type, file.content, file.content_id) for file in parts.attachments] == [
+        ("logo.png", "image/png", b"\x89PNG", "logo@bakery"),
+        ("Rechnung Ä.pdf", "application/pdf", b"%PDF-1.7\r\n", None),
+    ]
+
+
+def test_attachments_reach_the_provider(vendor: Vendor, settings: schema.Email) -> None:
+    """Every provider gets the files."""
+    content = build_with_files()
+    accepted = vendor.read(to_request(TRANSPORTS[vendor.name], build_email(content, is_marketing=False), settings))
+    if vendor.takes_mime:
+        assert accepted.raw == content
+    else:
+        assert [(name, kind, data) for name, kind, data, _ in accepted.attachments] == [
+            ("logo.png", "image/png", b"\x89PNG"), ("Rechnung Ä.pdf", "application/pdf", b"%PDF-1.7\r\n"),
+        ]  # fmt: skip
+        assert "logo@bakery" in accepted.attachments[0][3] and not accepted.attachments[1][3]
+
+
+def to_response(response: Response) -> HttpResponse:
+    """Return a response of a vendor as the client reads it."""
+    status, body, headers = response
+    content = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    return HttpResponse(status, {name.lower(): value for name, value in headers.items()}, content)
+
+
+KINDS = {
+    "invalid": RecipientRejected, "suppressed": RecipientRejected, "content": RecipientRejected,
+    "sender": SenderRejected, "account": ClientRejected, "login": ClientRejected, "rate": RateLimited,
+}  # fmt: skip
+
+
+def list_responses() -> Iterator[tuple[str, str, Response, type[Exception]]]:
+    """Yield (name, vendor, response, error): the documented errors, and those that the status decides."""
+    for vendor in VENDORS.values():
+        for kind, response in vendor.errors.items():
+            yield f"{vendor.name}-{kind}", vendor.name, response, KINDS[kind]
+        for status, body, error in (
+            (503, "<h1>busy</h1>", Deferred), (500, {"message": "internal"}, Deferred), (502, "<h1>no</h1>", Uncertain),
+            (504, "", Uncertain), (500, "\xff{", Uncertain), (413, "", RecipientRejected), (302, "", ClientRejected),
+            (404, "", ClientRejected), (408, "", Deferred), (400, "[]", RecipientRejected), (200, "{}", Uncertain),
+            (200, "[" * 5_000, Uncertain), (203, {"x": 1}, Uncertain),
+        ):  # fmt: skip
+            yield f"{vendor.name}-{status}-{len(str(body))}", vendor.name, (status, body, {}), error
+
+
+@pytest.mark.parametrize(
+    ("name", "response", "error"),
+    [pytest.param(*case[1:], id=case[0]) for case in list_responses()],
+)
+def test_responses_are_classified(name: str, response: Response, error: type[Exception]) -> None:
+    """Each response that accepts nothing raises exactly the error of its documented meaning."""
+    with pytest.raises(error) as raised:
+        TRANSPORTS[name].parse_response(to_response(response), build_email())
+    assert type(raised.value) is error and f"(HTTP {response[0]})" in str(raised.value)
+    assert raised.value.smtp is None, "an HTTP status is not an SMTP code"  # type: ignore[attr-defined]  # DeliveryError
+
+
+def test_accepted_responses_have_an_id(vendor: Vendor, settings: schema.Email) -> None:
+    """The id of an accepted email is that in the response."""
+    accepted = vendor.read(to_request(TRANSPORTS[vendor.name], build_email(), settings))
+    accepted.id = "id-1"
+    assert TRANSPORTS[vendor.name].parse_response(to_response(vendor.accept(accepted)), build_email()) == "id-1"
+
+
+def test_the_test_vectors_of_aws() -> None:
+    """Signatures are those of AWS's test suite for Signature Version 4 (get-vanilla, post-vanilla)."""
+    settings = schema.Ses(
+        region="us-east-1", access_key_id="AKIDEXAMPLE", secret_access_key="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+    )
+    headers = {"host": "example.amazonaws.com", "x-amz-date": "20150830T123600Z"}
+    signatures = {
+        method: ses.build_authorization(method, "/", headers, b"", settings, "service") for method in ("GET", "POST")
+    }
+    start = (
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
+        "SignedHeaders=host;x-amz-date, Signature="
+    )
+    assert signatures["GET"] == f"{start}5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"
+    assert signatures["POST"] == f"{start}5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"
