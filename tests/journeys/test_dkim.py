@@ -14,6 +14,7 @@ from tests.kit import dkim as kit
 from tests.kit.client import Client
 from tests.kit.dkim import VerificationFailed
 from tests.kit.dns import DnsServer
+from tests.kit.email_apis import FakeEmailApi
 from tests.kit.sending_domains import add_verified_domain, lookup_txt, publish_records
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -199,3 +200,25 @@ def test_an_unreadable_key_pauses_the_campaign(world: World) -> None:
     assert not [message for message in world.sink.messages if message.to.endswith("@crowd.example")]
     assert {row["attempts"] for row in world.api.get("/messages", campaign_id=sent["id"], limit=100).json} == {0}
     assert not world.api.get("/suppressions").json
+
+
+@pytest.mark.parametrize("name", ["ses", "mailgun"])
+def test_http_apis_get_the_signed_bytes(world: World, name: str) -> None:
+    """A provider that takes MIME gets what the relay would get, and both verifiers accept its signature."""
+    with FakeEmailApi(name) as provider:
+        env = {key: value for key, value in world.server.env.items() if key.startswith("CAMPANERO_EMAIL__")}
+        own = provider.env | {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "false"}
+        world.server.env |= own
+        try:
+            world.server.restart()
+            domain = f"{name}.example"
+            purposes = {
+                record["purpose"] for record in add_verified_domain(world.api, world.dns, domain)["dns_records"]
+            }
+            send_message(world.api, "ann@people.example", domain)
+            [received] = provider.wait_for(1)
+        finally:
+            world.server.env |= env
+            world.server.restart()
+    assert received.raw is not None and "spf" not in purposes and "dkim" in purposes
+    assert [verify(received.raw) for verify in verifiers(world.dns)] == [True, True]
