@@ -31,7 +31,7 @@ _REACHING = st.sampled_from(
         "{% include '/etc/passwd' %}", "{% render 'secret.key' %}", "{{ contact | map: 'account' }}", "{{ request }}",
         "{{ brand.account.contacts }}", "{{ contact.account }}", "{{ contact.id | plus: 1 }}", "{{ links[0] }}",
         "{% for x in contact %}{{ x }}{% endfor %}", "{% for x in account %}{{ x }}{% endfor %}",
-        "{{ 1 | __import__ }}", "{{ contact.data | json }}", "{{ config.secret }}", 
+        "{{ 1 | __import__ }}", "{{ contact.data | json }}", "{{ config.secret }}",
         "{% assign a = contact %}{{ a.owner }}", "{% raw %}{{",
         "{{ unsubscribe_url | append: 'x' }}", "{% liquid echo contact %}", "{% cycle a, b %}",
         "{{ forloop.parentloop }}",

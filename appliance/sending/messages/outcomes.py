@@ -390,7 +390,7 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         )
     if _is_idempotent_email(row, now):
         ledger.record_error(row, error)
-        delay = _retry_delay_seconds(row) if row.uncertain_count else 0
+        delay = get_retry_delay(row) if row.uncertain_count else 0
         return _reschedule(row, now, delay, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1)
     if _should_resend(row):
         ledger.record_error(row, error)

@@ -26,7 +26,9 @@ from appliance.settings import schema
 from appliance.settings.schema import Email
 
 _SERVICE, _ALGORITHM = "ses", "AWS4-HMAC-SHA256"
-_INVALID_ADDRESS = re.compile(r"\b(?:illegal|invalid|missing|malformed)\b.{0,80}(?:address|@domain|domain)", re.IGNORECASE)
+_INVALID_ADDRESS = re.compile(
+    r"\b(?:illegal|invalid|missing|malformed)\b.{0,80}(?:address|@domain|domain)", re.IGNORECASE
+)
 _ACCOUNT_ERRORS = ("AccountSuspendedException", "SendingPausedException", "NotFoundException", "AccessDeniedException")
 _RATE_ERRORS = ("TooManyRequestsException", "ThrottlingException", "Throttling", "LimitExceededException")
 
