@@ -79,7 +79,8 @@ class ReadyQueue:
         self._refill_requested = False
         self._blocked_until = 0.0
         # After a failed refill: the delay before the next, and the time from which it may begin.
-        self._backoff_seconds = self._retry_at = 0.0
+        self._backoff_seconds = 0.0
+        self._retry_at: float | None = None
         self._errors = logs.RepeatedErrors(log, "sender: reading due messages failed")
         self.is_exhausted = False
 
@@ -141,7 +142,7 @@ class ReadyQueue:
         if (
             self._filling is None
             and (self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more()))
-            and self._retry_at <= clock.monotonic()
+            and (self._retry_at is None or self._retry_at <= clock.monotonic())
         ):
             self._refill_requested = False
             self._filling = asyncio.create_task(self._refill())
@@ -164,7 +165,7 @@ class ReadyQueue:
         """
         if self._rendered or self._filling is not None:
             return bool(self._rendered)
-        return bool(self._blocked_groups or any(self._get_queues()) or self._retry_at)
+        return bool(self._blocked_groups or any(self._get_queues()) or self._retry_at is not None)
 
     async def _wait_for_refill(self) -> bool:
         """Wait for the refill in progress, if any; return whether there was one."""
@@ -270,7 +271,7 @@ class ReadyQueue:
         names = {name for name, queue in waiting if queue}
         has_ready = bool(self._rendered or self._rendered_single)
         now, wait = clock.monotonic(), NEVER
-        if self._retry_at:
+        if self._retry_at is not None:
             wait = self._retry_at - now
         elif self._blocked_groups and self._blocked_until > now:
             wait = self._blocked_until - now
@@ -296,7 +297,7 @@ class ReadyQueue:
 
     async def _refill(self) -> None:
         """Read and render due rows; if that fails, set when the next refill may begin."""
-        self._retry_at = 0.0
+        self._retry_at = None
         try:
             await self._read_and_render()
             self._backoff_seconds = 0.0
