@@ -210,7 +210,7 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[bytes, di
 
 
 _NAMES = (
-    "../evil", "imports/../../evil", "/etc/evil", "imports//x", "imports/.", "..", "secret.key", "campanero.toml",
+    "../evil", "imports/../../evil", "/etc/evil", "imports//x", "imports/.", "..", "campanero.toml",
     "imports/1/" + "a" * 300, "imports/" + "a/" * 60 + "x", "CAMPANERO.DB", "campanero.db-wal", "serve.lock",
     "imports/x\ny", "imports/\x1b[31m", "imports/\u202e", ".campanero.db", "huey.db", "imports/1/upload/..",
     "optouts.jsonl/x",

@@ -143,5 +143,5 @@ def test_the_browser_finds_what_is_active(page: Page) -> None:
     attacks = ["<img src=x onerror=alert(1)>", "<svg></svg>", "<a href='java\tscript:alert(1)'>x</a>",
                "<script></script>", "<p style='background:url(//x.test)'>x</p>", "<form></form>",
                '<noscript><p title="</noscript><img src=x onerror=alert(1)>">']  # fmt: skip
-    found = page.evaluate(_FIND_ACTIVE, attacks)
-    assert {number for number, _ in found} == set(range(len(attacks)))
+    active = page.evaluate(_FIND_ACTIVE, attacks)
+    assert {number for number, _ in active} == set(range(len(attacks)))

@@ -18,7 +18,7 @@ from tests.kit.server import Server
 COUNT = examples(400, full=20_000)
 _NAME, _VALUE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(rb"[^\x00\r\n]*")
 _HOST = re.compile(rb"[A-Za-z0-9.-]+(:[0-9]{0,5})?")
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(;[\t\x20-\x7e]*)?")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(;[\t\x20-\x7f]*)?")
 _KNOWN_LINES = (b"Content-Type: application/json",)
 _LENGTHS = (
     b"Content-Length: %d", b"content-length:%d", b"Content-Length: \t%d \t", b"Content-Length: 0%d",
@@ -62,10 +62,10 @@ _SIZES = (
 
 def frame(request: bytes) -> int | None:
     """Return where a request ends, or None if RFC 9112 or a careful server would not accept it."""
-    head, found, body = request.partition(b"\r\n\r\n")
+    head, blank, body = request.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     first = _FIRST.fullmatch(lines[0])
-    if not found or first is None:
+    if not blank or first is None:
         return None
     fields: dict[bytes, list[bytes]] = {}
     for line in lines[1:]:

@@ -1,6 +1,7 @@
 """Generated bounces and complaints by which the recipient of one message tries to change others (T31, T33).
 
-The attacker has one message, with all its signed values, and knows the addresses and Message-IDs of other recipients.
+The attacker has one message, with all its signed values, and knows the addresses of the other recipients. Their
+Message-IDs are signed, too, so the attacker can only change some characters of them.
 """
 
 import random
@@ -28,13 +29,16 @@ _EXTRA_BLOCKS = (
 
 def forge(rng: random.Random, own: Placeholders, victim: Placeholders) -> bytes:
     """Return a report with the attacker's own signed values that names the recipient or the message of another."""
+    at = rng.randrange(8)
+    guessed_id = victim.message_id[:at] + rng.choice("0Az") + victim.message_id[at + 1 :]
+    forged_id = own.message_id if guessed_id == victim.message_id else guessed_id
     marks = own._replace(
         recipient=rng.choice((own.recipient, victim.recipient, f"{own.recipient}, {victim.recipient}")),
-        message_id=rng.choice((own.message_id, victim.message_id)),
+        message_id=rng.choice((own.message_id, forged_id)),
     )
     raw = sample(rng.choice(SAMPLES), marks)
     for _ in range(rng.choice((0, 1, 1, 2, 4))):
-        block = rng.choice(_EXTRA_BLOCKS).format(victim=victim.recipient, message_id=victim.message_id).encode()
+        block = rng.choice(_EXTRA_BLOCKS).format(victim=victim.recipient, message_id=forged_id).encode()
         place = rng.choice([at for at in range(0, len(raw) - 1, 7) if raw[at : at + 2] == b"\r\n"] or [len(raw)])
         raw = raw[:place] + block + raw[place:]
     if rng.random() < 0.3:
