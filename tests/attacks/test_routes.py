@@ -85,7 +85,7 @@ def test_no_route_shows_what_another_account_has(server: Server, full: bool) -> 
         attack_route(stranger, route, path, [method for method in methods if method in WRITES])
     stranger.wire.close()
     check_failures(stranger)
-    assert stranger.request_count > 2 * len(list_routes()) and len(before) > 50
+    assert stranger.request_count > 2 * len([route for route, _ in list_routes() if "<" in route]) and len(before) > 50
     assert any(CANARY.encode() in body for body in before.values())
     after = victim.read_all()
     assert {path for path in before if before[path] != after.get(path)} == set()
@@ -102,7 +102,9 @@ def attack_route(stranger: Stranger, route: str, path: str, writes: list[str]) -
     odd += [(method, path, f"{credentials}\r\n{SAME_ORIGIN}") for method in (*METHODS, *WRITES)]
     odd += [("GET", fill_parameters(route, value), credentials) for value in IDS if "<" in route]
     stranger.send("GET", path, credentials)
-    for method, target, headers in odd if stranger.full else stranger.random.sample(odd, 1):
+    # Without an id, a route has nothing of another account to show, and tests/ui/test_no_route_fails.py requests it.
+    sample = stranger.random.sample(odd, 1) if "<" in route else []
+    for method, target, headers in odd if stranger.full else sample:
         stranger.send(method, target, headers)
     for method in writes if "<" in route else ():
         kinds = [*bodies(stranger), *BROKEN_BODIES] if stranger.full else [stranger.random.choice(BROKEN_BODIES)]
