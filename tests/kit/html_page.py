@@ -182,11 +182,11 @@ class HtmlPage:
 
     def reload_until(self, text: str, seconds: float = 20) -> "HtmlPage":
         """Reload the page until it contains a text. Raises AssertionError if it never does."""
-        page, end = self, time.monotonic() + extend_timeout(seconds)
+        page, end, pause = self, time.monotonic() + extend_timeout(seconds), 0.05
         while text not in page.text:
             assert time.monotonic() < end, f"{page.path} does not show {text!r}: {page.text}"
-            time.sleep(0.05)
-            page = page.reload()
+            time.sleep(pause)
+            page, pause = page.reload(), min(2 * pause, 0.8)
         return page
 
     def field(self, label: str) -> Element:

@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from tests.kit.axe import find_violations
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage, select, text_of
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from ui import documentation
 
@@ -124,18 +126,18 @@ def test_guides_are_marked_as_english(visitor: Client) -> None:
         assert (f'<p class="small muted" lang="{language}"' not in text) == is_english
 
 
-def test_searching_without_javascript(no_js_phone: Page) -> None:
+def test_searching_without_javascript(user: ScriptlessBrowser) -> None:
     """The results name the guide and the heading, mark the match, and lead to the heading."""
-    no_js_phone.goto("/docs")
-    no_js_phone.get_by_label("Search the documentation").fill("quiet hours")
-    no_js_phone.keyboard.press("Enter")
-    best = no_js_phone.locator(".results li").first
-    expect(best.locator("b")).to_have_text("Set quiet hours")
-    expect(best.locator("mark").first).to_have_text(re.compile("quiet|hours", re.IGNORECASE))
-    best.get_by_role("link").click()
-    assert no_js_phone.url.endswith("/docs/guides/sms#set-quiet-hours")
-    no_js_phone.goto("/docs?q=%3Cb%3Ezzzz")
-    expect(no_js_phone.get_by_role("status")).to_contain_text("No results for “<b>zzzz”")
+    page = HtmlPage(user, "/docs")
+    search = page.field("Search the documentation")
+    search.set("value", "quiet hours")
+    results = page.press(search)
+    [best, *_] = results.all(".results li")
+    assert text_of(select(best, "b")[0]) == "Set quiet hours"
+    assert re.fullmatch("quiet|hours", text_of(select(best, "mark")[0]), re.IGNORECASE)
+    assert select(best, "a")[0].attrib["href"] == "/docs/guides/sms#set-quiet-hours"
+    nothing = HtmlPage(user, "/docs?q=%3Cb%3Ezzzz")
+    assert nothing.has("[role=status]", "No results for “<b>zzzz”")
 
 
 def test_searching_while_typing(browser_page: Page) -> None:
@@ -186,12 +188,11 @@ def test_a_search_looks_at_each_word_of_the_index_once() -> None:
     assert calls["make_excerpt"] == len(results) and calls["_count_words"] == 0, calls
 
 
-def test_the_jump_box_finds_guides(browser_page: Page) -> None:
+def test_the_jump_box_finds_guides(user: ScriptlessBrowser) -> None:
     """The jump box lists headings of guides after everything else."""
-    browser_page.goto("/jump?q=quiet+hours")
-    link = browser_page.locator("#jump-found").get_by_role("link", name="Set quiet hours")
-    expect(link).to_have_attribute("href", "/docs/guides/sms#set-quiet-hours")
-    expect(link).to_contain_text("Send SMS")
+    [link] = HtmlPage(user, "/jump?q=quiet+hours").named("#jump-found a", "Set quiet hours")
+    assert link.attrib["href"] == "/docs/guides/sms#set-quiet-hours"
+    assert "Send SMS" in text_of(link)
 
 
 def test_pages_link_to_their_guide(browser_page: Page) -> None:

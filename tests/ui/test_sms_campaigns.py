@@ -4,11 +4,13 @@ from playwright.sync_api import Page, expect
 
 from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from ui import formats
 
 
-def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) -> None:
+def test_the_composer_of_sms(user: ScriptlessBrowser, api: Client) -> None:
     """Composer and review show text, parts and sender; an SMS template sends tests to numbers."""
     api.patch("/account", {"sms_opt_out_hint": "STOP to leave", "sms_from": "+15005550006"}).expect(200)
     list_id = api.post("/lists", {"name": "Phones"}).expect(201)["id"]
@@ -19,43 +21,36 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     request = {"name": "Bread", "channel": "sms", "template_attributes": text,
              "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
     campaign_id = api.post("/campaigns", request).expect(201)["id"]
-    page = browser_page
-    page.goto(f"{server.url}/campaigns/{campaign_id}?open=content")
+    page = HtmlPage(user, f"/campaigns/{campaign_id}?open=content").reload_until("4 parts for 2 contacts")
 
-    expect(page.locator("#rehearsal")).to_contain_text("4 parts for 2 contacts", timeout=15_000)
-    expect(page.locator(".handset .bubble")).to_contain_text("Bakery: hi Ann, <b>fresh</b>")
-    expect(page.locator("#composer")).to_contain_text("+15005550006")
-    expect(page.get_by_label("Subject")).to_have_count(0)
-    page.goto(f"{server.url}/campaigns/{campaign_id}/send")
-    expect(page.locator("main")).to_contain_text("Send to 2 contacts?")
-    expect(page.locator("main")).to_contain_text("+15005550006")
-    page.goto(f"{server.url}/campaigns")
-    expect(page.locator("#rows")).to_contain_text("SMS · Bakery: hi")
+    assert page.has("#rehearsal", "4 parts for 2 contacts")
+    assert page.has(".handset .bubble", "Bakery: hi Ann, <b>fresh</b>")
+    assert page.has("#composer", "+15005550006") and not page.named("input, textarea", "Subject")
+    page = HtmlPage(user, f"/campaigns/{campaign_id}/send")
+    assert page.has("main", "Send to 2 contacts?") and page.has("main", "+15005550006")
+    assert HtmlPage(user, "/campaigns").has("#rows", "SMS · Bakery: hi")
     # Without a contact that can receive it, there is nothing to send
     empty = api.post("/lists", {"name": "Empty"}).expect(201)["id"]
     api.patch(f"/campaigns/{campaign_id}", {"trigger_attributes": {"contact_list_id": empty}}).expect(200)
-    page.goto(f"{server.url}/campaigns/{campaign_id}")
-    expect(page.locator("#checklist > header")).to_contain_text("No recipients")
-    page.goto(f"{server.url}/campaigns/{campaign_id}/send")
-    expect(page.get_by_role("heading", name="No contacts can receive it")).to_be_visible()
-    expect(page.get_by_role("button", name="Send to")).to_have_count(0)
-    page.get_by_role("link", name="Change recipients").click()
-    expect(page.get_by_label("Empty")).to_be_checked()
+    assert HtmlPage(user, f"/campaigns/{campaign_id}").has("#checklist header", "No recipients")
+    page = HtmlPage(user, f"/campaigns/{campaign_id}/send")
+    assert page.has("h1, h2", "No contacts can receive it") and not page.all("button", "Send to")
+    assert page.follow("Change recipients").is_checked("Empty")
 
     template_id = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Bakery: open"}).expect(201)["id"]
-    page.goto(f"{server.url}/templates")
-    expect(page.locator("#rows")).to_contain_text("Note")
-    page.goto(f"{server.url}/templates/{template_id}/edit")
-    expect(page.get_by_label("SMS text")).to_have_text("Bakery: open")
-    page.get_by_label("To", exact=True).fill("+1 500 555 0001, nobody")
-    page.get_by_role("button", name="Send test").click()
-    expect(page.locator("main")).to_contain_text("nobody is not a valid address.")
-    page.get_by_label("To", exact=True).fill("+1 500 555 0001")
-    page.get_by_role("button", name="Send test").click()
-    expect(page.locator("body")).to_contain_text("Sending a test to +15005550001")
+    assert HtmlPage(user, "/templates").has("#rows", "Note")
+    page = HtmlPage(user, f"/templates/{template_id}/edit")
+    assert page.value("SMS text") == "Bakery: open"
+    page.fill("To", "+1 500 555 0001, nobody")
+    page = page.press("Send test")
+    assert page.has("main", "nobody is not a valid address.")
+    page.fill("To", "+1 500 555 0001")
+    assert "Sending a test to +15005550001" in page.press("Send test").text
 
 
-def test_a_link_without_its_scheme(browser_page: Page, server: Server, api: Client) -> None:
+def test_a_link_without_its_scheme(
+    browser_page: Page, user: ScriptlessBrowser, server: Server, api: Client
+) -> None:  # fmt: skip
     """A link without https:// is named as not tracked, in the composer and the report; a button adds https://."""
     api.patch("/account", {"sms_opt_out_hint": "STOP to leave", "sms_from": "+15005550006"}).expect(200)
     list_id = api.post("/lists", {"name": "Menu"}).expect(201)["id"]
@@ -65,11 +60,10 @@ def test_a_link_without_its_scheme(browser_page: Page, server: Server, api: Clie
     first, second = (api.post("/campaigns", request).expect(201)["id"] for _ in range(2))
     api.post(f"/campaigns/{first}/send", {}).expect(200)
     api.wait(f"/campaigns/{first}", lambda row: row["status"] == "completed")
-    page = browser_page
-    page.goto(f"{server.url}/campaigns/{first}")
     why = "Clicks on junipersalt.co.uk/menu were not tracked, because https:// is missing."
-    expect(page.locator("section[aria-labelledby=most-title]")).to_contain_text(why)
+    assert HtmlPage(user, f"/campaigns/{first}").has("section[aria-labelledby=most-title]", why)
 
+    page = browser_page
     page.goto(f"{server.url}/campaigns/{second}?open=content")
     expect(page.locator("#bare-links")).to_contain_text("Clicks on junipersalt.co.uk/menu are not tracked")
     save_screenshot(page, "sms-bare-link")
