@@ -6,7 +6,7 @@ Nothing here knows styles, so a test that depends on what is visible needs a bro
 import re
 import time
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from html.parser import HTMLParser
 from urllib.parse import urlencode, urljoin
 from xml.etree.ElementTree import Element
@@ -82,21 +82,25 @@ def select(root: Element, selector: str) -> list[Element]:
     Steps that are separated by spaces are ancestors, and commas separate alternatives.
     """
     chosen: set[Element] = set()
-    for alternative in _ALTERNATIVE.findall(selector):
+    for steps in _parse_selector(selector):
         matching = [root]
-        for step in _STEPS.findall(alternative):
-            below = (element for ancestor in matching for element in ancestor.iter() if element is not ancestor)
-            matching = list(dict.fromkeys(element for element in below if _matches(element, step)))
+        for tag, conditions in steps:
+            below = (element for ancestor in matching for element in ancestor.iter(tag) if element is not ancestor)
+            found = (element for element in below if all(_has(element, condition) for condition in conditions))
+            matching = list(dict.fromkeys(found))
         chosen.update(matching)
-    return [element for element in root.iter() if element in chosen]
+    return [element for element in root.iter() if element in chosen] if len(chosen) > 1 else [*chosen]
 
 
-def _matches(element: Element, step: str) -> bool:
-    parts = _STEP.match(step)
-    assert parts is not None, f"not a selector: {step}"
-    if parts["tag"] not in (None, "*", element.tag):
-        return False
-    return all(_has(element, condition) for condition in _CONDITION.finditer(parts["rest"]))
+@cache
+def _parse_selector(selector: str) -> list[list[tuple[str | None, list[re.Match[str]]]]]:
+    """Return the alternatives of a selector: the tag, if it matters, and the conditions of each step."""
+    alternatives = []
+    for alternative in _ALTERNATIVE.findall(selector):
+        steps = [_STEP.match(step) for step in _STEPS.findall(alternative)]
+        assert all(steps), f"not a selector: {selector}"
+        alternatives.append([(step["tag"], [*_CONDITION.finditer(step["rest"])]) for step in steps if step])
+    return alternatives
 
 
 def _has(element: Element, condition: re.Match[str]) -> bool:

@@ -102,9 +102,21 @@ def _unsubscribe(server: SeededServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages_by_path(seeded: SeededServer) -> dict[str, Response]:
-    """Responses by path: two pages of each kind that links lead to, and their frames."""
+def crawled(seeded: SeededServer) -> tuple[dict[str, Response], dict[str, ActiveContentParser]]:
+    """Responses by path: two pages of each kind that links lead to, and their frames; and the parsed ones."""
     return _crawl(seeded)
+
+
+@pytest.fixture(scope="module")
+def pages_by_path(crawled: tuple[dict[str, Response], dict[str, ActiveContentParser]]) -> dict[str, Response]:
+    """The responses by path."""
+    return crawled[0]
+
+
+@pytest.fixture(scope="module")
+def parsed_pages(crawled: tuple[dict[str, Response], dict[str, ActiveContentParser]]) -> dict[str, ActiveContentParser]:
+    """The parsed pages by path."""
+    return crawled[1]
 
 
 def _page_kind(path: str) -> str:
@@ -113,14 +125,14 @@ def _page_kind(path: str) -> str:
     return re.sub(r"\d+", "1", place) + "?" + "&".join(sorted(name for name, _ in parse_qsl(query)))
 
 
-def _crawl(server: Server) -> dict[str, Response]:
+def _crawl(server: Server) -> tuple[dict[str, Response], dict[str, ActiveContentParser]]:
     visitor = Visitor(server, EMAIL)
     starts = ["/", "/inbox/1", *(f"/inbox/1?view={view}" for view in ("html", "text", "source", "headers")),
               "/campaigns/1", "/campaigns/2", "/campaigns/1/send", "/templates/1/edit", "/templates/2/edit",
               "/contacts/1", "/contacts/2", "/contacts/1/edit", "/lists/1/add", f"/contacts?search={MARK}",
               f"/activity?event=shown_{MARK}"]  # fmt: skip
     waiting, kinds = list(starts), dict[str, int]()
-    responses: dict[str, Response] = {}
+    responses, parsed = dict[str, Response](), dict[str, ActiveContentParser]()
     while waiting:
         path = waiting.pop(0)
         kind = _page_kind(path)
@@ -129,11 +141,11 @@ def _crawl(server: Server) -> dict[str, Response]:
         kinds[kind] = kinds.get(kind, 0) + 1
         responses[path] = visitor.send("GET", path)
         if _is_html(responses[path]):
-            reader = ActiveContentParser(responses[path])
+            parsed[path] = reader = ActiveContentParser(responses[path])
             # A page that is linked with several fragments is requested once
             waiting += sorted({link.partition("#")[0] for link in reader.links} - {""})
             waiting += [str(frame["src"]) for frame in reader.frames]
-    return responses
+    return responses, parsed
 
 
 def test_payloads_stay_text(
@@ -168,12 +180,6 @@ def test_payloads_stay_text(
     report_text = "".join(parsed_pages[path].text for path in pages if path.startswith("/campaigns/2"))
     refusal = f"5.1.1 {ALL_PAYLOADS}"[:60]
     assert refusal in report_text or refusal in parsed_pages["/contacts/2"].text
-
-
-@pytest.fixture(scope="module")
-def parsed_pages(pages_by_path: dict[str, Response]) -> dict[str, ActiveContentParser]:
-    """The parsed pages by path."""
-    return {path: ActiveContentParser(response) for path, response in pages_by_path.items() if _is_html(response)}
 
 
 def _is_html(response: Response) -> bool:
