@@ -158,6 +158,12 @@ def validation_errors(response: Response) -> dict[str, list[str]]:
     if response.status != 200:
         errors: dict[str, list[str]] = response.expect(422)["validation_errors"]
         return errors
+    if "results" in response.json:
+        return {
+            f"messages[{index}].{name}": messages
+            for index, result in enumerate(response.json["results"])
+            for name, messages in result["errors"].items()
+        }
     return {
         f"events[{row['index']}].{name}": messages
         for row in response.json["errors"]

@@ -234,9 +234,10 @@ def store(files: Sequence[AttachmentWrite]) -> list[StoredFile]:
 def _write_file(path: Path, content: bytes) -> None:
     if path.exists():
         return
-    if not path.parent.exists():
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        data_dir.sync_to_disk(path.parent.parent)
+    for folder in (path.parent.parent, path.parent):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            data_dir.sync_to_disk(folder.parent)
     try:
         with data_dir.create_file(path) as target:
             target.write(content)
@@ -253,13 +254,12 @@ def release(files: Iterable[StoredFile]) -> None:
 
 
 def _get_directory() -> Path:
-    directory = Path(config.current().data_dir) / DIRECTORY
-    directory.mkdir(mode=0o700, exist_ok=True)
-    return directory
+    """Return the directory of all files, which the first file creates."""
+    return Path(config.current().data_dir) / DIRECTORY
 
 
 def _get_path(sha256: str) -> Path:
-    """Return the path of a file, below a folder for the first two digits of its hash, which may not exist."""
+    """Return the path of a file, below a folder for the first two digits of its hash."""
     return _get_directory() / sha256[:2] / sha256
 
 
@@ -382,7 +382,7 @@ def expire(ids: list[int]) -> int:
 def list_unreferenced(limit: int) -> list[str]:
     """Return the hashes of up to `limit` stored files that no message needs and that no running request stores."""
     unreferenced: list[str] = []
-    for folder in sorted(_get_directory().iterdir()):
+    for folder in sorted(_get_directory().glob("*")):
         # A folder of two digits has at most some thousand files.
         if folder.is_dir() and len(unreferenced) < limit:
             names = [path.name for path in folder.iterdir() if _SHA256.fullmatch(path.name)]
