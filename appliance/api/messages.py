@@ -25,6 +25,7 @@ from appliance.sending.messages import attachments, ledger, links, message_reque
 from appliance.sending.messages.ledger import MessageQuery, Status
 from appliance.sending.messages.message_request import MAX_BATCH, MessageBatch, MessageWrite
 from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.transactional import RecipientSuppressed
 from appliance.storage import models
 from appliance.storage.models import Message
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
@@ -74,11 +75,15 @@ _LARGE_BODY = LargeBody(attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * 1_048_576, at
 
 
 class Sent(NamedTuple):
-    """A message that was queued, with its recipients and files; `is_replay` if an earlier request had queued it."""
+    """A message that was queued, with its recipients and files; `is_replay` if an earlier request had queued it.
+
+    `refusal` is the error to raise if no recipient may get it.
+    """
 
     row: Message
     parts: MessageParts
     is_replay: bool
+    refusal: RecipientSuppressed | None
 
 
 class _Sending(NamedTuple):
@@ -110,18 +115,23 @@ async def _send(request: ApiRequest, sending: _Sending) -> Sent:
 
     def write() -> Sent:
         messages: list[Message] = []
+        refusal: RecipientSuppressed | None = None
 
         def run() -> int | None:
+            nonlocal refusal
             args = (request.account_id, body, sending.key, is_test, prepared, can_read_contacts, files)
             messages.append(transactional.queue_message(*args))
+            refusal = transactional.get_refusal(messages[0])
             # A message to a suppressed recipient is not stored under the key, so that a repeated request is checked
             # again.
-            return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
+            return None if refusal else int(messages[0].id)
 
         once = request_limits.run_once(request.account_id, sending.path, sending.key, payload, run, is_test)
         row = ledger.get(request.account_id, once.resource_id or messages[0].id)
+        # Most messages have one recipient and no file, and need no further queries.
+        copies = ledger.list_copies(row, is_single=not (body.cc or body.bcc))
         listed = attachments.list_files(row.id) if attached else []
-        return Sent(row, MessageParts(ledger.list_copies(row), listed), once.is_replay)
+        return Sent(row, MessageParts(copies, listed), once.is_replay, refusal)
 
     sent: Sent | None = None
     try:
@@ -130,8 +140,8 @@ async def _send(request: ApiRequest, sending: _Sending) -> Sent:
         attachments.release(files)
         if files and (sent is None or sent.is_replay):
             await commit(attachments.delete_unreferenced, [file.sha256 for file in files])
-    if not sent.is_replay and (refusal := await fetch(transactional.get_refusal, sent.row)) is not None:
-        raise refusal
+    if sent.refusal is not None:
+        raise sent.refusal
     return sent
 
 

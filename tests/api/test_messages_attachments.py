@@ -2,9 +2,12 @@
 
 import base64
 import os
+import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
@@ -218,19 +221,38 @@ def test_killed_requests_leave_no_files(fresh_server: FreshServer) -> None:
     api = server.client()
     api.post("/messages", MAIL | {"attachments": [attachment("kept.txt", b"kept")]}).expect(201)
     [kept] = stored(server)
+    lock = sqlite3.connect(server.data / "campanero.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")  # the file is written, and its rows are not
+    body, key = (
+        MAIL | {"to": "bo@example.org", "attachments": [attachment("a.txt", b"killed")]},
+        {"Idempotency-Key": "k"},
+    )
+    client = server.client(validate=False)
+
+    def post() -> None:
+        with suppress(OSError, AssertionError):
+            client.post("/messages", body, key)
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    wait_until(lambda: len(stored(server)) == 2)
     server.kill()
-    orphan = server.data / "attachments" / "ab" / ("ab" + "0" * 62)
-    orphan.parent.mkdir(mode=0o700, exist_ok=True)
-    orphan.write_bytes(b"without a row")
+    thread.join(10)
+    lock.close()
     server.start()
-    wait_until(lambda: not orphan.exists())
+    wait_until(lambda: list(stored(server)) == [kept])
+    assert [row["to"] for row in api.get("/messages").expect(200)] == ["ann@example.org"]
+    again = api.post("/messages", body, key).expect(201)
+    api.wait(f"/messages/{again['id']}", lambda row: row["status"] == "sent")
+    kept_files = stored(server).keys()
+    assert len(kept_files) == 2
     backup = server.home / "backup.tar.gz"
     server.cli("backup", str(backup))
     server.stop()
     stored(server)[kept].unlink()
     server.cli("restore", str(backup), "--force")
 
-    assert list(stored(server)) == [kept] and stored(server)[kept].read_bytes() == b"kept"
+    assert stored(server).keys() == kept_files and stored(server)[kept].read_bytes() == b"kept"
 
 
 def captured_raw(api: Client, message_id: int) -> Response:

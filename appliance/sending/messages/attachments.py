@@ -272,7 +272,7 @@ def attach(message_ids: Sequence[int], files: Sequence[StoredFile]) -> None:
 
 
 def list_files(message_id: int) -> list[Attachment]:
-    """Return the attached files of a message in the order of the request; without their content."""
+    """Return the attached files of a message in the order of the request, without their content."""
     return list(Attachment.select().where(Attachment.message == message_id).order_by(Attachment.id))
 
 
@@ -356,6 +356,11 @@ def restore_contents(source: bytes) -> bytes:
             return match[0]
 
     return _PLACEHOLDER.sub(read, source)
+
+
+def hide_contents(source: bytes) -> bytes:
+    """Return the source of a captured email with a note in place of the content of each file, for displaying it."""
+    return _PLACEHOLDER.sub(lambda match: f"[{gettext('content of the file')}]\r\n".encode(), source)
 
 
 # Files that no message needs any more.

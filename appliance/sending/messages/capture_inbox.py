@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from appliance.content.designs import markup
 from appliance.core import clock, signals
 from appliance.core.errors import NotFound
-from appliance.sending.messages import links
+from appliance.sending.messages import attachments, links
 from appliance.sending.sms import segments
 from appliance.sending.sms.segments import OutgoingSms
 from appliance.storage.database import Page, fetch_one, paginate, rows, run, scalar
@@ -212,7 +212,7 @@ def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, 
         "headers": [(name, show(str(value))) for name, value in parsed.items()],
         "html": None if html is None else show(html),
         "text": None if text_part is None else show(text_part),
-        "raw": show(bytes(captured.source).decode("utf-8", "replace")),
+        "raw": show(attachments.hide_contents(bytes(captured.source)).decode("utf-8", "replace")),
         "sms": None,
     }
 

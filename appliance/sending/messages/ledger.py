@@ -292,17 +292,24 @@ def get_content(message: Message) -> MessageContent | None:
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
-def list_copies(message: Message) -> list[Message]:
-    """Return the rows of all recipients of a message, that of `to` first, each with its `kind` (to, cc, bcc)."""
-    copies = list(
-        Message.select(Message, MessageContent.kind)
-        .join(MessageContent, on=MessageContent.message == Message.id)
-        .where(
-            MessageContent.first_message_id
-            == MessageContent.select(MessageContent.first_message_id).where(MessageContent.message == message.id)
+def list_copies(message: Message, is_single: bool = False) -> list[Message]:
+    """Return the rows of all recipients of a message, that of `to` first, each with its `kind` (to, cc, bcc).
+
+    `is_single` means that it is known to have only one recipient, which saves the query.
+    """
+    copies = (
+        []
+        if is_single
+        else list(
+            Message.select(Message, MessageContent.kind)
+            .join(MessageContent, on=MessageContent.message == Message.id)
+            .where(
+                MessageContent.first_message_id
+                == MessageContent.select(MessageContent.first_message_id).where(MessageContent.message == message.id)
+            )
+            .order_by(Message.id)
+            .objects()
         )
-        .order_by(Message.id)
-        .objects()
     )
     if not copies:
         message.kind = "to"
