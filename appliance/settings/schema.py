@@ -122,6 +122,36 @@ class Postmark(Struct, frozen=True):
     base_url: ApiUrl = ""
 
 
+class SendGrid(Struct, frozen=True):
+    """SendGrid, if `email.transport` is `sendgrid`."""
+
+    api_key: Annotated[str, _key("API key with the permission Mail Send")] = ""
+    region: Annotated[Literal["global", "eu"], _help("region of the account")] = "global"
+    base_url: ApiUrl = ""
+
+
+class Resend(Struct, frozen=True):
+    """Resend, if `email.transport` is `resend`."""
+
+    api_key: Annotated[str, _key("API key")] = ""
+    base_url: ApiUrl = ""
+
+
+class Brevo(Struct, frozen=True):
+    """Brevo, if `email.transport` is `brevo`."""
+
+    api_key: Annotated[str, _key("API key, not an SMTP key")] = ""
+    base_url: ApiUrl = ""
+
+
+class Mailjet(Struct, frozen=True):
+    """Mailjet, if `email.transport` is `mailjet`."""
+
+    api_key: Annotated[str, _key("API key", secret=False)] = ""
+    secret_key: Annotated[str, _key("secret key")] = ""
+    base_url: ApiUrl = ""
+
+
 class Hooks(Struct, frozen=True):
     """Webhooks by which email services report bounces and complaints; a path returns 404 while its setting is empty."""
 
@@ -143,7 +173,7 @@ class Email(Struct, frozen=True):
     """Sending of email."""
 
     transport: Annotated[
-        Literal["capture", "relay", "direct", "ses", "mailgun", "postmark"],
+        Literal["capture", "relay", "direct", "ses", "mailgun", "postmark", "sendgrid", "resend", "brevo", "mailjet"],
         _help("capture: keep mail in the built-in inbox; relay: one SMTP server; direct: no relay; else: an HTTP API"),
     ] = "capture"
     connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions or HTTP requests")] = 4
@@ -192,6 +222,10 @@ class Email(Struct, frozen=True):
     ses: Ses = Ses()
     mailgun: Mailgun = Mailgun()
     postmark: Postmark = Postmark()
+    sendgrid: SendGrid = SendGrid()
+    resend: Resend = Resend()
+    brevo: Brevo = Brevo()
+    mailjet: Mailjet = Mailjet()
     hooks: Hooks = Hooks()
 
 

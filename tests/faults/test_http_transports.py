@@ -1,5 +1,7 @@
 """Email over the HTTP APIs of providers: one contract of outcomes, for all transports (P3)."""
 
+import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -81,9 +83,8 @@ def test_rejections_are_classified(world: World) -> None:
         rows, ("failed", "refused")
     )
     assert suppressed == {"invalid@crowd.example"}
-    if isinstance(errors["invalid"][1], dict):
-        words = next(str(value) for value in errors["invalid"][1].values() if isinstance(value, str))
-        assert words[:30] in rows["invalid"]["error"]["text"]
+    [words] = re.findall(r'[mM]essage": "([^"]+)"', json.dumps(errors["invalid"][1]))
+    assert words in rows["invalid"]["error"]["text"]
 
 
 def test_nothing_is_lost_or_doubled_by_definite_errors(world: World) -> None:
@@ -111,11 +112,13 @@ def test_lost_answers_are_in_doubt(world: World) -> None:
         Rule("slow@*", accept=True, delay=2.5, times=1), responds(502, "gateway@*", "<h1>Bad gateway</h1>", accept=True,
         times=1), responds(200, "garbage@*", "\x00{", accept=True, times=1),
     ]  # fmt: skip
-    names = ("reset", "cut", "slow", "gateway", "garbage")
+    # The body of SendGrid's acceptance is empty, so it cannot be cut
+    names = [name for name in ("reset", "cut", "slow", "gateway", "garbage") if provider.vendor.name != "sendgrid" or
+             name != "cut"]  # fmt: skip
     numbers = [world.send(name) for name in names]
     rows = [world.settle(number) for number in numbers]
 
-    assert [(row["status"], row["attempts"]) for row in rows] == [("sent", 2)] * 5
+    assert [(row["status"], row["attempts"]) for row in rows] == [("sent", 2)] * len(names)
     copies = {world.count(name) for name in names}
     assert copies == {1 if provider.vendor.is_idempotent else 2}
     if not provider.vendor.is_idempotent:

@@ -10,7 +10,9 @@ import email.policy
 import hashlib
 import hmac
 import json
+import mimetypes
 import re
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from email.message import EmailMessage
@@ -94,6 +96,10 @@ def read_mime(raw: bytes, to: str) -> AcceptedEmail:
     return AcceptedEmail(to, headers["From"], headers["Subject"], text, html, headers, headers.get("Reply-To", ""), raw)
 
 
+# What a request for the account contains.
+_NOTHING = AcceptedEmail("", "", "", "", "", {})
+
+
 def _require(is_right: bool) -> None:
     if not is_right:
         raise BadLogin
@@ -132,7 +138,7 @@ def _check_aws(request: Request) -> None:
 def _read_ses(request: Request) -> AcceptedEmail:
     _check_aws(request)
     if request.method == "GET":
-        return AcceptedEmail("", "", "", "", "", {})
+        return _NOTHING
     payload = request.json
     [to] = payload["Destination"]["ToAddresses"]
     accepted = read_mime(base64.b64decode(payload["Content"]["Raw"]["Data"], validate=True), to)
@@ -176,7 +182,7 @@ def _basic(user: str, password: str) -> str:
 def _read_mailgun(request: Request) -> AcceptedEmail:
     _require(request.headers.get("authorization") == _basic("api", "mailgun-key"))
     if request.method == "GET":
-        return AcceptedEmail("", "", "", "", "", {})
+        return _NOTHING
     boundary = b"--" + request.headers["content-type"].partition("boundary=")[2].encode()
     first, *parts, last = request.body.split(boundary)
     assert first == b"" and last == b"--\r\n"
@@ -216,7 +222,7 @@ MAILGUN = Vendor(
 def _read_postmark(request: Request) -> AcceptedEmail:
     _require(request.headers.get("x-postmark-server-token") == "postmark-token")
     if request.method == "GET":
-        return AcceptedEmail("", "", "", "", "", {})
+        return _NOTHING
     payload = request.json
     headers = {header["Name"]: header["Value"] for header in payload["Headers"]}
     attachments = [
@@ -257,4 +263,206 @@ POSTMARK = Vendor(
     },
 )  # fmt: skip
 
-VENDORS = {vendor.name: vendor for vendor in (SES, MAILGUN, POSTMARK)}
+
+# SendGrid: https://www.twilio.com/docs/sendgrid/api-reference/mail-send/mail-send
+
+
+def _mailbox(fields: dict[str, str], name: str = "name", address: str = "email") -> str:
+    return f"{fields.get(name, '')} <{fields[address]}>"
+
+
+def _read_sendgrid(request: Request) -> AcceptedEmail:
+    _require(request.headers.get("authorization") == "Bearer SG.key")
+    if request.method == "GET":
+        return _NOTHING
+    payload = request.json
+    [personalization] = payload["personalizations"]
+    [to] = personalization["to"]
+    bodies = {part["type"]: part["value"] for part in payload["content"]}
+    assert [*bodies] in (["text/plain", "text/html"], ["text/plain"], ["text/html"]), "plain text comes first"
+    reserved = {"x-sg-id", "x-sg-eid", "received", "dkim-signature", "content-type", "content-transfer-encoding", "to",
+                "from", "subject", "reply-to", "cc", "bcc"}  # fmt: skip
+    assert not reserved & {name.lower() for name in payload["headers"]}
+    attachments = [
+        (file["filename"], file["type"], base64.b64decode(file["content"]), file.get("content_id", ""))
+        for file in payload.get("attachments", ())
+    ]
+    return AcceptedEmail(
+        to["email"], _mailbox(payload["from"]), payload["subject"], bodies.get("text/plain", ""),
+        bodies.get("text/html", ""), payload["headers"], _mailbox(payload["reply_to"]) if "reply_to" in payload else "",
+        attachments=attachments, more={name: payload.get(name) for name in ("custom_args", "tracking_settings")},
+    )  # fmt: skip
+
+
+def _sendgrid_error(status: int, text: str, field_: str | None = None) -> Response:
+    return status, {"errors": [{"message": text, "field": field_, "help": None}]}, {}
+
+
+SENDGRID = Vendor(
+    "sendgrid",
+    {"api_key": "SG.key", "region": "eu"},
+    "/v3/mail/send",
+    _read_sendgrid,
+    lambda accepted: (202, "", {"X-Message-Id": accepted.id}),
+    "/v3/scopes",
+    {"scopes": ["mail.send", "user.profile.read"]},
+    {
+        "invalid": _sendgrid_error(400, "Does not contain a valid address.", "personalizations.0.to.0.email"),
+        "sender": _sendgrid_error(403, "The from address does not match a verified Sender Identity.", "from"),
+        "account": _sendgrid_error(401, "Maximum credits exceeded"),
+        "login": _sendgrid_error(401, "The provided authorization grant is invalid, expired, or revoked"),
+        "rate": _sendgrid_error(429, "too many requests"),
+    },
+)
+
+
+# Resend: https://resend.com/docs/api-reference/emails/send-email
+
+
+def _read_resend(request: Request) -> AcceptedEmail:
+    _require(request.headers.get("authorization") == "Bearer re_key")
+    if request.method == "GET":
+        return _NOTHING
+    payload = request.json
+    [to] = payload["to"]
+    key = request.headers["idempotency-key"]
+    assert 1 <= len(key) <= 256
+    attachments = [
+        (file["filename"], file["content_type"], base64.b64decode(file["content"]), file.get("content_id", ""))
+        for file in payload.get("attachments", ())
+    ]
+    return AcceptedEmail(
+        to, payload["from"], payload["subject"], payload["text"], payload.get("html", ""), payload["headers"],
+        payload.get("reply_to", ""), attachments=attachments, idempotency_key=key,
+    )  # fmt: skip
+
+
+def _resend_error(status: int, name: str, text: str) -> Response:
+    return status, {"statusCode": status, "name": name, "message": text}, {}
+
+
+RESEND = Vendor(
+    "resend",
+    {"api_key": "re_key"},
+    "/emails",
+    _read_resend,
+    lambda accepted: (200, {"id": accepted.id}, {}),
+    "/domains",
+    {"data": [{"id": "1", "name": "bakery.example", "status": "verified"}]},
+    {
+        "invalid": _resend_error(422, "validation_error", "Invalid `to` field. The email address needs to follow ..."),
+        "sender": _resend_error(403, "validation_error", "The bakery.example domain is not verified. Please, add it."),
+        "account": _resend_error(401, "restricted_api_key", "This API key is restricted to only send emails"),
+        "login": _resend_error(401, "validation_error", "API key is invalid"),
+        "rate": _resend_error(429, "rate_limit_exceeded", "Too many requests. You can only make 2 per second."),
+    },
+    is_idempotent=True,
+)
+
+
+# Brevo: https://developers.brevo.com/reference/sendtransacemail
+
+
+def _read_brevo(request: Request) -> AcceptedEmail:
+    _require(request.headers.get("api-key") == "xkeysib-key")
+    if request.method == "GET":
+        return _NOTHING
+    payload = request.json
+    [to] = payload["to"]
+    headers = dict(payload["headers"])
+    key = headers.pop("Idempotency-Key")
+    assert str(uuid.UUID(key)) == key
+    attachments = [
+        (file["name"], mimetypes.guess_type(file["name"])[0] or "", base64.b64decode(file["content"]), "")
+        for file in payload.get("attachment", ())
+    ]
+    return AcceptedEmail(
+        to["email"], _mailbox(payload["sender"]), payload["subject"], payload["textContent"],
+        payload.get("htmlContent", ""), headers, _mailbox(payload["replyTo"]) if "replyTo" in payload else "",
+        attachments=attachments, idempotency_key=key,
+    )  # fmt: skip
+
+
+def _brevo_error(status: int, code: str, text: str) -> Response:
+    return status, {"code": code, "message": text}, {}
+
+
+BREVO = Vendor(
+    "brevo",
+    {"api_key": "xkeysib-key"},
+    "/v3/smtp/email",
+    _read_brevo,
+    lambda accepted: (201, {"messageId": f"<{accepted.id}>"}, {}),
+    "/v3/account",
+    {"email": "ana@bakery.example", "companyName": "Bakery", "plan": []},
+    {
+        "invalid": _brevo_error(400, "invalid_parameter", "email is not valid in to"),
+        "sender": _brevo_error(400, "invalid_parameter", "Sending has been rejected because the sender is not valid."),
+        "account": _brevo_error(402, "not_enough_credits", "You do not have enough credits."),
+        "login": _brevo_error(401, "unauthorized", "Key not found"),
+        "rate": _brevo_error(429, "too_many_requests", "Rate limit exceeded"),
+    },
+    is_idempotent=True,
+)
+
+
+# Mailjet: https://dev.mailjet.com/email/guides/send-api-v31/
+
+
+def _read_mailjet(request: Request) -> AcceptedEmail:
+    _require(request.headers.get("authorization") == _basic("mj-key", "mj-secret"))
+    if request.method == "GET":
+        return _NOTHING
+    [message] = request.json["Messages"]
+    [to] = message["To"]
+    headers = message.get("Headers", {})
+    assert not {"list-id", "message-id", "date", "reply-to"} & {name.lower() for name in headers}, "send-0011"
+    files = [*message.get("InlinedAttachments", ()), *message.get("Attachments", ())]
+    attachments = [
+        (file["Filename"], file["ContentType"], base64.b64decode(file["Base64Content"]), file.get("ContentID", ""))
+        for file in files
+    ]
+    return AcceptedEmail(
+        to["Email"], _mailbox(message["From"], "Name", "Email"), message["Subject"], message["TextPart"],
+        message.get("HTMLPart", ""), headers,
+        _mailbox(message["ReplyTo"], "Name", "Email") if "ReplyTo" in message else "", attachments=attachments,
+        more={name: message.get(name) for name in ("CustomID", "TrackOpens", "TrackClicks")},
+    )  # fmt: skip
+
+
+def _mailjet_error(status: int, code: str, text: str, related: str) -> Response:
+    error = {"ErrorIdentifier": "88b5ca9f", "ErrorCode": code, "StatusCode": status, "ErrorMessage": text,
+             "ErrorRelatedTo": [related]}  # fmt: skip
+    return status, {"Messages": [{"Status": "error", "Errors": [error]}]}, {}
+
+
+MAILJET = Vendor(
+    "mailjet",
+    {"api_key": "mj-key", "secret_key": "mj-secret"},
+    "/v3.1/send",
+    _read_mailjet,
+    lambda accepted: (
+        200,
+        {
+            "Messages": [
+                {"Status": "success", "To": [{"Email": accepted.to, "MessageUUID": accepted.id, "MessageID": 1}]}
+            ]
+        },
+        {},
+    ),
+    "/v3/REST/apikey",
+    {"Count": 1, "Data": [{"Name": "Bakery"}], "Total": 1},
+    {
+        "invalid": _mailjet_error(400, "mj-0013", "nobody@ is an invalid email address.", "To[0].Email"),
+        "sender": _mailjet_error(403, "send-0008", "a@b.example is not an authorized sender.", "From"),
+        "account": (403, {"ErrorIdentifier": "1", "StatusCode": 403, "ErrorMessage": "Sending is suspended"}, {}),
+        "login": (
+            401,
+            {"ErrorIdentifier": "2", "StatusCode": 401, "ErrorMessage": "API key authentication failed"},
+            {},
+        ),
+        "rate": (429, {"ErrorIdentifier": "3", "StatusCode": 429, "ErrorMessage": "Too many requests"}, {}),
+    },
+)
+
+VENDORS = {vendor.name: vendor for vendor in (SES, MAILGUN, POSTMARK, SENDGRID, RESEND, BREVO, MAILJET)}

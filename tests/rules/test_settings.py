@@ -212,6 +212,7 @@ def test_check_masks_secrets() -> None:
     assert set(secrets) == {
         "email.relay.password", "email.feedback_secret", "email.hooks.mailgun", "email.hooks.postmark",
         "email.ses.secret_access_key", "email.mailgun.api_key", "email.postmark.server_token",
+        "email.sendgrid.api_key", "email.resend.api_key", "email.brevo.api_key", "email.mailjet.secret_key",
         "sms.twilio.auth_token", "sms.http.secret"
     }  # fmt: skip
     variables = {f"CAMPANERO_{name.upper().replace('.', '__')}": f"hush-{place}" for place, name in enumerate(secrets)}

@@ -75,6 +75,10 @@ email.direct: group_connections warm_up mta_sts ipv6 probes
 email.ses: region access_key_id secret_access_key configuration_set base_url
 email.mailgun: domain region api_key base_url
 email.postmark: server_token broadcast_stream transactional_stream base_url
+email.sendgrid: api_key region base_url
+email.resend: api_key base_url
+email.brevo: api_key base_url
+email.mailjet: api_key secret_key base_url
 email.hooks: ses_topic postmark mailgun sendgrid
 inbound: tls_certificate tls_key
 sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
