@@ -234,8 +234,8 @@ def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, 
 def delete(account_id: int, list_id: int) -> ContactList:
     """Delete a list and return it; its contacts are not deleted.
 
-    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or flow uses the list, or a completed
-    campaign that sends some of its messages again.
+    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or flow uses the list, a completed
+    campaign that sends some of its messages again, or a segment: contacts who are not on the list would become all.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)
@@ -249,6 +249,7 @@ def delete(account_id: int, list_id: int) -> ContactList:
     )
     used_by: list[dict[str, Any]] = [{"campaign_id": row[0], "name": row[1]} for row in campaigns]
     used_by += segments.find_flows_using(account_id, "list", list_id)
+    used_by += segments.find_segments_using(account_id, "list", list_id)
     if used_by:
         raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=used_by)
     segments.detach("list", list_id)

@@ -119,6 +119,18 @@ def test_the_rest_of_an_audience_is_not_sent_to(deleted: str, api: Client) -> No
     assert api.post(f"{path}/send").expect(200)["audience_count"] == 1
 
 
+def test_a_list_in_the_filters_of_a_segment_stays(api: Client) -> None:
+    """The segment of the contacts who are not on a list does not become one of all contacts (T38)."""
+    list_id = api.post("/lists", {"name": "Left out"}).expect(201)["id"]
+    outside = [{"name": "list_id", "predicate": "not_eq", "value": list_id}]
+    others = api.post("/segments", {"name": "The others", "filters": outside}).expect(201)
+    error = api.delete(f"/lists/{list_id}").expect(422)
+    api.delete(f"/segments/{others['id']}").expect(200)
+
+    assert (error["reason"], error["used_by"]) == ("in_use", [{"segment_id": others["id"], "name": "The others"}])
+    assert api.delete(f"/lists/{list_id}").status == 200
+
+
 def test_null_contact_ids_remove_no_members(api: Client) -> None:
     """`contact_ids: null` changes nothing; an empty array removes all."""
     person = api.post("/contacts", {"email": "kept@example.org"}).json["id"]

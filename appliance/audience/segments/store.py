@@ -420,13 +420,19 @@ def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
         {"list_id": number, "name": name}
         for number, name in rows("SELECT id, name FROM contact_list WHERE segment_id = ?", (segment_id,))
     ]
-    for other_segment in Segment.select().where(Segment.account == account_id, Segment.id != segment_id):
+    return usage + find_segments_using(account_id, "segment", segment_id)
+
+
+def find_segments_using(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
+    """Return the segments whose filters refer to a list or to another segment, as `segment_id` and `name`."""
+    return [
+        {"segment_id": segment.id, "name": segment.name}
+        for segment in Segment.select().where(Segment.account == account_id).order_by(Segment.id)
         if any(
-            ("segment", segment_id) == reference[:2]
-            for reference in iter_references(members.parse_filters(account_id, other_segment.filters))
-        ):
-            usage.append({"segment_id": other_segment.id, "name": other_segment.name})
-    return usage
+            (kind, number) == reference[:2]
+            for reference in iter_references(members.parse_filters(account_id, segment.filters))
+        )
+    ]
 
 
 def find_drafts_using(account_id: int, segment_id: int) -> list[dict[str, Any]]:
