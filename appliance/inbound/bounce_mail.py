@@ -16,7 +16,7 @@ from email.parser import HeaderParser
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from appliance.core import addresses, crypto
+from appliance.core import addresses
 from appliance.inbound import delivery_reports
 from appliance.inbound.delivery_reports import DeliveryReport
 from appliance.sending.delivery import bounce_classes
@@ -206,10 +206,6 @@ def parse_blocks(fields: str) -> list[dict[str, str]]:
 # path and the unsubscribe address are only in headers, so only systems that received the message itself know them.
 
 _SIGNED_HEADERS = ("return-path", "list-unsubscribe", "received", "delivered-to", "x-original-to", "errors-to")
-_RETURN_PATH = re.compile(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
-_UNSUBSCRIBE_LINK = re.compile(r"/u/([A-Za-z0-9_-]{20,60})")
-_UNSUBSCRIBE_ADDRESS = re.compile(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
-_MAX_TOKENS = 10
 
 
 class SignedMessages(NamedTuple):
@@ -225,16 +221,10 @@ class SignedMessages(NamedTuple):
 def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessages:
     """Return the messages that signatures of this service name, in the headers of a returned message and in a text."""
     signed_text = "\n".join([text, *(value for name, value in headers if name in _SIGNED_HEADERS)])
-    proven = {links.read_return_path(path) for path in _RETURN_PATH.findall(signed_text)[:_MAX_TOKENS]}
-    proven |= {
-        crypto.read_hex_token(links.LEAVE, token, 16)
-        for token in _UNSUBSCRIBE_ADDRESS.findall(signed_text)[:_MAX_TOKENS]
-    }
-    named = {links.read_message_id(value) for name, value in headers if name == "message-id"}
-    named |= {
-        crypto.read_token(links.UNSUBSCRIBE, token) for token in _UNSUBSCRIBE_LINK.findall(signed_text)[:_MAX_TOKENS]
-    }
-    return SignedMessages(frozenset(proven | named) - {None}, frozenset(proven) - {None})  # type: ignore[arg-type]  # None is out
+    proven = links.find_signed_addresses(signed_text)
+    message_ids = (links.read_message_id(value) for name, value in headers if name == "message-id")
+    named = {message_id for message_id in message_ids if message_id is not None}
+    return SignedMessages(frozenset(proven | named | links.find_unsubscribe_urls(signed_text)), frozenset(proven))
 
 
 # Spam complaints come in the format of RFC 5965, or in that of Microsoft (D29).

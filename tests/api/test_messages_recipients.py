@@ -122,13 +122,14 @@ def test_all_faults_are_reported_at_their_fields(api: Client) -> None:
     body = MAIL | {
         "cc": ["ANN@example.org", "x", "käse@example.org"], "bcc": ["a\r\nb@example.org"], "from": "Ana <no at>",
         "from_name": "Ana", "template_id": template, "text": "x",
-        "headers": {"Bcc": "a@example.org", "Received": "x", "X-SMTPAPI": "{}", "X-A": "ü"},
+        "headers": {"Bcc": "a@example.org", "Received": "x", "X-SMTPAPI": "{}", "X-A": "ü",
+                    "X-MSYS-API": '{"bcc": []}', "X-MC-BccAddress": "a@example.org"},
     }  # fmt: skip
     error = api.post("/messages", body).expect(422)["validation_errors"]
 
     assert set(error) == {
         "cc[0]", "cc[1]", "cc[2]", "bcc[0]", "from", "html", "text", "headers.Bcc", "headers.Received",
-        "headers.X-SMTPAPI", "headers.X-A",
+        "headers.X-SMTPAPI", "headers.X-A", "headers.X-MSYS-API", "headers.X-MC-BccAddress",
     }  # fmt: skip
     assert error["headers.Bcc"] == ["is not allowed as a header: use the field `bcc`"]
     many = [f"r{number}@example.org" for number in range(30)]
@@ -158,3 +159,50 @@ def test_an_erased_recipient_leaves_the_headers(api: Client, relay: SmtpServer) 
         ("stays@example.org", "held"), (None, "skipped"),
     ]  # fmt: skip
     assert "leaver" not in str(detail)
+
+
+def test_copies_of_a_narrow_key_show_no_contact(api: Client, server: Server, relay: SmtpServer) -> None:
+    """Without `contacts:read`, only the contact of `to` gets the contact's values, and no copy does (T45)."""
+    api.post("/contacts", {"email": "una@example.org", "first_name": "Una", "data": {"plan": "gold"}}).expect(201)
+    body = MAIL | {"to": "una@example.org", "cc": ["seen@example.org"], "bcc": ["unseen@example.org"],
+                   "subject": "For {{ contact.first_name }}", "html": "<p>{{ contact.data.plan }}</p>"}  # fmt: skip
+    narrow = server.client(server.new_key("shop", "--scope", "messages:send,messages:read"))
+    _, mails = send(narrow, relay, body)
+    _, wide = send(api, relay, body)
+
+    assert {address: (mail.header("Subject"), b"gold" in mail.raw) for address, mail in mails.items()} == {
+        "una@example.org": ("For Una", True), "seen@example.org": ("For", False), "unseen@example.org": ("For", False),
+    }  # fmt: skip
+    assert {(mail.header("Subject"), b"gold" in mail.raw) for mail in wide.values()} == {("For Una", True)}
+
+
+def test_the_content_of_all_recipients_is_limited(api: Client) -> None:
+    """Fewer recipients are allowed for larger content, that of a template included (T20)."""
+    line = f"<p>{'word ' * 99}</p>\n"
+    large = line * (400_000 // len(line))
+    template = api.post("/templates", {"name": "Large", "subject": "s", "body": large}).expect(201)["id"]
+    others = {"bcc": [f"r{number}@example.org" for number in range(49)], "send_at": "2099-01-01T00:00:00Z"}
+    base = {"to": "one@example.org", "from": "ana@bakery.example"}
+    for content in ({"subject": "s", "html": large}, {"template_id": template}):
+        errors = api.post("/messages", base | others | content).expect(422)["validation_errors"]
+        assert errors == {"bcc": ["is too long (maximum is 12 recipients)"]}
+        few = base | others | content | {"bcc": others["bcc"][:11]}
+        assert len(api.post("/messages", few).expect(201)["recipients"]) == 12
+    assert api.post("/messages", base | others | {"subject": "s", "html": line * 100}).status == 201
+
+
+def test_headers_may_not_name_another_message(api: Client, relay: SmtpServer) -> None:
+    """Returned mail that names two messages is ignored, so a header may not add the name of another one (T31)."""
+    _, mails = send(api, relay, MAIL | {"to": "self@example.org", "html": "<p>{{ unsubscribe_url }}</p>"})
+    url = mails["self@example.org"].parsed.get_body(("plain",)).get_content().strip()
+    addresses = (f"b+{'0' * 30}@bounce.bakery.example", f"unsubscribe+{'0' * 44}@bounce.bakery.example")
+    values = [f"<{url}>", *(f"<mailto:{address}>" for address in addresses)]
+    headers = {"X-Original-To": addresses[0], "x-hmxmroriginalrecipient": "ann@example.org"}
+    faults = [api.post("/messages", MAIL | {"headers": {"List-Unsubscribe": value}}).expect(422) for value in values]
+    reserved = api.post("/messages", MAIL | {"headers": headers}).expect(422)
+
+    assert "/u/" in url
+    assert [fault["validation_errors"] for fault in faults] == [{"headers.List-Unsubscribe": ["is invalid"]}] * 3
+    assert reserved["validation_errors"] == {f"headers.{name}": ["is reserved"] for name in headers}
+    foreign = {"List-Unsubscribe": f"<https://bakery.example/u/{'a' * 30}>, <mailto:stop@bakery.example>"}
+    assert api.post("/messages", MAIL | {"headers": foreign}).status == 201

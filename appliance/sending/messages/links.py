@@ -117,6 +117,40 @@ def read_return_path(local_part: str) -> int | None:
     return crypto.read_hex_token(BOUNCE, token) if prefix.lower() == "b" else None
 
 
+# Signed addresses and links in the headers of returned mail, which show which message it is about.
+_SIGNED_RETURN_PATH = re.compile(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
+_SIGNED_UNSUBSCRIBE_ADDRESS = re.compile(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
+_SIGNED_UNSUBSCRIBE_URL = re.compile(r"/u/([A-Za-z0-9_-]{20,60})")
+_MAX_TOKENS = 10
+
+
+def find_signed_addresses(text: str) -> set[int]:
+    """Return the ids of the messages whose return path or unsubscribe address is in a text."""
+    message_ids = {read_return_path(path) for path in _SIGNED_RETURN_PATH.findall(text)[:_MAX_TOKENS]}
+    message_ids |= {
+        crypto.read_hex_token(LEAVE, token, 16) for token in _SIGNED_UNSUBSCRIBE_ADDRESS.findall(text)[:_MAX_TOKENS]
+    }
+    return {message_id for message_id in message_ids if message_id is not None}
+
+
+def find_unsubscribe_urls(text: str) -> set[int]:
+    """Return the ids of the messages whose unsubscribe URL is in a text."""
+    message_ids = {
+        crypto.read_token(UNSUBSCRIBE, token) for token in _SIGNED_UNSUBSCRIBE_URL.findall(text)[:_MAX_TOKENS]
+    }
+    return {message_id for message_id in message_ids if message_id is not None}
+
+
+def may_name_message(text: str) -> bool:
+    """Return whether a text contains an unsubscribe URL of a message, or an address like those that are signed.
+
+    An address counts even if its token is invalid, because only the first `_MAX_TOKENS` addresses are read.
+    """
+    return bool(
+        _SIGNED_RETURN_PATH.search(text) or _SIGNED_UNSUBSCRIBE_ADDRESS.search(text) or find_unsubscribe_urls(text)
+    )
+
+
 def build_tracking_tokens(message_id: int) -> dict[str, str]:
     """Return a message's `click` and `open` tokens, which fill merge tags (`designs.links.TRACK_ROOT`)."""
     return {

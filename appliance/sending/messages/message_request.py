@@ -1,20 +1,24 @@
 """The request for a single message: its fields, and the rules for its custom headers, sender and recipients."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, json
 
 from appliance.core import addresses
 from appliance.core.addresses import Address
 from appliance.core.errors import SEND_TIMES, Faults, RefusedKeys, unsupported, use_instead
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EmailText, Id, Line, Subject, Text, When
-from appliance.sending.messages import attachments
+from appliance.sending.messages import attachments, links
 from appliance.sending.messages.attachments import MAX_FILES, AttachmentWrite
 
 # The recipients of one message: `to`, `cc` and `bcc` together.
 MAX_RECIPIENTS = 50
+# The content is stored with the message of each recipient, so that one can be erased without the others. Without this
+# limit a request of 2 MB would write 100 MB in one transaction, for which all other accounts wait.
+MAX_COPIED_BYTES = 5_000_000
 MAX_HEADER_CHARACTERS = 900
 
 # The fields of an email that are ignored in an SMS; the response lists them.
@@ -27,9 +31,14 @@ _REFUSED_IN_SMS = ("cc", "bcc", "attachments")
 _OTHER_HEADERS = ("in-reply-to", "references", "importance", "auto-submitted")
 _FIELDS_BY_HEADER = {
     "from": "from", "to": "to", "cc": "cc", "bcc": "bcc", "reply-to": "reply_to", "subject": "subject",
+    # With these, SparkPost and Mandrill send copies to addresses that are neither counted nor checked here.
+    "x-msys-api": "bcc", "x-mc-bccaddress": "bcc",
 }  # fmt: skip
 # Headers that mail services act on and that the service sets itself (`prepare.build_provider_headers`).
 _SERVICE_HEADERS = ("x-smtpapi", "x-pm-metadata-campanero")
+# Headers that show which message returned mail is about (`inbound.bounce_mail`). With the address of another message in
+# one of them, a sender could hide bounces and complaints.
+_HEADERS_OF_RETURNED_MAIL = ("x-original-to", "x-hmxmroriginalrecipient")
 _HEADER_NAME = re.compile(r"(?:X|List)-[A-Za-z0-9-]{1,60}", re.IGNORECASE)
 _HEADER_VALUE = re.compile(rf"[\x20-\x7e]{{0,{MAX_HEADER_CHARACTERS}}}")
 # RFC 5322, section 3.4: a display name, as a quoted string or as it is written, before the address.
@@ -98,7 +107,7 @@ class MessageWrite(Struct, rename={"from_": "from"}):
             Recipients,
             Meta(
                 description="addresses that get a copy and that all recipients see; together with `to` and `bcc` at "
-                f"most {MAX_RECIPIENTS}; only for transactional messages"
+                f"most {MAX_RECIPIENTS}, and fewer if the content has more than 100 KB; only for transactional messages"
             ),
         ]
         | None
@@ -282,19 +291,41 @@ def parse_recipients(request: MessageWrite, faults: Faults) -> list[Recipient]:
     return recipients
 
 
+def find_size_fault(request: MessageWrite, fields: Mapping[str, Any], recipient_count: int, faults: Faults) -> None:
+    """Add an error if the content of all recipients together has more than `MAX_COPIED_BYTES`.
+
+    `fields` are the content fields of the message, its template's included.
+    """
+    if recipient_count < 2:
+        return
+    content = (fields, request.data, request.headers, request.tags)
+    size = len(json.encode([part for part in content if part is not UNSET]))
+    if size * recipient_count > MAX_COPIED_BYTES:
+        limit = max(1, MAX_COPIED_BYTES // size)
+        field = "cc" if isinstance(request.cc, list) and request.cc else "bcc"
+        faults.add(field, gettext("is too long (maximum is %(limit)s recipients)", limit=limit))
+
+
 def find_header_faults(request: MessageWrite, faults: Faults) -> None:
-    """Add errors for custom headers that a message may not have, or whose values are not printable ASCII."""
+    """Add errors for custom headers that a message may not have, and for values.
+
+    A value must be printable ASCII. `List-Unsubscribe` may not name another message of this service.
+    """
     headers = request.headers if isinstance(request.headers, dict) else {}
     for name, value in headers.items():
         if fault := _find_header_name_fault(name.lower(), not request.transactional):
             faults.add(f"headers.{name}", fault)
-        elif not _HEADER_VALUE.fullmatch(value):
+        elif not _HEADER_VALUE.fullmatch(value) or (
+            name.lower() == "list-unsubscribe" and links.may_name_message(value)
+        ):
             faults.add(f"headers.{name}", gettext("is invalid"))
 
 
 def _find_header_name_fault(name: str, is_marketing: bool) -> str | None:
     if field := _FIELDS_BY_HEADER.get(name):
         return gettext("is not allowed as a header: use the field `%(field)s`", field=field)
+    if name in _HEADERS_OF_RETURNED_MAIL:
+        return gettext("is reserved")
     if name in _SERVICE_HEADERS or (is_marketing and name.startswith("list-")):
         return gettext("is not allowed: the service sets this header")
     if name in _OTHER_HEADERS or _HEADER_NAME.fullmatch(name):

@@ -191,10 +191,10 @@ def queue_message(
 
     The row of a recipient who may not get it is stored as `skipped`. If that is so for all recipients, `get_refusal`
     returns the error for the client. `key` is the idempotency key. With `test`, the message is captured and its sender
-    not checked; without `can_read_contacts`, such a message shows no values of its contact. `files` are the attachments
-    of the request, stored on disk (`attachments.store`). Raises RateLimitExceeded
-    (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as `transactional_disabled`, or as
-    `sender_not_ready`.
+    not checked. A copy shows the values of the contact of `to`; without `can_read_contacts`, neither a copy nor a
+    message with `test` shows values of a contact. `files` are the attachments of the request, stored on disk
+    (`attachments.store`). Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors,
+    as `transactional_disabled`, or as `sender_not_ready`.
     """
     require_write_transaction()
     account = Account.get_by_id(account_id)
@@ -207,14 +207,16 @@ def queue_message(
     faults.check()
     if not test:
         _require_sender(account, request, validated.template, validated.checked.address)
-    shows_contact = can_read_contacts or not test
     first: Message | None = None
     ids: list[int] = []
     for recipient in validated.recipients:
         message = _queue_to_recipient(account, request, validated, recipient, key, test)
-        first = first or message
+        if first is None:
+            first, shown_as = message, None if can_read_contacts or not test else NO_CONTACT_ID
+        else:
+            shown_as = (first.contact_id if can_read_contacts else None) or NO_CONTACT_ID
         ids += [] if message.status == "skipped" else [message.id]
-        _store_content(message, first, request, validated, recipient.kind, shows_contact, bool(files))
+        _store_content(message, first, request, validated, recipient.kind, shown_as, bool(files))
     assert first is not None
     if files:
         attachments.attach(ids, files)
@@ -255,15 +257,9 @@ def _queue_to_recipient(
 
 def _store_content(
     message: Message, first: Message, request: MessageWrite, validated: _ValidatedRequest, kind: RecipientKind,
-    shows_contact: bool, has_attachments: bool,
+    shown_as: int | None, has_attachments: bool,
 ) -> None:  # fmt: skip
-    """Store the content of a recipient's row; `first` is the row of `to`.
-
-    A copy shows the values of the contact of `to`, as the original does.
-    """
-    shown_as = None if shows_contact else NO_CONTACT_ID
-    if message.id != first.id and shows_contact:
-        shown_as = first.contact_id or NO_CONTACT_ID
+    """Store the content of a recipient's row; `first` is the row of `to`, `shown_as` that of `MessageContent`."""
     MessageContent.create(
         message=message,
         headers={} if request.channel == "sms" else _value_or_none(request.headers) or {},
@@ -332,6 +328,7 @@ def _validate_request(
         message_request.find_sms_faults(request, field_faults)
     else:
         recipients = message_request.parse_recipients(request, field_faults)
+        message_request.find_size_fault(request, message_fields, len(recipients), field_faults)
         links = _validate_email(account, request, message_fields, field_faults, prepared)
         checked = CheckedMessage(recipients[0].address, links, None)
     # A field is not reported as missing if the template that does not exist might have had it.
