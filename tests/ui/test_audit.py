@@ -104,7 +104,7 @@ def test_the_audit_page_with_and_without_javascript(browser: Browser, server: Se
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     # Dates have room beside their labels, and an entry of the command line, without an IP address, no line for it.
-    assert all(field.bounding_box()["width"] > 200 for field in page.locator(".days input").all())  # type: ignore[index]
+    assert all(field.bounding_box()["width"] > 200 for field in page.locator(".days input").all())  # type: ignore[index]  # visible
     page.goto("/settings/audit")
     entry = page.locator("#rows tr", has_text="Command line").first
     expect(entry.locator("td").last).to_be_hidden()

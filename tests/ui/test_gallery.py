@@ -31,8 +31,8 @@ def test_an_empty_gallery_offers_starters(browser_page: Page, api: Client, tmp_p
     # The buttons of a row are at one height, also where a text above one of them wraps.
     page.locator(".tile .body p").nth(1).evaluate("text => text.append(' More words.'.repeat(20))")
     bottoms = [
-        tile.locator(".body").bounding_box()["y"] + tile.locator(".body").bounding_box()["height"]  # type: ignore[index]
-        - button.bounding_box()["y"]  # type: ignore[index]
+        tile.locator(".body").bounding_box()["y"] + tile.locator(".body").bounding_box()["height"]  # type: ignore[index]  # visible
+        - button.bounding_box()["y"]  # type: ignore[index]  # visible
         for tile in page.locator(".tile").all()[:3] for button in tile.get_by_role("button").all()
     ]  # fmt: skip
     assert max(bottoms) - min(bottoms) < 1, bottoms

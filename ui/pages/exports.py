@@ -132,8 +132,8 @@ def filter_chips(account_id: int, kind: ExportKind, filters: dict[str, str]) -> 
     chips: list[tuple[str, str]] = []
     remaining = dict(filters)
     if kind.query is ContactQuery:
-        if filters.get("show"):
-            chips.append((gettext(contact_pages.STATUS_LABELS[filters["show"]]), _query_without(filters, "show")))
+        if show := filters.get("show"):
+            chips.append((gettext(contact_pages.STATUS_LABELS[show]), _query_without(filters, "show")))
         for active_filter in contact_pages.describe_filters(account_id, filters, {}):
             chips.append((active_filter.text, _query_without(filters, *active_filter.names)))
         remaining = {name: value for name, value in filters.items() if name == "search" or name not in _TABLE_PARAMS}

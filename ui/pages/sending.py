@@ -296,19 +296,17 @@ async def _check_api(transport: Transport, email: Email) -> dict[str, Any]:
     try:
         async with asyncio.timeout(_TEST_TIMEOUT_SECONDS):
             words = await transport.check(email)
-    except errors.ConnectionFailed as error:
-        title = gettext(_FAILURE_TITLES["refused"], server=transport.label)
-        return {"good": False, "title": title, "words": formats.sentence(error.text)}
-    except errors.ClientRejected as error:
-        title = gettext(_FAILURE_TITLES["login"], server=transport.label)
-        return {"good": False, "title": title, "words": formats.sentence(error.text)}
-    except errors.DeliveryError as error:
-        title = gettext(_OTHER_FAILURE, server=transport.label)
-        return {"good": False, "title": title, "words": formats.sentence(error.text)}
-    except TimeoutError:
-        return {"good": False, "title": gettext(_FAILURE_TITLES["timed_out"], server=transport.label),
-                "words": _describe_timeout()}  # fmt: skip
+    except (errors.DeliveryError, TimeoutError) as error:
+        title = gettext(_FAILURE_TITLES.get(_find_cause(error), _OTHER_FAILURE), server=transport.label)
+        text = formats.sentence(error.text) if isinstance(error, errors.DeliveryError) else _describe_timeout()
+        return {"good": False, "title": title, "words": text}
     return {"good": True, "title": gettext("%(server)s is ready", server=transport.label), "words": words}
+
+
+def _find_cause(error: Exception) -> str:
+    """Return the key in `_FAILURE_TITLES` for an error of an HTTP API, or `other`."""
+    kinds = {errors.ConnectionFailed: "refused", errors.ClientRejected: "login", TimeoutError: "timed_out"}
+    return next((cause for kind, cause in kinds.items() if isinstance(error, kind)), "other")
 
 
 def _describe_timeout() -> str:
