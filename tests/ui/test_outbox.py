@@ -4,6 +4,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD
 from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import request_page, session_cookie
@@ -46,26 +48,22 @@ def test_resending_a_rejected_message(
     assert not browser_problems.found
 
 
-def test_cancelling_a_queued_message(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
+def test_cancelling_a_queued_message(fresh_server: FreshServer) -> None:
     """While sending is stopped a queued message can be cancelled, and is never sent."""
     server = fresh_server()
     api = server.client()
     api.patch("/account", {"sending_stopped": True, "stop_reason": "a slip in the footer"}).expect(200)
     message_id = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
-    page = sign_in(new_page(browser, server.url, browser_problems))
-    page.goto("/")
-    expect(page.locator("#queue-state")).to_contain_text("Sending is stopped · 1 queued")
-    page.goto("/outbox")
-    expect(page.locator(".banner", has_text="a slip in the footer")).to_have_count(1)
-    expect(page.locator("#standing")).to_have_text("1 message is queued until sending resumes.")
-    page.get_by_role("link", name="one@example.org").click()
-    page.get_by_role("button", name="Cancel message").click()
-    expect(page.get_by_text("Message cancelled. It will not be sent.")).to_be_visible()
+    user = ScriptlessBrowser(api)
+    assert HtmlPage(user, "/").has("#queue-state", "Sending is stopped · 1 queued")
+    page = HtmlPage(user, "/outbox")
+    assert len(page.all(".banner", "a slip in the footer")) == 1
+    assert page.texts("#standing") == ["1 message is queued until sending resumes."]
+    page = page.follow("one@example.org").press("Cancel message")
+    assert "Message cancelled. It will not be sent." in page.text
     api.patch("/account", {"sending_stopped": False}).expect(200)
-    page.context.close()
 
     assert api.get(f"/messages/{message_id}").expect(200)["status"] == "cancelled"
-    assert not browser_problems.found
 
 
 def test_an_author_only_reads_the_outbox(fresh_server: FreshServer) -> None:

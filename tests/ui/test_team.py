@@ -6,7 +6,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.axe import find_violations_in_light_and_dark
-from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.html_page import HtmlPage, select, text_of
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
 from tests.ui.test_roles import request_page, session_cookie
 
@@ -98,12 +100,15 @@ def test_inviting_and_disabling_a_user(page: Page, browser: Browser, server: Ser
     assert problems.found == []
 
 
-def test_the_last_owner_keeps_the_role(page: Page) -> None:
+def test_the_last_owner_keeps_the_role(user: ScriptlessBrowser) -> None:
     """Changing the role of the only owner is an error."""
-    page.goto("/settings/team")
-    page.get_by_label("Role of owner", exact=False).first.select_option("viewer")
-    page.get_by_role("button", name="Change role of owner").first.click()
-    expect(page.get_by_role("alert")).to_contain_text("needs an owner")
+    page = HtmlPage(user, "/settings/team")
+    [role, *_] = page.named("select", "Role of owner")
+    for option in select(role, "option"):
+        option.attrib.pop("selected", None)
+    select(role, "option[value=viewer]")[0].set("selected", "")
+    page = page.press("Change role of owner")
+    assert page.has("[role=alert]", "needs an owner")
 
 
 def test_an_editor_cannot_manage_team_and_keys(server: Server) -> None:
@@ -119,36 +124,33 @@ def test_an_editor_cannot_manage_team_and_keys(server: Server) -> None:
     assert request_page(server, "POST", "/settings/you", cookie, name="Ed")[0] == 303
 
 
-def test_frequency_cap_settings(page: Page) -> None:
+def test_frequency_cap_settings(user: ScriptlessBrowser) -> None:
     """Half a frequency cap is an error at its field and keeps the input; a complete one is saved."""
-    page.goto("/settings/consent")
-    page.get_by_label("Maximum messages per contact").fill("3")
-    page.get_by_label("No IP address").check()
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator("#f-cap-days-err")).to_contain_text("both fields or neither")
-    expect(page.get_by_label("No IP address")).to_be_checked()
-    page.get_by_label("Period (days)").fill("7")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("Saved")
-    expect(page.get_by_label("Period (days)")).to_have_value("7")
+    page = HtmlPage(user, "/settings/consent")
+    page.fill("Maximum messages per contact", "3")
+    page.check("No IP address")
+    page = page.press("Save")
+    assert "both fields or neither" in text_of(page.one("#f-cap-days-err"))
+    assert page.is_checked("No IP address")
+    page.fill("Period (days)", "7")
+    page = page.press("Save")
+    assert page.has(".toast", "Saved") and page.value("Period (days)") == "7"
 
 
-def test_opt_out_texts_in_other_languages(page: Page) -> None:
+def test_opt_out_texts_in_other_languages(user: ScriptlessBrowser) -> None:
     """Each line is a language and its text; what is wrong is told with the language, and nothing is lost."""
-    page.goto("/settings/consent")
-    field, error = page.get_by_label("Opt-out in other languages"), page.locator("#f-sms-opt-out-hints-err")
+    page, label = HtmlPage(user, "/settings/consent"), "Opt-out in other languages"
     for typed, error_text in (
         ("STOP zum Abmelden", "a language code, a colon and a text"), ("de STOP: x", "de STOP"), ("de: {{ x", "de: "),
     ):  # fmt: skip
-        field.fill(typed)
-        page.get_by_role("button", name="Save").click()
-        expect(error).to_contain_text(error_text)
-        expect(field).to_have_value(typed)
-    field.fill("de: STOP zum Abmelden\nPT_br: Responda SAIR")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("Saved")
-    expect(field).to_have_value("de: STOP zum Abmelden\npt-BR: Responda SAIR")
-    save_screenshot(page, "opt-out-languages")
+        page.fill(label, typed)
+        page = page.press("Save")
+        assert error_text in text_of(page.one("#f-sms-opt-out-hints-err"))
+        assert page.value(label) == typed
+    page.fill(label, "de: STOP zum Abmelden\nPT_br: Responda SAIR")
+    page = page.press("Save")
+    assert page.has(".toast", "Saved")
+    assert page.value(label).splitlines() == ["de: STOP zum Abmelden", "pt-BR: Responda SAIR"]
 
 
 def test_tabs_of_the_settings(page: Page) -> None:

@@ -1,13 +1,14 @@
 """Translations of an email in the browser: adding a language, translating its texts, and what contacts get."""
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_scriptless_context, save_screenshot, sign_in
+from tests.kit.browser import Problems, save_screenshot
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage, select, text_of
 from tests.kit.pictures import encode_image, photo
-from tests.kit.server import Server
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.uploads import upload_image
 
 DESIGN = {"sections": [
@@ -84,25 +85,23 @@ def test_translating_an_email(page: Page, api: Client) -> None:
     }  # fmt: skip
 
 
-def test_originals_that_changed_are_marked(page: Page, api: Client) -> None:
+def test_originals_that_changed_are_marked(user: ScriptlessBrowser, api: Client) -> None:
     """A translation whose original changed is marked with the former text, and can be kept; a removal can be undone."""
     template_id = create_template(api, "Changed")
     api.put(f"/templates/{template_id}/translations/fr", {"texts": {"subject": "Du pain"}}).expect(200)
     api.patch(f"/templates/{template_id}", {"subject": "Bread and cake"}).expect(200)
-    page.goto(f"/templates/{template_id}/translations/fr")
-    subject = page.locator(".pair", has_text="Bread and cake")
-    expect(subject).to_contain_text("Original changed")
-    subject.get_by_text("Original when it was translated").click()
-    expect(subject).to_contain_text("Bread for [First name]")
-    subject.get_by_role("button", name="Keep translation").click()
-    expect(page.locator("#progress")).to_contain_text("1 of 4 texts translated")
-    expect(subject).not_to_contain_text("Original changed")
+    page = HtmlPage(user, f"/templates/{template_id}/translations/fr")
+    subject = text_of(page.one(".pair", "Bread and cake"))
+    assert "Original changed" in subject and "Original when it was translated" in subject
+    assert "Bread for [First name]" in subject
+    page = page.press("Keep translation")
+    assert page.has("#progress", "1 of 4 texts translated")
+    assert "Original changed" not in text_of(page.one(".pair", "Bread and cake"))
 
-    page.get_by_role("button", name="Remove language").click()
-    page.get_by_role("dialog").get_by_role("button", name="Remove language").click()
-    expect(page.locator(".toast")).to_contain_text("Translation into French removed.")
-    page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    page = page.press("Remove language")
+    assert page.has(".toast", "Translation into French removed.")
+    page = page.press("Undo")
+    assert page.has("h1, h2", "History")
     assert api.get(f"/templates/{template_id}").expect(200)["languages"] == ["fr"]
 
 
@@ -152,12 +151,12 @@ def test_an_image_of_a_language(page: Page, browser_problems: Problems, api: Cli
     save_screenshot(page, "translations-image")
 
 
-def test_the_navigation_shows_where_the_email_belongs(page: Page, api: Client) -> None:
+def test_the_navigation_shows_where_the_email_belongs(user: ScriptlessBrowser, api: Client) -> None:
     """The translation of a campaign is a page of Campaigns, not of Templates."""
     template = {"subject": "News", "body": "<p>Bread</p>"}
     campaign = api.post("/campaigns", {"name": "News", "template_attributes": template}).expect(201)
-    page.goto(f"/templates/{campaign['templates'][0]['id']}/translations")
-    expect(page.locator("nav a[aria-current=page]").first).to_have_text("Campaigns")
+    page = HtmlPage(user, f"/templates/{campaign['templates'][0]['id']}/translations")
+    assert page.texts("nav a[aria-current=page]")[0] == "Campaigns"
 
 
 def test_two_translators(page: Page, api: Client) -> None:
@@ -177,15 +176,13 @@ def test_two_translators(page: Page, api: Client) -> None:
     assert texts[0]["text"] == "Brot und Brote"
 
 
-def test_translating_without_scripts(browser: Browser, server: Server, api: Client) -> None:
+def test_translating_without_scripts(user: ScriptlessBrowser, api: Client) -> None:
     """Each text has a button to save it, and an error is told."""
     template_id = create_template(api, "Plain")
     api.put(f"/templates/{template_id}/translations/de", {"texts": {}}).expect(200)
-    context = new_scriptless_context(browser, server.url)
-    page = sign_in(context.new_page())
-    page.goto(f"/templates/{template_id}/translations/de")
-    pair = page.locator(".pair").first
-    pair.get_by_role("textbox").fill("Brot")
-    pair.get_by_role("button", name="Save").click()
-    expect(page.locator("#progress")).to_contain_text("1 of 4 texts translated")
-    context.close()
+    page = HtmlPage(user, f"/templates/{template_id}/translations/de")
+    pair = page.all(".pair")[0]
+    [field] = [field for field in select(pair, "textarea, input") if field.get("type") != "hidden"]
+    field.set("value", "Brot")
+    [save] = [button for button in select(pair, "button") if page.name_of(button).startswith("Save")]
+    assert page.press(save).has("#progress", "1 of 4 texts translated")
