@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from appliance.sending.transports import TRANSPORTS
+from tests.conftest import FreshServer
+from tests.journeys.test_doctor import run_doctor
 from tests.kit import recipients
 from tests.kit.client import Client
 from tests.kit.email_api_vendors import VENDORS
@@ -54,9 +57,12 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture(autouse=True)
-def no_rules(world: World) -> Iterator[None]:
+def no_rules(request: pytest.FixtureRequest) -> Iterator[None]:
     """Remove the faults of a test, and wait until the transport is open again."""
+    world = request.getfixturevalue("world") if "world" in request.fixturenames else None
     yield
+    if world is None:
+        return
     world.provider.rules.clear()
     world.api.wait("/delivery/status", lambda row: row["open"], 20)
 
@@ -159,6 +165,28 @@ def test_a_rejected_sender_pauses_the_campaign(world: World) -> None:
 
     assert campaign["stats"]["sent"] == 30
     assert {world.count(f"s{number}") for number in range(30)} == {1}
+
+
+def test_the_health_check_says_what_the_provider_says(world: World) -> None:
+    """`campanero doctor` asks the provider about the key, and an answer that is none is a failure."""
+    label = TRANSPORTS[world.provider.vendor.name].label
+    level, text = run_doctor(world.server, 0)["email transport"]
+    assert level == "ok" and text.startswith(f"{label}: "), text
+    world.provider.rules.append(responds(401, look_ups=True))
+    level, text = run_doctor(world.server, 1)["email transport"]
+    assert level == "fail" and text.startswith(f"{label}: ") and "HTTP 401" in text, text
+
+
+def test_the_rate_limit_holds(fresh_server: FreshServer) -> None:
+    """Requests keep to the configured messages a second."""
+    with FakeEmailApi("postmark") as provider:
+        server = fresh_server(env=provider.env | NO_RATE_LIMITS | {"CAMPANERO_EMAIL__RATE_PER_SECOND": "20"})
+        api = server.set_postal_address().client(validate=False)
+        path = recipients.send_campaign(api, recipients.create_list(api, 41, "r"))
+        provider.wait_for(1)
+        started = time.monotonic()
+        recipients.wait_until_completed(api, path)
+        assert 1.7 < time.monotonic() - started < 20 and len(provider.accepted) == 41
 
 
 def test_opt_outs_and_the_stop_switch_beat_the_queue(world: World) -> None:

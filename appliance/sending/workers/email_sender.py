@@ -44,6 +44,7 @@ class EmailWorker(SmtpWorker):
     def __init__(self, context: WorkerContext[EmailRateLimits], mx_connections: MxConnections) -> None:
         super().__init__(context)
         self._http_worker = HttpWorker(context)
+        self._is_requesting = False
         self._mx_connections = mx_connections
         self._connecting: asyncio.Task[MxConnection] | None = None
         self._transaction: Transaction | None = None
@@ -82,11 +83,17 @@ class EmailWorker(SmtpWorker):
         if not self._is_admitted(ready):
             self._put_back_next()
             return
-        self._next = None
+        self._next, self._is_requesting = None, True
         try:
             await self._http_worker.process(ready)
         finally:
+            self._is_requesting = False
             self._ready_queue.release(ready.row)
+
+    @property
+    def connections(self) -> int:
+        """Return the number of SMTP connections, including idle ones, and of HTTP requests in flight."""
+        return super().connections + self._is_requesting
 
     async def _store_pending_outcome(self) -> None:
         await self._http_worker.store_pending_outcome()
