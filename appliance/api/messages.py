@@ -1,7 +1,7 @@
 """Endpoints of messages and SMS conversations."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -187,8 +187,23 @@ class MessageBatchResult(Struct):
     results: Annotated[list[BatchResult], Meta(description="a result for each message, in the order of the request")]
 
 
-# The messages of a batch that are written at a time; they share a transaction.
+# The recipients of a batch who are written at a time, or those of one message if it has more. They share a transaction,
+# for which other accounts wait.
 _BATCH_WRITES = 25
+
+
+def split_batch(raw_messages: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Yield the messages of a batch in parts of at most `_BATCH_WRITES` recipients, each with its first index."""
+    start = count = 0
+    for index, raw in enumerate(raw_messages):
+        copies = [raw.get(name) for name in ("cc", "bcc")] if isinstance(raw, dict) else []
+        recipient_count = 1 + sum(len(addresses) for addresses in copies if isinstance(addresses, list))
+        if index > start and count + recipient_count > _BATCH_WRITES:
+            yield start, raw_messages[start:index]
+            start, count = index, 0
+        count += recipient_count
+    if raw_messages:
+        yield start, raw_messages[start:]
 
 
 @ROUTES.add(
@@ -215,8 +230,7 @@ async def create_messages(request: ApiRequest) -> ApiResponse:
         )  # fmt: skip
         headers = {"Idempotent-Replayed": "true"} if once.is_replay else {}
     results: list[BatchResult] = []
-    for start in range(0, len(raw_messages), _BATCH_WRITES):
-        part = raw_messages[start : start + _BATCH_WRITES]
+    for start, part in split_batch(raw_messages):
         results += await asyncio.gather(
             *(_send_of_batch(request, start + index, raw, key) for index, raw in enumerate(part))
         )

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from appliance.api.messages import split_batch
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.server import Server
@@ -110,3 +111,16 @@ def test_a_killed_batch_is_completed_by_its_repetition(fresh_server: FreshServer
     assert statuses[200] == before and statuses[201] == 400 - before
     assert Counter(row["to"] for row in api.all("/messages")).most_common(1)[0][1] == 1
     assert int(api.get("/messages", limit=1).headers["X-Total-Count"]) == 400
+
+
+def test_copies_count_in_the_parts_of_a_batch() -> None:
+    """A part has at most 25 recipients, or one message, so that no transaction is long for other accounts (T22)."""
+
+    def parts(*copies: int) -> list[tuple[int, int]]:
+        messages = [{"to": "a@example.org", "cc": ["c@example.org"] * number} for number in copies]
+        return [(start, len(part)) for start, part in split_batch(messages)]
+
+    assert parts(*[0] * 60) == [(0, 25), (25, 25), (50, 10)]
+    assert parts(49, 49, 0, 0) == [(0, 1), (1, 1), (2, 2)]
+    assert parts(11, 12, 0) == [(0, 2), (2, 1)] and parts() == []
+    assert [len(part) for _, part in split_batch([None, {"cc": "x"}, {"bcc": [1] * 30}])] == [2, 1]
