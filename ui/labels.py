@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from appliance.audience.filters.fields import CHOICE_LABELS
+from appliance.audience.filters.fields import CHOICE_LABELS, label_path
 from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
-from appliance.imports import results
+from appliance.imports import results, store
 from ui.formats import join_names, number, uncapitalize
 
 # Icon and colour class of each event of the service, in the order in which events are offered.
@@ -271,16 +271,23 @@ def import_remark(remark: results.Remark) -> str:
 
 
 def _import_field(target: str) -> str:
-    """Return the label of the target of a column; a custom field is shown by its key."""
-    return gettext(_IMPORT_FIELDS[target]) if target in _IMPORT_FIELDS else target.removeprefix("data.")
+    """Return the label of the target of a column; a custom field is shown by its key as words."""
+    return gettext(_IMPORT_FIELDS[target]) if target in _IMPORT_FIELDS else label_path(target.removeprefix("data."))
 
 
-def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:
-    """Return why an import did not subscribe or suppressed contacts, with counts: `unsubscribed in the file (3)`.
+def import_reasons(counts: Mapping[str, int], state: str) -> str:
+    """Return why contacts of an import have a state, with counts: `unsubscribed in the file (3)`.
 
-    `counts` are by reason. With `is_suppressed` they are reasons of suppressions.
+    `counts` are by reason, of all states. `state` is `not_subscribed`, `unsubscribed` or `suppressed`.
     """
-    return _join_counted(_IMPORT_SUPPRESSIONS if is_suppressed else _IMPORT_REASONS, counts)
+    if state == "suppressed":
+        return _join_counted(_IMPORT_SUPPRESSIONS, counts)
+    is_not_subscribed = state == "not_subscribed"
+    labels = {
+        name: label for name, label in _IMPORT_REASONS.items()
+        if (name in store.NOT_SUBSCRIBED_REASONS) == is_not_subscribed
+    }  # fmt: skip
+    return _join_counted(labels, counts)
 
 
 def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
