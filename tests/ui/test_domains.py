@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
+from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.dns import DnsServer
+from tests.kit.html_page import HtmlPage, text_of
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
 
 
@@ -20,55 +22,46 @@ def server_and_dns() -> Iterator[tuple[Server, DnsServer]]:
         server.stop()
 
 
-@pytest.fixture
-def no_js_page(browser: Browser, server_and_dns: tuple[Server, DnsServer]) -> Iterator[Page]:
-    """A signed-in page without JavaScript."""
-    context = new_scriptless_context(browser, server_and_dns[0].url)
-    yield sign_in(context.new_page())
-    context.close()
-
-
-def test_verifying_a_domain_without_javascript(no_js_page: Page, server_and_dns: tuple[Server, DnsServer]) -> None:
+def test_verifying_a_domain_without_javascript(server_and_dns: tuple[Server, DnsServer]) -> None:
     """A domain is added, its records are shown and verified; faults are shown at the field or record."""
     server, dns = server_and_dns
-    no_js_page.goto("/settings/domains")
-    expect(no_js_page.get_by_role("heading", name="No domains yet")).to_be_visible()
-    no_js_page.get_by_role("link", name="Add domain").click()
+    page = HtmlPage(ScriptlessBrowser(server.client()), "/settings/domains")
+    assert page.has("h2, h3", "No domains yet")
+    page = page.follow("Add domain")
     for value, message in (
         ("", "Enter a domain"),
         ("https://x", "only the domain name"),
         ("gmail.com", "mailbox provider"),
     ):
-        no_js_page.get_by_label("Domain").fill(value)
-        no_js_page.get_by_role("button", name="Add domain").click()
-        expect(no_js_page.locator(".err")).to_contain_text(message)
-    no_js_page.get_by_label("Domain").fill("Bäckerei.example")
-    no_js_page.get_by_role("button", name="Add domain").click()
-    expect(no_js_page.get_by_role("heading", level=1)).to_have_text("bäckerei.example")
+        page.fill("Domain", value)
+        page = page.press("Add domain")
+        assert message in text_of(page.one(".err"))
+    page.fill("Domain", "Bäckerei.example")
+    page = page.press("Add domain")
+    assert page.title == "bäckerei.example"
     (domain,) = server.client().get("/domains").expect(200)
-    texts = no_js_page.locator("dd code").all_inner_texts()
+    texts = page.texts("dd code")
     assert {record[name] for record in domain["dns_records"] for name in ("name", "value") if record[name]} <= set(
         texts
     )
     assert [record["purpose"] for record in domain["dns_records"] if not record["value"]] == ["tracking"]
     assert not any("127.0.0.1" in text for text in texts if text != "127.0.0.1")
-    expect(no_js_page.get_by_text("which DNS cannot point to: set it to a public host name")).to_be_visible()
-    zone = no_js_page.get_by_label("All records, for DNS providers that import a zone file").input_value().splitlines()
+    assert "which DNS cannot point to: set it to a public host name" in page.text
+    zone = page.value("All records, for DNS providers that import a zone file").splitlines()
     assert len(zone) == 5 and zone[2] == "bounce.xn--bckerei-5wa.example. 3600 IN MX 10 mail.us.example."
-    expect(no_js_page.locator(".pill", has_text="Not checked yet")).to_have_count(5)
-    expect(no_js_page.locator(".pill", has_text="Needs a public address")).to_have_count(1)
+    assert len(page.all(".pill", "Not checked yet")) == 5
+    assert len(page.all(".pill", "Needs a public address")) == 1
 
     dns.publish(domain)
     dns.set(domain["dns_records"][0]["name"], "TXT", "campanero-verification=<b>other</b>")
-    no_js_page.get_by_role("button", name="Verify now").click()
-    expect(no_js_page.get_by_text("campanero-verification=<b>other</b>")).to_be_visible()
-    expect(no_js_page.locator(".pill", has_text="Wrong value")).to_have_count(1)
+    page = page.press("Verify now")
+    assert "campanero-verification=<b>other</b>" in page.text
+    assert len(page.all(".pill", "Wrong value")) == 1
     dns.publish(domain)
-    no_js_page.get_by_role("button", name="Verify now").click()
-    expect(no_js_page.get_by_text("You can send from addresses that end in @bäckerei.example.")).to_be_visible()
-    expect(no_js_page.locator(".pill", has_text="Found")).to_have_count(5)
-    no_js_page.goto("/settings/domains")
-    expect(no_js_page.get_by_role("row", name="bäckerei.example")).to_contain_text("Verified")
+    page = page.press("Verify now")
+    assert "You can send from addresses that end in @bäckerei.example." in page.text
+    assert len(page.all(".pill", "Found")) == 5
+    assert "Verified" in text_of(HtmlPage(page.user, "/settings/domains").one("tbody tr", "bäckerei.example"))
 
 
 def test_rotating_a_key_and_deleting_a_domain(browser: Browser, server_and_dns: tuple[Server, DnsServer]) -> None:
@@ -108,16 +101,12 @@ def test_rotating_a_key_and_deleting_a_domain(browser: Browser, server_and_dns: 
     assert problems.found == []
 
 
-def test_a_viewer_reads_domains(browser: Browser, server_and_dns: tuple[Server, DnsServer]) -> None:
+def test_a_viewer_reads_domains(server_and_dns: tuple[Server, DnsServer]) -> None:
     """A viewer sees the records and no buttons."""
     server, _ = server_and_dns
     domain = server.client().post("/domains", {"domain": {"name": "seen.example"}}).expect(201)
     server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=PASSWORD + "\n")
-    problems = Problems()
-    page = sign_in(new_page(browser, server.url, problems), "viewer@example.org")
-    page.goto(f"/settings/domains/{domain['id']}")
-    expect(page.get_by_text("_dmarc.seen.example", exact=True)).to_be_visible()
+    page = HtmlPage(ScriptlessBrowser(server.client(), "viewer@example.org"), f"/settings/domains/{domain['id']}")
+    assert "_dmarc.seen.example" in page.texts("dd code")
     for name in ("Verify now", "Rotate DKIM key", "Delete domain"):
-        expect(page.get_by_role("button", name=name)).to_have_count(0)
-    page.context.close()
-    assert problems.found == []
+        assert page.named("button", name) == []

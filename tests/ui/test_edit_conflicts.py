@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, reuse_session
+from tests.kit.browser import Problems, lent_page, new_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage
 from tests.kit.sampling import every_nth
@@ -94,16 +94,26 @@ def tabs(browser: Browser, server: Server) -> Iterator[tuple[Page, Page]]:
     assert problems.found == []
 
 
+@pytest.fixture
+def second(browser: Browser, server: Server) -> Iterator[Page]:
+    """The tab of a user whose first tab needs no scripts; responses with 409 are expected."""
+    problems = Problems()
+    problems.allow("status of 409")
+    with lent_page(browser, server.url, problems) as page:
+        yield reuse_session(page, server)
+    assert problems.found == []
+
+
 @pytest.mark.parametrize(
     ("name", "choice"), every_nth([(name, choice) for choice in ("Keep mine", "Use theirs") for name in CASES], 2)
 )
 def test_an_edit_conflict_asks_the_second_user(
-    tabs: tuple[Page, Page], user: ScriptlessBrowser, things: dict[str, int], api: Client, name: str, choice: str
+    second: Page, user: ScriptlessBrowser, things: dict[str, int], api: Client, name: str, choice: str
 ) -> None:
     """The page shows both values and one button chooses; the field that only the first tab changed keeps its value."""
     case = CASES[name]
     path = case.path.format(**things)
-    first, second = HtmlPage(user, path), tabs[1]
+    first = HtmlPage(user, path)
     second.goto(path)
     theirs = WORDS.get(case.other, (f"Theirs {choice}",))[0]
     first.fill(case.both, f"First {choice}")
@@ -147,9 +157,8 @@ def test_changes_of_different_fields_are_merged(tabs: tuple[Page, Page], things:
     assert (row["list_ids"], row["data"]) == ([things["list"]], {"city": "Wells", "size": "42"})
 
 
-def test_a_conflict_of_segment_rules(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+def test_a_conflict_of_segment_rules(second: Page, things: dict[str, int], api: Client) -> None:
     """Rules that both changed are shown as two sentences; a name that only one changed is kept."""
-    second = tabs[1]
     path = f"/segments/{things['segment']}"
     second.goto(path)
     rule = [{"name": "first_name", "predicate": "eq", "value": "Bea"}]
@@ -167,10 +176,10 @@ def test_a_conflict_of_segment_rules(tabs: tuple[Page, Page], things: dict[str, 
     assert (row["name"], row["filters"][0]["value"]) == ("Beas", "Bea")
 
 
-def test_a_conflict_with_autosave(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+def test_a_conflict_with_autosave(second: Page, things: dict[str, int], api: Client) -> None:
     """The user's own autosaves cause no conflict; another user's subject does, and their preview text is taken over."""
     path = f"/campaigns/{things['campaign']}"
-    _, page = tabs
+    page = second
     page.goto(f"{path}?open=from")
     subject, preheader = page.get_by_label("Subject", exact=True), page.locator("#f-preheader")
     for text in ("One", "One two", "One two three"):
@@ -189,10 +198,10 @@ def test_a_conflict_with_autosave(tabs: tuple[Page, Page], things: dict[str, int
     assert api.get(path).expect(200)["template"]["preheader"] == "Bread"
 
 
-def test_a_focused_field_takes_others_changes(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+def test_a_focused_field_takes_others_changes(second: Page, things: dict[str, int], api: Client) -> None:
     """A focused field that is not being edited shows others' changes; text being typed stays."""
     path = f"/campaigns/{things['campaign']}"
-    _, page = tabs
+    page = second
     page.goto(f"{path}?open=from")
     name, reply_to = page.locator("#f-from-name"), page.locator("#f-reply-to")
     name.fill("Mine")
