@@ -6,7 +6,9 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.html_page import HtmlPage, select, text_of
 from tests.kit.recipients import CONTENT, create_list, send_campaign
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 
@@ -32,9 +34,7 @@ def test_back_up_now(browser: Browser, fresh_server: FreshServer, browser_proble
     page.context.close()
 
 
-def test_a_restored_account(
-    browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
-) -> None:
+def test_a_restored_account(fresh_server: FreshServer, tmp_path: Path) -> None:
     """After a restore pages say that nothing is sent and list what would be; a button lets it go out."""
     server = restored_server(fresh_server, tmp_path)
     api = server.client()
@@ -44,20 +44,15 @@ def test_a_restored_account(
     for text in (status["obstacles"][0]["text"], blockers[0]["message"]):
         assert "a backup was restored" in text and f"{server.url}/restored" in text
         assert "`sending_stopped: false`" in text
-    page = sign_in(new_page(browser, server.url, browser_problems))
-    page.goto("/")
-    page.get_by_role("link", name="Review messages").click()
-    expect(page.get_by_role("heading", name="Restored from a backup")).to_be_visible()
-    row = page.locator("tbody tr", has_text="Letter")
-    expect(row.locator("td").nth(2)).to_have_text("40")
-    expect(page.locator("main")).to_contain_text("Welcome")
-    save_screenshot(page, "restored")
-    page.get_by_role("button", name="Send the rest").click()
-    expect(page.get_by_text("Sending resumed.")).to_be_visible()
-    page.goto("/restored")
-    expect(page.get_by_text("No messages are on hold")).to_be_visible()
+    user = ScriptlessBrowser(api)
+    page = HtmlPage(user, "/").follow("Review messages")
+    assert page.has("h1, h2", "Restored from a backup")
+    row = page.one("tbody tr", "Letter")
+    assert text_of(select(row, "td")[2]) == "40"
+    assert page.has("main", "Welcome")
+    assert "Sending resumed." in page.press("Send the rest").text
+    assert "No messages are on hold" in HtmlPage(user, "/restored").text
     server.client().wait("/campaigns/1", lambda campaign: campaign["status"] == "completed")
-    page.context.close()
 
 
 def restored_server(fresh_server: FreshServer, directory: Path) -> Server:

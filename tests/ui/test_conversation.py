@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import PASSWORD, Server
 
 
 def contact_with_sms(api: Client, number: str) -> tuple[int, int]:
@@ -46,34 +47,26 @@ def test_replying_in_a_conversation(browser_page: Page, api: Client) -> None:
     assert row["to"] == "+14155550101"
 
 
-def test_deciding_about_an_unclear_reply(browser_page: Page, api: Client) -> None:
+def test_deciding_about_an_unclear_reply(user: ScriptlessBrowser, api: Client) -> None:
     """A user may treat a possible refusal as a STOP, which suppresses the number and removes the form."""
-    page = browser_page
     contact_id, captured = contact_with_sms(api, "+14155550102")
     receive_reply(api, captured, "I told your colleague to stop this already")
-    page.goto(f"/contacts/{contact_id}/conversation")
-    page.get_by_role("button", name="Unsubscribe from SMS").click()
-    expect(page.get_by_text("This contact replied STOP")).to_be_visible()
-    expect(page.get_by_label("Reply")).to_have_count(0)
+    page = HtmlPage(user, f"/contacts/{contact_id}/conversation").press("Unsubscribe from SMS")
+    assert "This contact replied STOP" in page.text and not page.named("textarea", "Reply")
     assert api.get("/suppressions", address="+14155550102").expect(200)[0]["reason"] == "stop_keyword"
 
 
-def test_conversations_without_javascript_and_for_viewers(browser: Browser, server: Server, api: Client) -> None:
+def test_conversations_without_javascript_and_for_viewers(user: ScriptlessBrowser, server: Server, api: Client) -> None:
     """The form works without JavaScript; a viewer reads the conversation and has no form."""
     contact_id, _ = contact_with_sms(api, "+14155550103")
-    server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin="correct horse battery\n")
-    context = new_scriptless_context(browser, server.url)
-    page = sign_in(context.new_page())
-    page.goto(f"/contacts/{contact_id}/conversation")
-    page.get_by_label("Reply").fill("Without a script")
-    page.get_by_role("button", name="Send SMS").click()
+    server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
+    page = HtmlPage(user, f"/contacts/{contact_id}/conversation")
+    page.fill("Reply", "Without a script")
+    page.press("Send SMS")
     assert conversation(api, contact_id)[0]["body"] == "Without a script"
-    context.clear_cookies()
-    sign_in(page, "viewer@example.org", "correct horse battery")
-    page.goto(f"/contacts/{contact_id}/conversation")
-    expect(page.locator("#conversation")).to_contain_text("Without a script")
-    expect(page.locator("#conversation form")).to_have_count(0)
-    context.close()
+    page = HtmlPage(ScriptlessBrowser(api, "viewer@example.org"), f"/contacts/{contact_id}/conversation")
+    assert page.has("#conversation", "Without a script")
+    assert page.all("#conversation form") == []
 
 
 def test_the_list_of_replies(browser_page: Page, api: Client) -> None:
