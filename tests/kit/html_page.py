@@ -86,8 +86,8 @@ def select(root: Element, selector: str) -> list[Element]:
         matching = [root]
         for tag, conditions in steps:
             below = (element for ancestor in matching for element in ancestor.iter(tag) if element is not ancestor)
-            found = (element for element in below if all(_has(element, condition) for condition in conditions))
-            matching = list(dict.fromkeys(found))
+            accepted = (element for element in below if all(_has(element, condition) for condition in conditions))
+            matching = list(dict.fromkeys(accepted))
         chosen.update(matching)
     return [element for element in root.iter() if element in chosen] if len(chosen) > 1 else [*chosen]
 

@@ -267,9 +267,9 @@ def test_page_api_and_split_agree(user: ScriptlessBrowser, api: Client) -> None:
         contact = api.get(f"/contacts/{contact_id}").expect(200)
         assert api.get(f"/segments/{row['id']}/explain", contact_id=contact_id).expect(200)["matches"] is expected
         page.fill("Name or address", contact["channels"][0]["value"])
-        found = page.press(page.named("#check button", "Search")[0])
-        [hit] = [each for each in found.all(".hits button") if text_of(each).endswith(contact["first_name"])]
-        checked = found.press(hit)
+        results = page.press(page.named("#check button", "Search")[0])
+        [hit] = [each for each in results.all(".hits button") if text_of(each).endswith(contact["first_name"])]
+        checked = results.press(hit)
         sentence = "is in this segment." if expected else "is not in this segment."
         assert checked.texts("#check [role=status]") == [f"{contact['first_name']} {sentence}"]
         assert len(select(checked.all("#check .answers")[0], "li")) >= 2
@@ -446,8 +446,8 @@ def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> Non
         ("Never opened", "Number of emails sent is at least 1, number of emails opened is at most 0 and number of "
          "emails clicked is at most 0."),
     ):  # fmt: skip
-        made = HtmlPage(user, "/segments/new").press(name)
-        assert (made.title, made.texts(".sentence")) == (name, [sentence])
+        segment_page = HtmlPage(user, "/segments/new").press(name)
+        assert (segment_page.title, segment_page.texts(".sentence")) == (name, [sentence])
     page.goto("/segments/new")
     assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
