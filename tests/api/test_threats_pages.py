@@ -21,7 +21,7 @@ KINDS = {
     "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
-    "invitation_id": "invitations",
+    "invitation_id": "invitations", "file_id": "files",
 }  # fmt: skip
 # What somebody enters who accepts an invitation
 JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}
@@ -100,7 +100,12 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     ours, owner, stranger, _ = both
     ours.api.put(f"/templates/{ours.object_ids['templates']}/translations/de", {"texts": {}}).expect(200)
     invite(owner, "invited@example.org")
-    ours.object_ids["invitations"] = 1
+    ours.object_ids["invitations"] = ours.object_ids["files"] = 1
+    file = {"filename": "a.txt", "content": "eA=="}
+    contact = ours.api.get(f"/contacts/{ours.object_ids['contacts']}").expect(200)
+    message = {"to": contact["channels"][0]["value"], "subject": "s", "body": "<p>x</p>", "attachments": [file]}
+    ours.object_ids["messages"] = ours.api.post("/messages", message).expect(201)["id"]
+    ours.api.wait(f"/messages/{ours.object_ids['messages']}", lambda row: row["status"] == "sent")
     before = ours.read_all()
     walked = 0
     for method, path in page_routes():
