@@ -141,7 +141,7 @@ def test_a_rejected_key_pauses_the_transport(world: World) -> None:
         number = world.send(kind)
         status = world.api.wait("/delivery/status", lambda row: not row["open"], 20)
         assert status["transport"] == provider.vendor.name
-        assert world.api.get(f"/messages/{number}").expect(200)["status"] == "queued"
+        world.api.wait(f"/messages/{number}", lambda row: row["status"] == "queued" and row["attempts"] == 0, 20)
         provider.rules.clear()
         row = world.settle(number)
         assert (row["status"], row["attempts"], world.count(kind)) == ("sent", 1, 1)
