@@ -216,7 +216,8 @@ def test_rows_say_what_each_person_did(user: ScriptlessBrowser, sent_campaign: A
     page = HtmlPage(user, f"{path}/people")
     for name, words in (
         ("quiet", r"^Replied today \d\d:\d\d$"), ("unsubscribe", r"^Unsubscribed today \d\d:\d\d$"),
-        ("complain", r"^Marked as spam today \d\d:\d\d"), ("bounce", r"^Bounced today \d\d:\d\d550 5.1.1"),
+        ("complain", r"^Marked as spam today \d\d:\d\d( · Unsubscribed today \d\d:\d\d)?$"),
+        ("bounce", r"^Bounced today \d\d:\d\d550 5.1.1"),
         ("click", r"^(Clicked|Replied) today \d\d:\d\d · (Clicked|Replied) today \d\d:\d\d$"),
         ("open", r"^Opened today \d\d:\d\d$"), ("left", "^Unsubscribed$"),
     ):  # fmt: skip
