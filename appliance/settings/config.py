@@ -254,13 +254,13 @@ def find_missing_settings(config: Config, transport: str) -> list[str]:
     """Return `NAME: reason` for each setting that a transport of email needs and that is empty."""
     return [
         f"{name}: needed when email.transport is {transport}"
-        for name in _list_required(transport)
+        for name in list_required(transport)
         if not get_value(config, name)
     ]
 
 
 @cache
-def _list_required(transport: str) -> list[str]:
+def list_required(transport: str) -> list[str]:
     """Return the names of the settings that a transport of email needs."""
     prefix = f"email.{transport}."
     return [name for name, info in list_settings() if name.startswith(prefix) and _extra(info).get("required")]

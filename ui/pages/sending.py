@@ -149,6 +149,7 @@ _FIELD_ERRORS = {
     "email.relay.password": gettext_noop(
         "Enter the password for this server. The saved password is for another server."
     ),
+    "email.mailgun.domain": gettext_noop("Enter a domain, such as example.com."),
     "sms.twilio.account_sid": gettext_noop("Copy the account SID from the console. It starts with AC."),
     "sms.twilio.auth_token": gettext_noop("Copy the auth token from the console."),
     "sms.twilio.from": gettext_noop(
@@ -243,10 +244,16 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
         works.renew()
 
 
-def list_apis() -> list[tuple[Transport, list[tuple[str, SettingField, bool]]]]:
-    """Return each HTTP API with its settings for the form: (name, declaration, whether it is a secret)."""
+def list_apis() -> list[tuple[Transport, list[tuple[str, SettingField, bool, bool]]]]:
+    """Return each HTTP API with its settings for the form: (name, declaration, is a secret, is optional)."""
     return [
-        (TRANSPORTS[name], [(setting, field, setting in SECRETS) for setting, field in fields])
+        (
+            TRANSPORTS[name],
+            [
+                (setting, field, setting in SECRETS, setting not in config.list_required(name))
+                for setting, field in fields
+            ],
+        )
         for name, fields in API_FIELDS.items()
     ]
 
@@ -356,7 +363,7 @@ def _describe_fault(name: str, message: str) -> str:
     if name in _API_SETTINGS:
         if message.startswith("needed"):
             return gettext("%(field)s is required.", field=gettext(_API_SETTINGS[name].label))
-        return gettext("Check this value: it contains characters that it cannot have.")
+        return gettext("%(field)s contains characters that are not allowed.", field=gettext(_API_SETTINGS[name].label))
     return f"{name}: {message}"
 
 

@@ -49,7 +49,7 @@ class Ses(Transport):
             "AKIA…",
         ),
         SettingField("secret_access_key", gettext_noop("Secret access key")),
-        SettingField("configuration_set", gettext_noop("Configuration set"), gettext_noop("Optional.")),
+        SettingField("configuration_set", gettext_noop("Configuration set")),
     )
 
     def build_request(self, email: OutgoingEmail, settings: Email) -> HttpRequest:
