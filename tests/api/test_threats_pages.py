@@ -101,11 +101,6 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     ours.api.put(f"/templates/{ours.object_ids['templates']}/translations/de", {"texts": {}}).expect(200)
     invite(owner, "invited@example.org")
     ours.object_ids["invitations"] = ours.object_ids["files"] = 1
-    file = {"filename": "a.txt", "content": "eA=="}
-    contact = ours.api.get(f"/contacts/{ours.object_ids['contacts']}").expect(200)
-    message = {"to": contact["channels"][0]["value"], "subject": "s", "body": "<p>x</p>", "attachments": [file]}
-    ours.object_ids["messages"] = ours.api.post("/messages", message).expect(201)["id"]
-    ours.api.wait(f"/messages/{ours.object_ids['messages']}", lambda row: row["status"] == "sent")
     before = ours.read_all()
     walked = 0
     for method, path in page_routes():

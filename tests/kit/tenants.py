@@ -52,7 +52,8 @@ class Tenant:
             "trigger": {"event": f"{prefix}_event"},
         }
         ids["flows"] = api.post("/flows", {**flow, "status": "active"}).expect(201)["id"]
-        message = {"to": f"{prefix}@example.org", "subject": f"{prefix} letter", "body": "<p>x</p>"}
+        message: dict[str, Any] = {"to": f"{prefix}@example.org", "subject": f"{prefix} letter", "body": "<p>x</p>"}
+        message["attachments"] = [{"filename": f"{prefix}.txt", "content": "eA=="}]
         ids["messages"] = api.post("/messages", message).expect(201)["id"]
         api.wait(f"/messages/{ids['messages']}", lambda row: row["status"] == "sent")
         ids["capture"] = api.get("/capture", message_id=ids["messages"]).expect(200)[0]["id"]
