@@ -18,6 +18,12 @@ def test_connecting_an_http_api(browser: Browser, fresh_server: FreshServer, bro
         page.get_by_text("Email service over HTTPS").click()
         page.get_by_role("radio", name="Amazon SES", exact=True).check()
         expect(page.get_by_label("Secret access key")).to_be_visible()
+        page.get_by_role("radio", name="Mailgun", exact=True).check()
+        page.get_by_label("Domain", exact=True).fill("not a domain")
+        page.get_by_role("button", name="Test connection").click()
+        error = page.locator("#f-email-mailgun-domain-err")
+        expect(error).to_contain_text("Enter a domain, such as example.com.")
+        # What is hidden now is neither checked nor saved
         page.get_by_role("radio", name="Postmark", exact=True).check()
         expect(page.get_by_label("Secret access key")).to_be_hidden()
         page.get_by_role("button", name="Test connection").click()

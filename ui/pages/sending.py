@@ -265,13 +265,23 @@ def _require_first_account(visit: Visit) -> None:
         )
 
 
+def _is_hidden(name: str, transport: str) -> bool:
+    """Return whether the page hides a setting while a transport of email is selected."""
+    section = name.split(".")[1]
+    return section != transport and (section == "relay" or section in TRANSPORTS) and name.startswith("email.")
+
+
 def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings that a form changes.
+    """Return the settings that a form changes, without those of the transports of email that are not selected.
 
     An empty secret leaves the stored secret unchanged; any other empty field resets its setting to the default (None).
     """
     current = build_transport_form()
-    posted = [name for name in names if name in form.values and settings.can_set(name)]
+    transport = form["email.transport"]
+    posted = [
+        name for name in names
+        if name in form.values and settings.can_set(name) and not _is_hidden(name, transport)
+    ]  # fmt: skip
     changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != current[name]}
     for name in changes:
         if name in SECRETS:
@@ -287,9 +297,10 @@ async def check_transport(visit: Visit, form: Form) -> dict[str, Any] | None:
     """
     _require_first_account(visit)
     transport = TRANSPORTS.get(form["email.transport"])
-    values = {name: form.raw(name) or None for name in EMAIL_SETTINGS if name in form.values}
-    values = {name: value for name, value in values.items() if value is not None}
-    values["email.transport"] = transport.name if transport else "relay"
+    selected = transport.name if transport else "relay"
+    names = [name for name in EMAIL_SETTINGS if name in form.values and not _is_hidden(name, selected)]
+    values = {name: value for name in names if (value := form.raw(name) or None) is not None}
+    values["email.transport"] = selected
     try:
         email = (await fetch(settings.build_config, values)).config.email
     except errors.Invalid as error:
