@@ -109,6 +109,7 @@ def process_event(contact: Contact, flows: Mapping[int, Flow], now: int) -> Cont
     for index, run in enumerate(contact.runs):
         if run.status == "live" and flows[run.flow].goal == event.name:
             contact = end_run(record_run_event(contact, index, "flow_goal"), index, "completed", "goal", now)
+            contact = cancel_mails(contact, index)
     for flow in flows.values():
         if flow.status == "active" and is_triggered_by(flow, event, contact):
             reason = ignore_reason(flow, event, contact, now)
@@ -117,6 +118,16 @@ def process_event(contact: Contact, flows: Mapping[int, Flow], now: int) -> Cont
                 contact._replace(runs=(*contact.runs, ignored)) if reason else start_run(contact, flow, event, now)
             )
     return contact
+
+
+def cancel_mails(contact: Contact, index: int) -> Contact:
+    """Cancel the marketing messages of a run that are not sent."""
+    mails = tuple(
+        mail._replace(status="cancelled") if (mail.run, mail.status, mail.transactional) == (index, "queued", False)
+        else mail
+        for mail in contact.mails
+    )  # fmt: skip
+    return contact._replace(mails=mails)
 
 
 def start_run(contact: Contact, flow: Flow, event: Event, now: int) -> Contact:

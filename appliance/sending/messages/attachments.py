@@ -360,7 +360,8 @@ def restore_contents(source: bytes) -> bytes:
 
 def hide_contents(source: bytes) -> bytes:
     """Return the source of a captured email with a note in place of the content of each file, for displaying it."""
-    return _PLACEHOLDER.sub(lambda match: f"[{gettext('content of the file')}]\r\n".encode(), source)
+    note = gettext("content of the file")
+    return _PLACEHOLDER.sub(lambda match: f"[{note}]\r\n".encode(), source)
 
 
 # Files that no message needs any more.
