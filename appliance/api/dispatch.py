@@ -130,8 +130,8 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
             api_request = api_request._replace(
                 body=body.value if route.body_type else None, parse_result=body, ignored_keys=body.ignored
             )
-        if route.large_body is not None and isinstance(entries := raw.get(route.large_body.counted_list), list):
-            _charge(request, credential, route, len(entries) - 1)
+        if route.large_body is not None and (count := route.large_body.count_requests(raw)) > 1:
+            _charge(request, credential, route, count - 1)
         if route.idempotent:
             faults.collect(http.get_idempotency_key, request, api_request.body)
         if faults.fields:

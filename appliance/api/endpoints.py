@@ -80,12 +80,12 @@ class LargeBody(NamedTuple):
     """The limits of a JSON body that may contain files.
 
     The body has at most `max_bytes`, and without the characters that `count_content` finds in its JSON at most
-    `limits.body_bytes`. `counted_list` is a key with a list of which each entry counts as a request in the rate limit.
+    `limits.body_bytes`. In the rate limit, the body counts as `count_requests` of its JSON.
     """
 
     max_bytes: int
     count_content: Callable[[Any], int]
-    counted_list: str = ""
+    count_requests: Callable[[Any], int]
 
 
 class Route(NamedTuple):

@@ -70,8 +70,21 @@ async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
     return await validator(check, run=render)(request._replace(body=body))
 
 
+def count_recipients(raw: Any) -> int:
+    """Return how many recipients a message in a request has, at least 1, whether or not they are valid."""
+    copies = [raw.get(name) for name in ("cc", "bcc")] if isinstance(raw, dict) else []
+    return 1 + sum(len(addresses) for addresses in copies if isinstance(addresses, list))
+
+
+def _count_recipients_of_batch(raw: Any) -> int:
+    messages = raw.get("messages") if isinstance(raw, dict) else None
+    return sum(map(count_recipients, messages)) if isinstance(messages, list) else 1
+
+
 # A request may contain files in base64, which has four characters for three bytes, besides its other fields.
-_LARGE_BODY = LargeBody(attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * 1_048_576, attachments.count_content)
+_LARGE_BODY = LargeBody(
+    attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * 1_048_576, attachments.count_content, count_recipients
+)
 
 
 class Sent(NamedTuple):
@@ -160,6 +173,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
 
     Each recipient of an email (`to`, `cc`, `bcc`) gets a message of its own, with its own id and outcome; a suppressed
     recipient gets none (`recipients`). If all recipients are suppressed, the response is 422 `recipient_suppressed`.
+    In the rate limit, each recipient counts as a request.
     """
     body: MessageWrite = request.body
     request.ignored_keys.extend(message_request.list_ignored_fields(body))
@@ -196,8 +210,7 @@ def split_batch(raw_messages: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any
     """Yield the messages of a batch in parts of at most `_BATCH_WRITES` recipients, each with its first index."""
     start = count = 0
     for index, raw in enumerate(raw_messages):
-        copies = [raw.get(name) for name in ("cc", "bcc")] if isinstance(raw, dict) else []
-        recipient_count = 1 + sum(len(addresses) for addresses in copies if isinstance(addresses, list))
+        recipient_count = count_recipients(raw)
         if index > start and count + recipient_count > _BATCH_WRITES:
             yield start, raw_messages[start:index]
             start, count = index, 0
@@ -208,14 +221,14 @@ def split_batch(raw_messages: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any
 
 @ROUTES.add(
     "POST", "/messages/batch", scope="messages:send", body_type=MessageBatch, response_type=MessageBatchResult,
-    idempotent=True, rate="messages", large_body=_LARGE_BODY._replace(counted_list="messages"),
+    idempotent=True, rate="messages", large_body=_LARGE_BODY._replace(count_requests=_count_recipients_of_batch),
 )  # fmt: skip
 async def create_messages(request: ApiRequest) -> ApiResponse:
     """Send up to 500 messages, each with a result of its own.
 
-    Every message that the response reports as queued is on disk. Each counts as one request in the rate limit. After a
-    broken connection, repeat the request with the same `Idempotency-Key`: messages that were queued are not queued
-    again.
+    Every message that the response reports as queued is on disk. In the rate limit, each recipient counts as a request.
+    After a broken connection, repeat the request with the same `Idempotency-Key`: messages that were queued are not
+    queued again.
     """
     key = get_idempotency_key(request.http)
     raw_messages: list[Any] = request.body.messages

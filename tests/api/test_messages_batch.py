@@ -73,13 +73,16 @@ def test_limits_of_a_batch(api: Client, server: Server) -> None:
     assert api.post("/messages/batch", {"messages": []}).expect(200)["results"] == []
 
 
-def test_each_message_counts_in_the_rate_limit(fresh_server: FreshServer) -> None:
-    """A batch is admitted like one request and uses a token for each of its messages."""
+def test_each_recipient_counts_in_the_rate_limit(fresh_server: FreshServer) -> None:
+    """A batch and a message with copies are admitted like one request, and use a token for each recipient."""
     server = fresh_server(env={"CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "600"})
     api = server.client()
-    first = api.post("/messages/batch", {"messages": mails(100, "rate")})
+    copies = [f"copy-{number}@example.org" for number in range(40)]
+    one = api.post("/messages", MAIL | {"to": "first@example.org", "cc": copies[:20], "bcc": copies[20:]}).expect(201)
+    first = api.post("/messages/batch", {"messages": mails(59, "rate")})
     refused = api.post("/messages", MAIL | {"to": "later@example.org"})
 
+    assert len(one["recipients"]) == 41
     assert (first.status, first.headers["RateLimit-Remaining"]) == (200, "0")
     assert refused.status == 429 and 1 <= int(refused.headers["Retry-After"]) <= 10
 
