@@ -10,8 +10,8 @@ from appliance.accounts import accounts, audit
 from appliance.accounts.accounts import AccountWrite
 from appliance.api import schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
-from appliance.api.schemas import Moment
-from appliance.content import brand
+from appliance.api.schemas import Json, Moment
+from appliance.content import brand, media
 from appliance.content.brand import BrandWrite
 from appliance.core import data_dir
 from appliance.core.clock import iso
@@ -21,7 +21,45 @@ from appliance.settings import config
 from appliance.settings.schema import Config
 from appliance.storage.database import scalar
 from appliance.storage.models import Account as AccountRow
+from appliance.storage.models import Brand as BrandRow
 from appliance.storage.transactions import commit, fetch, render
+
+
+class BrandLink(Struct):
+    """A link of the brand."""
+
+    url: Annotated[str, Meta(description="URL of the link: http, https or mailto")]
+    icon: Annotated[str, Meta(description="name of the icon")]
+    title: Annotated[str, Meta(description="title of the link")]
+
+
+class Brand(Struct):
+    """The brand of an account: colours, fonts, logo, company and postal address."""
+
+    id: int
+    account_id: int
+    brand_color: Annotated[str, Meta(description="colour of buttons and links, such as `#0a7d52`")] | None
+    text_color: Annotated[str, Meta(description="text colour")] | None
+    bg_color: Annotated[str, Meta(description="background colour")] | None
+    font_heading: Annotated[str, Meta(description="font of headings")] | None
+    font_body: Annotated[str, Meta(description="font of text")] | None
+    style_notes: Annotated[str, Meta(description="description of the visual style")] | None
+    tone: Annotated[str, Meta(description="tone of voice")] | None
+    company_description: Annotated[str, Meta(description="description of the company")] | None
+    industry: Annotated[str, Meta(description="industry of the company")] | None
+    example_copy: Annotated[list[str], Meta(description="sample texts in the brand's tone")] | None
+    default_header: Annotated[Json, Meta(description="default properties of headers")]
+    default_footer: Annotated[Json, Meta(description="default properties of footers")]
+    default_theme: Annotated[Json, Meta(description="default theme of designs")]
+    physical_address: Annotated[str, Meta(description="postal address, included in every marketing email")] | None
+    company_name: Annotated[str, Meta(description="name of the company")] | None
+    source_url: Annotated[str, Meta(description="always null: no website is read")] | None
+    last_scraped_at: Annotated[Moment, Meta(description="always null: no website is read")] | None
+    links: Annotated[list[BrandLink], Meta(description="links to websites and social profiles")]
+    logo: Annotated[str, Meta(description="URL of the logo")] | None
+    complete: Annotated[bool, Meta(description="true if `brand_color` and `company_name` are set")]
+    created_at: Moment
+    updated_at: Moment
 
 
 class Transports(Struct):
@@ -172,7 +210,7 @@ class Account(Struct):
     ]
     counts: Annotated[dict[str, int], Meta(description="number of objects of each kind")]
     usage: Annotated[Usage, Meta(description="recent sending volume")]
-    brand: Annotated[schemas.Brand, Meta(description="brand of the account")]
+    brand: Annotated[Brand, Meta(description="brand of the account")]
 
 
 @ROUTES.add("GET", "/account", scope="account:read", response_type=Account)
@@ -222,7 +260,7 @@ def _serialize_account(row: AccountRow) -> Account:
         transport=Transports(configuration.email.transport, configuration.sms.transport),
         capabilities=Capabilities(True, _can_send_sms(configuration), True, bool(configuration.inbound.listen)),
         onboarding=_build_onboarding(row, is_verified, account_brand.brand_color is not None, counts),
-        counts=counts, usage=Usage(**accounts.fetch_usage(row.id)), brand=schemas.serialize_brand(account_brand),
+        counts=counts, usage=Usage(**accounts.fetch_usage(row.id)), brand=serialize_brand(account_brand),
     )  # fmt: skip
 
 
@@ -263,10 +301,22 @@ def _build_onboarding(row: AccountRow, is_verified: bool, has_brand: bool, count
     return Onboarding(steps, Progress(sum(is_done), len(is_done)))
 
 
-@ROUTES.add("GET", "/brand", scope="account:read", response_type=schemas.Brand)
+def serialize_brand(row: BrandRow) -> Brand:
+    """Return the API representation of a brand.
+
+    `source_url` and `last_scraped_at` of the specification are always None, because no website is read.
+    """
+    return schemas.build_from_row(
+        Brand, row, source_url=None, last_scraped_at=None, logo=media.resolve_url(row.logo),
+        links=[BrandLink(**{"url": "", "icon": "", "title": "", **link}) for link in row.links or []],
+        complete=bool(row.brand_color and row.company_name),
+    )  # fmt: skip
+
+
+@ROUTES.add("GET", "/brand", scope="account:read", response_type=Brand)
 async def get_brand(request: ApiRequest) -> ApiResponse:
     """Get the brand."""
-    return ApiResponse(schemas.serialize_brand(await fetch(brand.get, request.account_id)))
+    return ApiResponse(serialize_brand(await fetch(brand.get, request.account_id)))
 
 
 @ROUTES.add(
@@ -275,12 +325,12 @@ async def get_brand(request: ApiRequest) -> ApiResponse:
     scope="account:write",
     body_type=BrandWrite,
     validate=validator(brand.validate),
-    response_type=schemas.Brand,
+    response_type=Brand,
 )
 async def update_brand(request: ApiRequest) -> ApiResponse:
     """Update the brand; absent fields stay unchanged."""
     return ApiResponse(
-        schemas.serialize_brand(
+        serialize_brand(
             await commit(
                 audit.run_and_record, request.caller, "brand_update", brand.update, request.account_id, request.body
             )

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from msgspec import Meta, Struct
 
 from appliance.audience.contacts.store import is_sendable
-from appliance.content import media
 from appliance.content.templates.store import is_editable
 from appliance.core.clock import iso
 from appliance.core.validation import schema_name
@@ -436,43 +435,6 @@ class MessageDetail(SentMessage, rename={"from_": "from"}):
     events: Annotated[list[Event], Meta(description="latest events of the message, newest first, at most 100")]
 
 
-class BrandLink(Struct):
-    """A link of the brand."""
-
-    url: Annotated[str, Meta(description="URL of the link: http, https or mailto")]
-    icon: Annotated[str, Meta(description="name of the icon")]
-    title: Annotated[str, Meta(description="title of the link")]
-
-
-class Brand(Struct):
-    """The brand of an account: colours, fonts, logo, company and postal address."""
-
-    id: int
-    account_id: int
-    brand_color: Annotated[str, Meta(description="colour of buttons and links, such as `#0a7d52`")] | None
-    text_color: Annotated[str, Meta(description="text colour")] | None
-    bg_color: Annotated[str, Meta(description="background colour")] | None
-    font_heading: Annotated[str, Meta(description="font of headings")] | None
-    font_body: Annotated[str, Meta(description="font of text")] | None
-    style_notes: Annotated[str, Meta(description="description of the visual style")] | None
-    tone: Annotated[str, Meta(description="tone of voice")] | None
-    company_description: Annotated[str, Meta(description="description of the company")] | None
-    industry: Annotated[str, Meta(description="industry of the company")] | None
-    example_copy: Annotated[list[str], Meta(description="sample texts in the brand's tone")] | None
-    default_header: Annotated[Json, Meta(description="default properties of headers")]
-    default_footer: Annotated[Json, Meta(description="default properties of footers")]
-    default_theme: Annotated[Json, Meta(description="default theme of designs")]
-    physical_address: Annotated[str, Meta(description="postal address, included in every marketing email")] | None
-    company_name: Annotated[str, Meta(description="name of the company")] | None
-    source_url: Annotated[str, Meta(description="always null: no website is read")] | None
-    last_scraped_at: Annotated[Moment, Meta(description="always null: no website is read")] | None
-    links: Annotated[list[BrandLink], Meta(description="links to websites and social profiles")]
-    logo: Annotated[str, Meta(description="URL of the logo")] | None
-    complete: Annotated[bool, Meta(description="true if `brand_color` and `company_name` are set")]
-    created_at: Moment
-    updated_at: Moment
-
-
 S = TypeVar("S", bound=Struct)
 
 
@@ -482,7 +444,7 @@ def _list_fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
     return tuple((name, name.endswith("_at")) for name in kind.__struct_fields__)
 
 
-def _build_from_row(kind: type[S], row: Any, **values: Any) -> S:
+def build_from_row(kind: type[S], row: Any, **values: Any) -> S:
     """Build a Struct whose fields are taken from `values`, or else from the row's attributes of the same names.
 
     Times of the row, in milliseconds, become ISO texts.
@@ -549,23 +511,23 @@ def serialize_written_contact(row: models.Contact, kept_opt_out: list[str]) -> C
 
 def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> ContactList:
     """Return the API representation of a list; `sendable` has its number of sendable members by channel."""
-    return _build_from_row(ContactList, row, sendable_count=Sendable(**sendable))
+    return build_from_row(ContactList, row, sendable_count=Sendable(**sendable))
 
 
 def serialize_template(row: models.Template) -> Template:
     """Return the API representation of a template."""
-    return _build_from_row(Template, row, languages=sorted(row.translations or {}))
+    return build_from_row(Template, row, languages=sorted(row.translations or {}))
 
 
 def serialize_trigger(row: models.Trigger) -> Trigger:
     """Return the API representation of a campaign's trigger."""
-    return _build_from_row(Trigger, row)
+    return build_from_row(Trigger, row)
 
 
 def serialize_campaign(row: models.Campaign) -> Campaign:
     """Return the API representation of a campaign, which must be loaded with its trigger, template and counts."""
     content, reason = serialize_template(row.template), row.waiting
-    return _build_from_row(
+    return build_from_row(
         Campaign, row, waiting=reason and Waiting(reason.reason, reason.text, iso(reason.until)),
         stats=Stats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
         template=content, templates=[content],
@@ -588,7 +550,7 @@ def _message_values(row: models.Message) -> dict[str, Any]:
 
 def serialize_message(row: models.Message) -> Message:
     """Return the API representation of a message without its content."""
-    return _build_from_row(Message, row, **_message_values(row))
+    return build_from_row(Message, row, **_message_values(row))
 
 
 class MessageParts(NamedTuple):
@@ -600,11 +562,11 @@ class MessageParts(NamedTuple):
 
 def serialize_sent_message(row: models.Message, parts: MessageParts) -> SentMessage:
     """Return the API representation of a message with its recipients and attached files."""
-    return _build_from_row(SentMessage, row, **_serialize_parts(parts), **_message_values(row))
+    return build_from_row(SentMessage, row, **_serialize_parts(parts), **_message_values(row))
 
 
 def _serialize_parts(parts: MessageParts) -> dict[str, Any]:
-    attachments = [_build_from_row(MessageAttachment, file) for file in parts.files]
+    attachments = [build_from_row(MessageAttachment, file) for file in parts.files]
     return {"recipients": _serialize_recipients(parts.copies), "attachments": attachments}
 
 
@@ -620,22 +582,10 @@ def serialize_message_detail(
 
     `content` has the keys `html`, `text` and `headers`.
     """
-    return _build_from_row(
+    return build_from_row(
         MessageDetail, row, html=content["html"], text=content["text"], headers=content["headers"],
         events=[serialize_event(event) for event in events], **_serialize_parts(parts), **_message_values(row),
     )  # fmt: skip
 
 
 serialize_event = listing.shape_event
-
-
-def serialize_brand(row: models.Brand) -> Brand:
-    """Return the API representation of a brand.
-
-    `source_url` and `last_scraped_at` of the specification are always None, because no website is read.
-    """
-    return _build_from_row(
-        Brand, row, source_url=None, last_scraped_at=None, logo=media.resolve_url(row.logo),
-        links=[BrandLink(**{"url": "", "icon": "", "title": "", **link}) for link in row.links or []],
-        complete=bool(row.brand_color and row.company_name),
-    )  # fmt: skip

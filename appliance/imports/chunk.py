@@ -1,8 +1,7 @@
 """Apply one chunk of an import in one transaction: contacts with all related rows, or suppressions."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections import defaultdict
+from typing import NamedTuple
 
 import msgspec
 
@@ -69,7 +68,7 @@ class Outcome(NamedTuple):
     `result` is `created`, `updated`, `skipped` or `failed`. `kept_opt_outs` names what stays opted out or suppressed:
     addresses, and lists as `list:<id>`. `warnings` are (field, value, reason) of values left out because of stored
     data; warnings about unreadable values are in the staging file. `state` is the state of the contact after the chunk,
-    one of `CONTACT_STATES`, or None if the line wrote no contact.
+    one of `results.CONTACT_STATES`, or None if the line wrote no contact.
     """
 
     line: int
@@ -521,95 +520,3 @@ def _status_rank(channel: ChannelState) -> int:
     if channel.standing.suppression is not None:
         return 2
     return 3 if channel.standing.subscribed else int(channel.standing.opted_out_by is not None)
-
-
-# The values of `Outcome.state`. `StateCounter` stores the index of a state in this tuple in one byte for each contact.
-_EMAIL_STATES = (
-    "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
-    "unsubscribed:unstated", "unsubscribed:inactive",
-    "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
-    "suppressed:manual", "suppressed:stop_keyword",
-)  # fmt: skip
-CONTACT_STATES = (
-    "",
-    *_EMAIL_STATES,
-    # Subscribed or not, but without an email address
-    "subscribed:phone",
-    "unsubscribed:sms_not_opted_in",
-    # With an email address in that state, and also with a phone number that is subscribed
-    *(f"{state}+sms" for state in _EMAIL_STATES),
-)
-_STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
-# The reason that a line of the file gave, by the one that is left if a later chunk with the contact knows no other
-_REASONS_OF_LINES = {"before": ("file",), "not_opted_in": ("inactive", "unstated")}
-_decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
-
-
-def _follow_state(previous: str, state: str) -> str:
-    """Return the state of a contact after a later chunk, which does not contain the lines before.
-
-    A line without a reason leaves the reason that an earlier line of the contact gave.
-    """
-    if not previous or previous == state:
-        return state
-    kind, _, reason = state.partition(":")
-    reason, plus, sms = reason.partition("+")
-    previous_kind, _, previous_reason = previous.partition(":")
-    previous_reason = previous_reason.partition("+")[0]
-    if kind == previous_kind == "unsubscribed" and previous_reason in _REASONS_OF_LINES.get(reason, ()):
-        return f"{kind}:{previous_reason}{plus}{sms}"
-    return state
-
-
-class StateCounter:
-    """The last known state of each contact of a running import, so that a contact on several lines counts once.
-
-    It takes one byte for each contact id. Plain people are not included: they are counted when they are inserted, and
-    no other line names them.
-    """
-
-    def __init__(self, import_id: int) -> None:
-        """Load the states from the stored outcomes of the import."""
-        self._states = bytearray()
-        chunks = rows("SELECT outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
-        for (outcomes,) in chunks:
-            self._take(Outcome(*fields) for fields in _decode_outcomes(outcomes)[1])
-
-    def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """Return the outcomes of a new chunk, each with the state of its contact after all chunks so far.
-
-        If an earlier line unsubscribed the contact with a reason, and this chunk's line gives none, that reason stays.
-        """
-        return [
-            outcome
-            if outcome.contact_id is None or outcome.state is None or outcome.contact_id >= len(self._states)
-            else outcome._replace(state=_follow_state(CONTACT_STATES[self._states[outcome.contact_id]], outcome.state))
-            for outcome in outcomes
-        ]
-
-    def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
-        """Return by how much new outcomes change the number of contacts in each state; a change may be negative."""
-        new_states: dict[int, str] = {}
-        for outcome in outcomes:
-            if outcome.contact_id is not None and outcome.state is not None:
-                new_states[outcome.contact_id] = outcome.state
-        differences: Counter[str] = Counter()
-        for contact_id, state in new_states.items():
-            previous_state = CONTACT_STATES[self._states[contact_id]] if contact_id < len(self._states) else ""
-            differences[state] += 1
-            if previous_state:
-                differences[previous_state] -= 1
-        return differences
-
-    def take(self, outcomes: Iterable[Outcome]) -> None:
-        """Store the states of the contacts in new outcomes. Call this after the outcomes were written."""
-        self._take(outcomes)
-
-    def _take(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            if outcome.contact_id is None or outcome.state is None:
-                continue
-            missing = outcome.contact_id + 1 - len(self._states)
-            if missing > 0:
-                self._states.extend(bytes(missing + 1024))
-            self._states[outcome.contact_id] = _STATE_NUMBER[outcome.state]

@@ -27,10 +27,11 @@ from appliance.core.i18n import gettext_noop
 from appliance.events import log as events
 from appliance.events.log import NewEvent
 from appliance.imports import file_reader, removal, row_writer, staging, store
-from appliance.imports.chunk import Chunk, Outcome, StateCounter, SuppressionChunk
+from appliance.imports.chunk import Chunk, Outcome, SuppressionChunk
 from appliance.imports.contact_rows import DryRunState
 from appliance.imports.file_reader import StagingTask
 from appliance.imports.people import Person
+from appliance.imports.results import StateCounter
 from appliance.imports.row_writer import ImportPlan
 from appliance.imports.staging import StagingFile
 from appliance.storage import database, transactions

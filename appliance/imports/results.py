@@ -1,9 +1,10 @@
-"""Stream the outcome of each line of an import as CSV, and collect examples of lines with problems for reviews."""
+"""The results of an import: the outcome of each line as CSV, the state of each contact, and examples of problems."""
 
 import csv
 import io
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from appliance.core import clock
 from appliance.core.errors import Conflict, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store
-from appliance.imports.chunk import CONTACT_STATES
+from appliance.imports.chunk import Outcome
 from appliance.imports.people import decode_warnings
 from appliance.imports.staging import StagingFile
 from appliance.storage.database import rows
@@ -32,6 +33,97 @@ _FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")
 _NOT_REACHED = gettext_noop("not reached")
 # A value that was left out or changed: field, value, reason
 Warned = tuple[str, str, str]
+
+
+# The values of `Outcome.state`. `StateCounter` stores the index of a state in this tuple in one byte for each contact.
+_EMAIL_STATES = (
+    "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
+    "unsubscribed:unstated", "unsubscribed:inactive",
+    "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
+    "suppressed:manual", "suppressed:stop_keyword",
+)  # fmt: skip
+CONTACT_STATES = (
+    "",
+    *_EMAIL_STATES,
+    # Subscribed or not, but without an email address
+    "subscribed:phone",
+    "unsubscribed:sms_not_opted_in",
+    # With an email address in that state, and also with a phone number that is subscribed
+    *(f"{state}+sms" for state in _EMAIL_STATES),
+)
+_STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
+# The reason that a line of the file gave, by the one that is left if a later chunk with the contact knows no other
+_REASONS_OF_LINES = {"before": ("file",), "not_opted_in": ("inactive", "unstated")}
+
+
+def _follow_state(previous: str, state: str) -> str:
+    """Return the state of a contact after a later chunk, which does not contain the lines before.
+
+    A line without a reason leaves the reason that an earlier line of the contact gave.
+    """
+    if not previous or previous == state:
+        return state
+    kind, _, reason = state.partition(":")
+    reason, plus, sms = reason.partition("+")
+    previous_kind, _, previous_reason = previous.partition(":")
+    previous_reason = previous_reason.partition("+")[0]
+    if kind == previous_kind == "unsubscribed" and previous_reason in _REASONS_OF_LINES.get(reason, ()):
+        return f"{kind}:{previous_reason}{plus}{sms}"
+    return state
+
+
+class StateCounter:
+    """The last known state of each contact of a running import, so that a contact on several lines counts once.
+
+    It takes one byte for each contact id. Plain people are not included: they are counted when they are inserted, and
+    no other line names them.
+    """
+
+    def __init__(self, import_id: int) -> None:
+        """Load the states from the stored outcomes of the import."""
+        self._states = bytearray()
+        chunks = rows("SELECT outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
+        for (outcomes,) in chunks:
+            self._take(Outcome(*fields) for fields in _decode(outcomes)[1])
+
+    def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
+        """Return the outcomes of a new chunk, each with the state of its contact after all chunks so far.
+
+        If an earlier line unsubscribed the contact with a reason, and this chunk's line gives none, that reason stays.
+        """
+        return [
+            outcome
+            if outcome.contact_id is None or outcome.state is None or outcome.contact_id >= len(self._states)
+            else outcome._replace(state=_follow_state(CONTACT_STATES[self._states[outcome.contact_id]], outcome.state))
+            for outcome in outcomes
+        ]
+
+    def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
+        """Return by how much new outcomes change the number of contacts in each state; a change may be negative."""
+        new_states: dict[int, str] = {}
+        for outcome in outcomes:
+            if outcome.contact_id is not None and outcome.state is not None:
+                new_states[outcome.contact_id] = outcome.state
+        differences: Counter[str] = Counter()
+        for contact_id, state in new_states.items():
+            previous_state = CONTACT_STATES[self._states[contact_id]] if contact_id < len(self._states) else ""
+            differences[state] += 1
+            if previous_state:
+                differences[previous_state] -= 1
+        return differences
+
+    def take(self, outcomes: Iterable[Outcome]) -> None:
+        """Store the states of the contacts in new outcomes. Call this after the outcomes were written."""
+        self._take(outcomes)
+
+    def _take(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.contact_id is None or outcome.state is None:
+                continue
+            missing = outcome.contact_id + 1 - len(self._states)
+            if missing > 0:
+                self._states.extend(bytes(missing + 1024))
+            self._states[outcome.contact_id] = _STATE_NUMBER[outcome.state]
 
 
 class _OutcomesByLine:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
-from appliance.accounts import invitations, passwords
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
@@ -48,7 +47,7 @@ from appliance.sending.messages.shared_content import (
 )
 from appliance.settings import config
 from appliance.storage.database import scalar
-from appliance.storage.models import Account, Contact, Message, MessageContent, User
+from appliance.storage.models import Account, Contact, Message, MessageContent
 from appliance.storage.models.message import NO_CONTACT_ID
 
 # Errors that are stored with the message, in English
@@ -471,7 +470,7 @@ class MessagePreparer:
         content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
-        data = fill_secrets(message, stored.data) if with_secrets else stored.data
+        data = system_emails.fill_secrets(message, stored.data) if with_secrets else stored.data
         shared = merge_tags.get_account_values(account, brand) | {"data": data}
         tracked = (
             shared_content.encode_tracked(content, stored.links) if marketing and stored.links is not None else None
@@ -595,28 +594,3 @@ def get_bounce_class(row: Message) -> str | None:
     """Return the name of the class of a message's bounce, or None if it did not bounce."""
     kind = scalar("SELECT kind FROM bounce WHERE message_id = ? ORDER BY id DESC LIMIT 1", (row.id,))
     return None if kind is None else str(kind)
-
-
-# The link of a password reset or an invitation is inserted when the email is sent, and is never stored or shown.
-# Otherwise anyone who may read the messages of an account could choose a new password for its owner, or join as admin.
-
-
-def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge tag values `data` of a message, with the `link` of a password reset or an invitation added.
-
-    The link is the same at every attempt. It is left out for a captured message, for a disabled or deleted user, and
-    for an invitation that was revoked, accepted or has expired.
-    """
-    user_id, invitation_id = data.get(ledger.RESET_USER_KEY), data.get(ledger.INVITATION_KEY)
-    if message.source_type != "system" or message.provider == "capture":
-        return data
-    if invitation_id is not None:
-        invitation = invitations.find_by_id(invitation_id)
-        return data if invitation is None else {**data, "link": invitations.build_link(invitation)}
-    if user_id is None:
-        return data
-    user = User.get_or_none(User.id == user_id, User.disabled_at.is_null())
-    if user is None:
-        return data
-    secret = passwords.create_token(system_emails.RESET_PURPOSE, user, message.created_at + system_emails.RESET_LINK_MS)
-    return {**data, "link": f"{config.base_url(config.current())}/reset/{secret}"}

@@ -81,7 +81,7 @@ def _build_design(content: SystemEmail) -> dict[str, Any]:
 
 
 # The link of a password reset works once, within half an hour. It is never stored: it is built when the email is sent
-# (`prepare.fill_secrets`) and verified by its signature.
+# (`fill_secrets`) and verified by its signature.
 def _build_reset_email() -> SystemEmail:
     return SystemEmail(
         subject=gettext("Choose a new password"),
@@ -199,3 +199,28 @@ def reset_password(token: str, password_hash: str, ip: str | None) -> User | Non
     updated = users.reset_password(user.id, password_hash, actor)
     audit.record(actor, user.account_id, "password_reset_done", f"user:{user.id}")
     return updated
+
+
+# The link of a password reset or an invitation is inserted when the email is sent, and is never stored or shown.
+# Otherwise anyone who may read the messages of an account could choose a new password for its owner, or join as admin.
+
+
+def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge tag values `data` of a message, with the `link` of a password reset or an invitation added.
+
+    The link is the same at every attempt. It is left out for a captured message, for a disabled or deleted user, and
+    for an invitation that was revoked, accepted or has expired.
+    """
+    user_id, invitation_id = data.get(ledger.RESET_USER_KEY), data.get(ledger.INVITATION_KEY)
+    if message.source_type != "system" or message.provider == "capture":
+        return data
+    if invitation_id is not None:
+        invitation = invitations.find_by_id(invitation_id)
+        return data if invitation is None else {**data, "link": invitations.build_link(invitation)}
+    if user_id is None:
+        return data
+    user = User.get_or_none(User.id == user_id, User.disabled_at.is_null())
+    if user is None:
+        return data
+    secret = passwords.create_token(RESET_PURPOSE, user, message.created_at + RESET_LINK_MS)
+    return {**data, "link": f"{config.base_url(config.current())}/reset/{secret}"}
