@@ -183,6 +183,13 @@ def test_accepted_responses_have_an_id(vendor: Vendor, settings: schema.Email) -
     assert TRANSPORTS[vendor.name].parse_response(to_response(vendor.accept(accepted)), build_email()) == "id-1"
 
 
+@pytest.mark.parametrize("code", ["duplicate_request", "duplicate_parameter"])
+def test_a_repeated_request_to_brevo_is_accepted(code: str) -> None:
+    """Brevo rejects a request whose key it knows, because it has accepted the email before."""
+    response = to_response((400, {"code": code, "message": "The key was used before"}, {}))
+    assert TRANSPORTS["brevo"].parse_response(response, build_email()) == MAIL.message_id
+
+
 def test_the_test_vectors_of_aws() -> None:
     """Signatures are those of AWS's test suite for Signature Version 4 (get-vanilla, post-vanilla)."""
     settings = schema.Ses(

@@ -370,7 +370,7 @@ def _read_brevo(request: Request) -> AcceptedEmail:
     payload = request.json
     [to] = payload["to"]
     headers = dict(payload["headers"])
-    key = headers.pop("Idempotency-Key")
+    key = headers.pop("idempotencyKey")
     assert str(uuid.UUID(key)) == key
     attachments = [
         (file["name"], mimetypes.guess_type(file["name"])[0] or "", base64.b64decode(file["content"]), "")

@@ -1,9 +1,10 @@
 """Send email over the API of Brevo.
 
-Sources: Brevo, "Send a transactional email" and "Email API now supports idempotency"
+Sources: Brevo, "Send a transactional email", "Email API now supports idempotency" and "Idempotency for batch emails"
 (https://developers.brevo.com/reference/sendtransacemail,
-https://developers.brevo.com/changelog/email-api-now-supports-idempotency). A request with the key of one that was
-accepted in the last 15 minutes is not sent again.
+https://developers.brevo.com/changelog/email-api-now-supports-idempotency,
+https://developers.brevo.com/docs/heterogenous-versions-batch-emails). A request with the key of one that was accepted
+in the last 15 minutes (on the last of these pages 30) is not sent again.
 """
 
 import base64
@@ -27,6 +28,8 @@ _SERVER = "https://api.brevo.com"
 _ACCOUNT_ERRORS = (
     "unauthorized", "permission_denied", "not_enough_credits", "account_under_validation", "reseller_permission_denied",
 )  # fmt: skip
+# The codes for a repeated request; which one, depends on the page of the documentation.
+_DUPLICATE_CODES = ("duplicate_request", "duplicate_parameter")
 _SENDER = re.compile(r"\bsender\b", re.IGNORECASE)
 _RECIPIENT = re.compile(r"\bemail is not valid in to\b|\bto\b.{0,40}(?:not valid|invalid)", re.IGNORECASE)
 
@@ -48,7 +51,7 @@ class Brevo(Transport):
         """
         parts = parse_parts(email.envelope.content)
         key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"mid:{email.message_id}"))
-        headers = {**dict(parts.headers), "X-Mailin-custom": email.message_id, "Idempotency-Key": key}
+        headers = {**dict(parts.headers), "X-Mailin-custom": email.message_id, "idempotencyKey": key}
         payload = {
             "sender": _to_address(parts.sender), "to": [{"email": email.envelope.rcpt_to}],
             "replyTo": _to_address(parts.reply_to) if parts.reply_to else None, "subject": parts.subject,
@@ -62,7 +65,7 @@ class Brevo(Transport):
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
         """Return the `messageId` without its angle brackets; of a repeated request, our Message-ID."""
         details = http_client.decode_response(response)
-        if details.get("code") == "duplicate_request":
+        if details.get("code") in _DUPLICATE_CODES:
             return email.message_id
         if response.status not in (201, 202):
             raise _error_of(response, details)
