@@ -190,6 +190,14 @@ def test_a_repeated_request_to_brevo_is_accepted(code: str) -> None:
     assert TRANSPORTS["brevo"].parse_response(response, build_email()) == MAIL.message_id
 
 
+@pytest.mark.parametrize("code", ["RequestExpired", "IncompleteSignature", "ExpiredTokenException", "NotAuthorized"])
+def test_a_rejected_signature_fails_no_recipient(code: str) -> None:
+    """AWS reports some errors of key, signature and clock with status 400; they are not about the message."""
+    response = to_response((400, {"message": "no"}, {"x-amzn-ErrorType": f"{code}:http://internal.amazon.com/"}))
+    with pytest.raises(ClientRejected):
+        TRANSPORTS["ses"].parse_response(response, build_email())
+
+
 def test_the_test_vectors_of_aws() -> None:
     """Signatures are those of AWS's test suite for Signature Version 4 (get-vanilla, post-vanilla)."""
     settings = schema.Ses(

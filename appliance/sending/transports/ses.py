@@ -29,7 +29,12 @@ _SERVICE, _ALGORITHM = "ses", "AWS4-HMAC-SHA256"
 _INVALID_ADDRESS = re.compile(
     r"\b(?:illegal|invalid|missing|malformed)\b.{0,80}(?:address|@domain|domain)", re.IGNORECASE
 )
-_ACCOUNT_ERRORS = ("AccountSuspendedException", "SendingPausedException", "NotFoundException", "AccessDeniedException")
+# Errors of the account, and of key, signature and clock, which AWS also reports with status 400 ("Common Errors").
+_ACCOUNT_ERRORS = (
+    "AccountSuspendedException", "SendingPausedException", "NotFoundException", "AccessDeniedException",
+    "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId", "NotAuthorized", "OptInRequired",
+    "RequestExpired", "UnrecognizedClientException",
+)  # fmt: skip
 _RATE_ERRORS = ("TooManyRequestsException", "ThrottlingException", "Throttling", "LimitExceededException")
 
 
