@@ -157,7 +157,8 @@ def list_responses() -> Iterator[tuple[str, str, Response, type[Exception]]]:
             yield f"{vendor.name}-{kind}", vendor.name, response, KINDS[kind]
         for status, body, error in (
             (503, "<h1>busy</h1>", Deferred), (500, {"message": "internal"}, Deferred), (502, "<h1>no</h1>", Uncertain),
-            (504, "", Uncertain), (500, "\xff{", Uncertain), (413, "", RecipientRejected), (302, "", ClientRejected),
+            (504, "", Uncertain), (504, {"message": "Endpoint request timed out"}, Uncertain),
+            (502, {"message": "Internal server error"}, Uncertain), (500, "\xff{", Uncertain), (413, "", RecipientRejected), (302, "", ClientRejected),
             (404, "", ClientRejected), (408, "", Deferred), (400, "[]", RecipientRejected), (200, "{}", Uncertain),
             (200, "[" * 5_000, Uncertain), (203, {"x": 1}, Uncertain),
         ):  # fmt: skip

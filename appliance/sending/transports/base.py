@@ -122,8 +122,8 @@ def build_error(response: HttpResponse, code: Any = None, text: Any = None, min_
     """Return the error of a response that does not accept a message, as far as its HTTP status decides it.
 
     `min_wait` is the least time in seconds to wait after a RateLimited error. A status of 500 or more is Deferred if
-    the provider itself reports it as a JSON object, or if it is 503 (RFC 9110, 15.6.4). Otherwise a gateway reports it,
-    which does not know whether the message was accepted.
+    the provider itself reports it as a JSON object, or if it is 503 (RFC 9110, 15.6.4). Otherwise, and always with 502
+    and 504 (15.6.3, 15.6.5), a gateway reports it, which does not know whether the message was accepted.
     """
     status, words = response.status, describe(response, code, text)
     if status == 429:
@@ -133,7 +133,7 @@ def build_error(response: HttpResponse, code: Any = None, text: Any = None, min_
     if 200 <= status < 300:
         return Uncertain(words)
     if status >= 500:
-        is_own = status == 503 or bool(http_client.decode_response(response))
+        is_own = status == 503 or (status not in (502, 504) and bool(http_client.decode_response(response)))
         return Deferred(words) if is_own else Uncertain(words)
     if status in (408, 425):
         return Deferred(words)
