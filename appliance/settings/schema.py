@@ -33,7 +33,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 ApiUrl = Annotated[
     str,
     Meta(
-        pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?)?$",
+        pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?)?\Z",
         description='URL of the API, also of another server with the same API; "" = that of the provider',
     ),
 ]
@@ -73,11 +73,11 @@ class Direct(Struct, frozen=True):
 
 
 # The transports that send over the HTTP API of a provider (`sending/transports`). A key consists of ASCII characters
-# without spaces, because it becomes a header.
+# without spaces, because it becomes a header. `\Z` and not `$` ends the patterns, as `$` allows a line break there.
 
 
 def _key(text: str, secret: bool = True) -> Meta:
-    return Meta(pattern=r"^[!-~]*$", description=text, extra={"secret": secret, "required": True})
+    return Meta(pattern=r"^[!-~]*\Z", description=text, extra={"secret": secret, "required": True})
 
 
 class Ses(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Ses(Struct, frozen=True):
     region: Annotated[
         str,
         Meta(
-            pattern=r"^([a-z]{2}(-[a-z]{1,12}){1,3}-[0-9])?$",
+            pattern=r"^([a-z]{2}(-[a-z]{1,12}){1,3}-[0-9])?\Z",
             description="AWS region of the verified domain, such as eu-west-1",
             extra={"required": True},
         ),
@@ -94,7 +94,7 @@ class Ses(Struct, frozen=True):
     access_key_id: Annotated[str, _key("access key ID of an IAM user that may send", secret=False)] = ""
     secret_access_key: Annotated[str, _key("secret access key")] = ""
     configuration_set: Annotated[
-        str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description='configuration set; "" = the default one')
+        str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}\Z", description='configuration set; "" = the default one')
     ] = ""
     base_url: ApiUrl = ""
 
@@ -104,7 +104,7 @@ class Mailgun(Struct, frozen=True):
 
     domain: Annotated[
         str,
-        Meta(pattern=r"^[A-Za-z0-9.-]*$", description="domain as Mailgun lists it", extra={"required": True}),
+        Meta(pattern=r"^[A-Za-z0-9.-]*\Z", description="domain as Mailgun lists it", extra={"required": True}),
     ] = ""
     region: Annotated[Literal["us", "eu"], _help("region of the domain")] = "us"
     api_key: Annotated[str, _key("API key, or sending key of the domain")] = ""

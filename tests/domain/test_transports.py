@@ -10,6 +10,7 @@ import pytest
 
 from appliance.core.errors import (
     ClientRejected,
+    ConfigError,
     Deferred,
     RateLimited,
     RecipientRejected,
@@ -197,6 +198,18 @@ def test_a_rejected_signature_fails_no_recipient(code: str) -> None:
     response = to_response((400, {"message": "no"}, {"x-amzn-ErrorType": f"{code}:http://internal.amazon.com/"}))
     with pytest.raises(ClientRejected):
         TRANSPORTS["ses"].parse_response(response, build_email())
+
+
+@pytest.mark.parametrize(
+    "name", ["resend.api_key", "ses.region", "ses.configuration_set", "mailgun.domain", "brevo.base_url"]
+)
+def test_settings_of_requests_have_no_line_break(name: str) -> None:
+    """A value with a line break at its end is rejected when it is read: errors of HTTP would quote it."""
+    value = {"ses.region": "eu-west-1", "brevo.base_url": "https://api.example"}.get(name, "abc")
+    config.load({f"email.{name}": value}, {})
+    with pytest.raises(ConfigError) as raised:
+        config.load({f"email.{name}": f"{value}\n"}, {})
+    assert value not in str(raised.value)
 
 
 def test_the_test_vectors_of_aws() -> None:
