@@ -54,6 +54,31 @@ def test_a_changed_message_is_not_sent_again(home: Home) -> None:
     assert "changed since" in row.error_text
 
 
+def _lose_reply(row: LedgerRow, prepared: OutgoingMessage, provider: str) -> str:
+    """Record that the reply of a provider to an attempt was lost, and return the status of the message then."""
+    outcome = Outcome(row._replace(provider=provider), Uncertain("the reply was lost"), prepared=prepared)
+    record_and_claim(outcome, False)
+    return str(Message.get_by_id(row.id).status)
+
+
+def test_an_email_is_repeated_only_while_its_api_remembers_it(home: Home) -> None:
+    """Brevo remembers a request for 15 minutes, so no repetition is planned for a later time."""
+    row, prepared = _claim_message(home)
+    statuses = [_lose_reply(row, prepared, "brevo")]
+    for seconds in (0, 13 * 60):
+        home.advance(seconds)
+        next_row = record_and_claim(None, True)
+        assert next_row is not None
+        statuses.append(_lose_reply(next_row, prepared, "brevo"))
+    assert statuses == ["queued", "queued", "uncertain"]
+
+
+def test_an_email_held_in_doubt_is_not_repeated_over_an_api(home: Home) -> None:
+    """With `in_doubt = hold` a user decides, also if the API would recognize the repetition."""
+    home.configure(email__in_doubt="hold")
+    assert _lose_reply(*_claim_message(home), "resend") == "uncertain"
+
+
 @pytest.mark.parametrize("failure", ["connection", "crash"])
 def test_a_user_retries_the_same_bytes(failure: str, home: Home) -> None:
     """A message held in doubt is sent again with its original bytes, also at the second retry."""

@@ -378,9 +378,9 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
 def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    An SMS is looked up if its provider supports that. An email is sent again each time if its transport recognizes a
-    repeated request, with growing delays. The bytes in `prepared` are stored, so that every retry, also
-    one that a user starts, sends the same message.
+    An SMS is looked up if its provider supports that. If `in_doubt` is `resend`, an email is sent again: once, or as
+    long as its transport recognizes a repeated request, with growing delays. The bytes in `prepared` are stored, so
+    that every retry, also one that a user starts, sends the same message.
     """
     _store_payload(row, prepared)
     if _start_lookup(row):
@@ -388,9 +388,9 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         return _reschedule(
             row, now, _FIRST_LOOKUP_SECONDS, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1
         )
-    if _is_idempotent_email(row, now):
+    delay = get_retry_delay(row) if row.uncertain_count else 0
+    if get_channel_settings(row).in_doubt == "resend" and _is_idempotent_email(row, now + int(delay * 1000)):
         ledger.record_error(row, error)
-        delay = get_retry_delay(row) if row.uncertain_count else 0
         return _reschedule(row, now, delay, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1)
     if _should_resend(row):
         ledger.record_error(row, error)
@@ -402,10 +402,10 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
     return ledger.mark_uncertain(row, error.text, now)
 
 
-def _is_idempotent_email(row: LedgerRow, now: int) -> bool:
-    """Return whether the transport of an email sends it only once, however often its request is repeated now."""
+def _is_idempotent_email(row: LedgerRow, at: int) -> bool:
+    """Return whether the transport of an email sends it only once if its request is repeated at a time (ms)."""
     transport = TRANSPORTS.get(row.provider) if row.channel == "email" else None
-    return transport is not None and now - (row.first_attempt_at or now) < transport.idempotent_seconds * 1000
+    return transport is not None and at - (row.first_attempt_at or at) < transport.idempotent_seconds * 1000
 
 
 def _should_resend(row: LedgerRow) -> bool:
