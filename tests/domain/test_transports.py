@@ -3,6 +3,7 @@
 import email.message
 from collections.abc import Iterator
 from email.policy import SMTP
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,6 +22,7 @@ from appliance.sending.delivery import mime
 from appliance.sending.delivery.http_client import HttpResponse
 from appliance.sending.delivery.mime import Mail
 from appliance.sending.delivery.smtp_client import Envelope
+from appliance.sending.messages import outcomes
 from appliance.sending.transports import TRANSPORTS, ses
 from appliance.sending.transports.base import OutgoingEmail, Transport
 from appliance.sending.transports.mime_parts import parse_parts
@@ -159,7 +161,8 @@ def list_responses() -> Iterator[tuple[str, str, Response, type[Exception]]]:
         for status, body, error in (
             (503, "<h1>busy</h1>", Deferred), (500, {"message": "internal"}, Deferred), (502, "<h1>no</h1>", Uncertain),
             (504, "", Uncertain), (504, {"message": "Endpoint request timed out"}, Uncertain),
-            (502, {"message": "Internal server error"}, Uncertain), (500, "\xff{", Uncertain), (413, "", RecipientRejected), (302, "", ClientRejected),
+            (502, {"message": "Internal server error"}, Uncertain), (500, "\xff{", Uncertain),
+            (413, "", RecipientRejected), (302, "", ClientRejected),
             (404, "", ClientRejected), (408, "", Deferred), (400, "[]", RecipientRejected), (200, "{}", Uncertain),
             (200, "[" * 5_000, Uncertain), (203, {"x": 1}, Uncertain),
         ):  # fmt: skip
@@ -190,6 +193,23 @@ def test_a_repeated_request_to_brevo_is_accepted(code: str) -> None:
     """Brevo rejects a request whose key it knows, because it has accepted the email before."""
     response = to_response((400, {"code": code, "message": "The key was used before"}, {}))
     assert TRANSPORTS["brevo"].parse_response(response, build_email()) == MAIL.message_id
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("brevo", {"code": "invalid_parameter", "message": "reply-to email is not valid"}),
+        ("mailgun", {"message": "'h:Reply-To' parameter is not a valid address"}),
+        ("mailjet", {"Messages": [{"Status": "error", "Errors": [
+            {"ErrorCode": "mj-0013", "StatusCode": 400, "ErrorRelatedTo": ["ReplyTo.Email"]}
+        ]}]}),
+    ],
+)  # fmt: skip
+def test_an_invalid_reply_to_is_not_an_invalid_recipient(name: str, body: dict[str, Any]) -> None:
+    """A rejected Reply-To address suppresses no recipient."""
+    with pytest.raises(RecipientRejected) as raised:
+        TRANSPORTS[name].parse_response(to_response((400, body, {})), build_email())
+    assert outcomes.classify_error(raised.value).suppression_rule == "never"
 
 
 @pytest.mark.parametrize("code", ["RequestExpired", "IncompleteSignature", "ExpiredTokenException", "NotAuthorized"])

@@ -31,7 +31,7 @@ _ACCOUNT_ERRORS = (
 # The codes for a repeated request; which one, depends on the page of the documentation.
 _DUPLICATE_CODES = ("duplicate_request", "duplicate_parameter")
 _SENDER = re.compile(r"\bsender\b", re.IGNORECASE)
-_RECIPIENT = re.compile(r"\bemail is not valid in to\b|\bto\b.{0,40}(?:not valid|invalid)", re.IGNORECASE)
+_RECIPIENT = re.compile(r"\bemail is not valid in to\b|(?<!reply.)\bto\b.{0,40}(?:not valid|invalid)", re.IGNORECASE)
 
 
 class Brevo(Transport):

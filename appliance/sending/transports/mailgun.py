@@ -20,7 +20,7 @@ from appliance.sending.transports.base import OutgoingEmail, SettingField, Trans
 from appliance.settings.schema import Email
 
 _SERVERS = {"us": "https://api.mailgun.net", "eu": "https://api.eu.mailgun.net"}
-_INVALID_ADDRESS = re.compile(r"\bto\b.{0,80}not a valid address", re.IGNORECASE)
+_INVALID_ADDRESS = re.compile(r"(?<!reply.)\bto\b.{0,80}not a valid address", re.IGNORECASE)
 _SENDER = re.compile(r"\bfrom\b.{0,80}(?:not a valid address|missing)|sender.{0,80}not allowed", re.IGNORECASE)
 
 

@@ -6,6 +6,7 @@ https://dev.mailjet.com/email/guides/send-api-v31/). The status of a message and
 """
 
 import base64
+import re
 from typing import Any, ClassVar
 
 import msgspec
@@ -24,6 +25,7 @@ _SERVER = "https://api.mailjet.com"
 _FORBIDDEN_HEADERS = frozenset(("list-id", "user-agent", "x-mailer", "x-csa-complaints", "x-feedback-id"))
 _FORBIDDEN_PREFIXES = ("x-mj-", "x-mailjet-")
 _INVALID_ADDRESS, _UNVERIFIED_SENDER = "mj-0013", "send-0008"
+_TO = re.compile(r"\bTo\b")  # not ReplyTo
 
 
 class Mailjet(Transport):
@@ -106,7 +108,7 @@ def _error_of(response: HttpResponse, message: dict[str, Any]) -> DeliveryError:
     details = _first(message.get("Errors")) or http_client.decode_response(response)
     code, text = details.get("ErrorCode"), details.get("ErrorMessage")
     related = str(details.get("ErrorRelatedTo") or "")
-    if code == _INVALID_ADDRESS and "To" in related:
+    if code == _INVALID_ADDRESS and _TO.search(related):
         return base.reject(RecipientRejected, response, code, text, base.INVALID_ADDRESS)
     if code == _UNVERIFIED_SENDER or (response.status < 500 and "From" in related):
         return base.reject(SenderRejected, response, code, text)
