@@ -78,11 +78,13 @@ def test_each_recipient_counts_in_the_rate_limit(fresh_server: FreshServer) -> N
     server = fresh_server(env={"CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "600"})
     api = server.client()
     copies = [f"copy-{number}@example.org" for number in range(40)]
-    one = api.post("/messages", MAIL | {"to": "first@example.org", "cc": copies[:20], "bcc": copies[20:]}).expect(201)
+    message = api.post("/messages", MAIL | {"to": "first@example.org", "cc": copies[:20], "bcc": copies[20:]}).expect(
+        201
+    )
     first = api.post("/messages/batch", {"messages": mails(59, "rate")})
     refused = api.post("/messages", MAIL | {"to": "later@example.org"})
 
-    assert len(one["recipients"]) == 41
+    assert len(message["recipients"]) == 41
     assert (first.status, first.headers["RateLimit-Remaining"]) == (200, "0")
     assert refused.status == 429 and 1 <= int(refused.headers["Retry-After"]) <= 10
 
