@@ -29,12 +29,15 @@ contacts_deleting = Signal[[list[int]]]()
 # milliseconds.
 contact_merging = Signal[[int, int, int]]()
 
-# The messages of a contact: those sent to the contact, those without a contact to the contact's addresses, and test
-# messages that were rendered with the contact's values.
-_MESSAGES_OF_CONTACT = (
+_MESSAGES_TO_CONTACT = (
     "SELECT id FROM message WHERE contact_id = :contact UNION SELECT id FROM message WHERE contact_id IS NULL "
-    "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact) "
-    "UNION SELECT message_id FROM message_content WHERE shown_as = :contact"
+    "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact)"
+)
+# The messages of a contact: those sent to the contact, those without a contact to the contact's addresses, copies of
+# both to `cc` and `bcc`, and test messages that were rendered with the contact's values.
+_MESSAGES_OF_CONTACT = (
+    f"{_MESSAGES_TO_CONTACT} UNION SELECT message_id FROM message_content WHERE shown_as = :contact "
+    f"UNION SELECT message_id FROM message_content WHERE first_message_id IN ({_MESSAGES_TO_CONTACT})"
 )
 # A test message or a copy that was rendered with the values of the contact was sent to another person. Its recipient
 # stays, unless it is being sent.
