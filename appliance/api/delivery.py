@@ -350,7 +350,7 @@ async def get_captured_source(request: ApiRequest) -> ApiResponse:
     source = bytes(row.source)
     if not request.credential.has_scope("contacts:write"):
         source = links.hide_recipient_links(source.decode("latin-1")).encode("latin-1")
-    source = await asyncio.to_thread(attachments.restore_contents, source)
+    source = await fetch(attachments.restore_contents, source, row.message_id)
     return ApiResponse(source, media="text/plain" if row.channel == "sms" else None)
 
 

@@ -128,6 +128,7 @@ def test_files_and_inline_images_on_the_wire(api: Client, relay: SmtpServer, ser
         ({"filename": "a.pdf", "content": "not base64!"}, "content"), ({"filename": "a.pdf"}, "content"),
         (attachment("a.pdf", b"x", content_type="text/html\r\nX: y"), "content_type"),
         (attachment("a.pdf", b"x", content_type="message/rfc822"), "content_type"),
+        (attachment("a.pdf", b"x", content_type="application/pdf; Name=run.exe"), "content_type"),
         (attachment("a.png", b"x", content_id="a> <b"), "content_id"),
     ],
 )  # fmt: skip

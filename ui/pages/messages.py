@@ -100,7 +100,7 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
         values["events"] = (await fetch(activity.load_events, visit.account_id, query)).rows
     if tab == "source":
         try:
-            content = await render(prepare.get_source, visit.account_id, message_id)
+            content = attachments.hide_contents(await render(prepare.get_source, visit.account_id, message_id))
             source = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
             values["source"] = source if visit.can("contacts:write") else links.hide_recipient_links(source)
         except prepare.NotReproducible as error:

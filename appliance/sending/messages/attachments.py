@@ -53,6 +53,8 @@ _CONTENT_ID = re.compile(rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.@-]{{1,{_MAX_CONTENT_
 _COMPOSITE_TYPES = ("multipart/", "message/")
 _CID_SOURCE = re.compile(rf'src="cid:([^"]{{1,{6 * _MAX_CONTENT_ID_CHARACTERS}}})"')
 _SHOWN_TYPES, _MAX_SHOWN_BYTES = ("image/png", "image/jpeg", "image/gif", "image/webp"), 1_048_576
+# The `data:` URLs of a displayed message together. HTML may refer to an image a hundred thousand times.
+_MAX_SHOWN_CHARACTERS = 16_000_000
 _PIECE_BYTES = 262_144
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Stands for the content of a file in a captured message. Quoted-printable text and base64 contain no `=_`.
@@ -144,7 +146,10 @@ def _find_name_fault(filename: str) -> str | None:
 
 
 def _is_content_type(value: str) -> bool:
-    return _CONTENT_TYPE.fullmatch(value) is not None and not value.lower().startswith(_COMPOSITE_TYPES)
+    # The name is written by the service; another one could have an extension that `BLOCKED_EXTENSIONS` refuses.
+    has_name = re.search(r"; ?name=", value, re.IGNORECASE) is not None
+    is_composite = value.lower().startswith(_COMPOSITE_TYPES)
+    return _CONTENT_TYPE.fullmatch(value) is not None and not is_composite and not has_name
 
 
 # The table of Python, which is the same on all systems, and types that it lacks.
@@ -304,22 +309,35 @@ def read_file(path: Path) -> Iterator[bytes]:
 def show_inline_images(html: str, message_id: int | None) -> str:
     """Return the HTML of a message with its inline images as `data:` URLs, for displaying it in a page.
 
-    Only PNG, JPEG, GIF and WebP images of up to `_MAX_SHOWN_BYTES` are displayed.
+    Only PNG, JPEG, GIF and WebP images of up to `_MAX_SHOWN_BYTES` are displayed, and in all `_MAX_SHOWN_CHARACTERS` of
+    URLs.
     """
     if message_id is None or "cid:" not in html:
         return html
-    files = {file.content_id: file for file in list_files(message_id) if file.content_id}
+    urls = {file.content_id: url for file in list_files(message_id) if (url := _build_data_url(file)) is not None}
+    room = _MAX_SHOWN_CHARACTERS
 
     def show(match: re.Match[str]) -> str:
-        file = files.get(unescape(match[1]))
-        if file is None or file.sha256 is None or file.size > _MAX_SHOWN_BYTES:
+        nonlocal room
+        url = urls.get(unescape(match[1]))
+        if url is None or len(url) > room:
             return match[0]
-        path = _get_path(file.sha256)
-        if file.content_type not in _SHOWN_TYPES or not path.is_file():
-            return match[0]
-        return f'src="data:{file.content_type};base64,{base64.b64encode(path.read_bytes()).decode()}"'
+        room -= len(url)
+        return f'src="{url}"'
 
     return _CID_SOURCE.sub(show, html)
+
+
+def _build_data_url(file: Attachment) -> str | None:
+    """Return the content of an inline image as a `data:` URL, or None if it is not displayed or no longer stored."""
+    is_shown = file.content_id and file.content_type in _SHOWN_TYPES and file.size <= _MAX_SHOWN_BYTES
+    if file.sha256 is None or not is_shown:
+        return None
+    try:
+        content = _get_path(file.sha256).read_bytes()
+    except FileNotFoundError:
+        return None
+    return f"data:{file.content_type};base64,{base64.b64encode(content).decode()}"
 
 
 def build_parts(message_id: int, is_captured: bool) -> tuple[mime.Part, ...]:
@@ -346,10 +364,16 @@ def _read_encoded(sha256: str | None, is_captured: bool) -> bytes:
         raise ValueError(gettext_noop("an attached file was deleted")) from None
 
 
-def restore_contents(source: bytes) -> bytes:
-    """Return the source of a captured email with the contents of its files, as far as they are still stored."""
+def restore_contents(source: bytes, message_id: int | None) -> bytes:
+    """Return the source of a captured message with the contents of its files, as far as they are still stored.
+
+    A placeholder of any other file stays as it is, because a sender can write one into the text of an SMS.
+    """
+    hashes = set() if message_id is None else {file.sha256 for file in list_files(message_id)}
 
     def read(match: re.Match[bytes]) -> bytes:
+        if match[1].decode() not in hashes:
+            return match[0]
         try:
             return mime.encode_base64(_get_path(match[1].decode()).read_bytes())
         except FileNotFoundError:
@@ -367,6 +391,9 @@ def hide_contents(source: bytes) -> bytes:
 # Files that no message needs any more.
 
 
+_IS_EXPIRED = "m.status NOT IN ('queued', 'held', 'sending') AND m.updated_at < ?"
+
+
 def list_expired(limit: int) -> list[int]:
     """Return the ids of up to `limit` attached files of messages that were last changed before `RETENTION_MS`.
 
@@ -374,15 +401,22 @@ def list_expired(limit: int) -> list[int]:
     """
     sql = (
         "SELECT a.id FROM attachment a JOIN message m ON m.id = a.message_id WHERE a.sha256 IS NOT NULL "
-        "AND m.status NOT IN ('queued', 'held', 'sending') AND m.updated_at < ? ORDER BY a.message_id LIMIT ?"
+        f"AND {_IS_EXPIRED} ORDER BY a.message_id LIMIT ?"
     )
     return [number for (number,) in rows(sql, (clock.now_ms() - RETENTION_MS, limit))]
 
 
 def expire(ids: list[int]) -> int:
-    """Forget the contents of attached files by id and return their number; names and sizes stay."""
+    """Forget the contents of attached files by id and return their number; names and sizes stay.
+
+    A message may be queued again after `list_expired` has read it, so its files stay.
+    """
     require_write_transaction()
-    return run(f"UPDATE attachment SET sha256 = NULL WHERE id IN ({','.join(map(str, ids))})")
+    return run(
+        f"UPDATE attachment SET sha256 = NULL WHERE id IN ({','.join(map(str, ids))}) "
+        f"AND EXISTS (SELECT 1 FROM message m WHERE m.id = attachment.message_id AND {_IS_EXPIRED})",
+        (clock.now_ms() - RETENTION_MS,),
+    )
 
 
 def list_unreferenced(limit: int) -> list[str]:
