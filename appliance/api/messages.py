@@ -257,14 +257,16 @@ async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | N
     Its own idempotency key counts, else that of the batch and its index.
     """
     read = await asyncio.to_thread(validation.read_partial, MessageWrite, raw)
-    request.ignored_keys.extend(f"messages[{index}].{name}" for name in read.ignored)
+    ignored = list(read.ignored)
     try:
         if read.faults.fields:
             faults = Faults()
             faults.merge(read.faults.fields)
             if read.value is not UNSET:
-                faults.merge(await _validate_message(request._replace(body=read.value, parse_result=read)))
+                single = request._replace(body=read.value, parse_result=read, ignored_keys=ignored)
+                faults.merge(await _validate_message(single))
             faults.check()
+        ignored += message_request.list_ignored_fields(read.value)
         own_key = message_request.get_text(read.value.idempotency_key)
         path = "/messages" if own_key or key is None else f"/messages/batch/{index}"
         sent = await _send(request, _Sending(read.value, raw, own_key or key, path))
@@ -274,6 +276,8 @@ async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | N
         return BatchResult(409, None, error.code, None, {})
     except RateLimitExceeded as error:
         return BatchResult(429, None, error.code, None, {})
+    finally:
+        request.ignored_keys.extend(f"messages[{index}].{name}" for name in ignored)
     return BatchResult(200 if sent.is_replay else 201, await _serialize_sent(request, sent), None, None, {})
 
 
