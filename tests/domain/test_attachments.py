@@ -7,6 +7,7 @@ import pytest
 from appliance.audience.contacts import removal
 from appliance.core import validation
 from appliance.sending.messages import attachments, transactional
+from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
@@ -55,6 +56,13 @@ def test_files_of_a_message_that_is_queued_again_stay(home: Home) -> None:
     assert (len(ids), transactions.write(attachments.expire, ids)) == (1, 0)
     run("UPDATE message SET status = 'failed' WHERE id = ?", (message.id,))
     assert transactions.write(attachments.expire, ids) == 1
+
+
+def test_a_copy_is_shown_as_it_was_sent(home: Home) -> None:
+    """The page of a copy shows the address of `to` in the text, as the copy itself does."""
+    queue(home, b"x", cc=["two@example.org"], html="<p>Account {{ email }}</p>")
+    copy = Message.get(Message.recipient == "two@example.org")
+    assert "Account one@example.org" in MessagePreparer().fill_again(copy).text
 
 
 @pytest.mark.parametrize("is_contact", [True, False])

@@ -274,7 +274,8 @@ class MessagePreparer:
             return FilledMessage("", compose.render_sms_page(text), text, None)
         source = self._get_source(row)
         if source is None:
-            shared = self._compile_single(row).shared
+            single = self._compile_single(row)
+            shared, row = single.shared, row._replace(recipient=single.first_recipient or row.recipient)
         else:
             shared = self._get_shared(source, self._get_language(source, row))
         values = self._get_values(shared, row)
