@@ -29,6 +29,7 @@ from appliance.core import errors, uploads, validation
 from appliance.core.errors import Invalid
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
+from appliance.storage import disk_guard
 from appliance.storage.database import Page
 from appliance.storage.transactions import scan_chunk
 
@@ -230,6 +231,9 @@ def _describe_error(error: Exception) -> tuple[int, str, str, dict[str, Any], di
         return 431, "bad_request", str(error), {}, {}
     if isinstance(error, SanicException) and 400 <= error.status_code < 500:
         return 400, "bad_request", "The request is malformed.", {}, {}
+    storage_error = disk_guard.to_storage_error(error)
+    if storage_error is not None:
+        return _describe_refusal(storage_error)
     return 500, "internal_error", _DEFAULT_MESSAGES["internal_error"], {}, {}
 
 
@@ -265,7 +269,7 @@ async def receive_large_body(request: Request, max_bytes: int) -> AsyncIterator[
     """Receive the body of a request as `request.body`, for the `async with` block that handles it.
 
     A body of more than `limits.body_bytes` is written to a temporary file while it arrives, so that slow clients need
-    no memory. Raises PayloadTooLarge for more than `max_bytes`.
+    no memory. Raises ApiError 413 for more than `max_bytes`, and StorageError if the disk has little space.
     """
     stream: Any = request.stream
     length = request.headers.get("content-length") or "0"
@@ -279,6 +283,7 @@ async def receive_large_body(request: Request, max_bytes: int) -> AsyncIterator[
                 raise ApiError(413, "payload_too_large")
             pieces += piece
             if size > config.current().limits.body_bytes and len(pieces) >= _SPOOL_BYTES:
+                disk_guard.require_space()
                 # The file has no name, so a killed process leaves none behind.
                 spooled = spooled or tempfile.TemporaryFile(dir=config.current().data_dir)  # noqa: SIM115 - closed below
                 await asyncio.to_thread(spooled.write, pieces)

@@ -151,7 +151,7 @@ async def _send(request: ApiRequest, sending: _Sending) -> Sent:
         sent = await commit(write)
     finally:
         attachments.release(files)
-        if files and (sent is None or sent.is_replay):
+        if files and (sent is None or sent.is_replay or sent.refusal is not None):
             await commit(attachments.delete_unreferenced, [file.sha256 for file in files])
     if sent.refusal is not None:
         raise sent.refusal

@@ -282,6 +282,16 @@ def require_writable() -> None:
         raise StorageError(blocker)
 
 
+def require_space() -> None:
+    """Raise StorageError while the disk has no space for sending, or the database has a problem.
+
+    Call this before a large file is stored, so that files leave the last space to the database.
+    """
+    blocker = send_blocker()
+    if blocker is not None:
+        raise StorageError(blocker)
+
+
 def is_disk_full() -> bool:
     """Return whether the disk is full, so that only essential writes run (`transactions.submit_essential`)."""
     return _guard.is_full

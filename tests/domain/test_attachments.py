@@ -1,15 +1,17 @@
 """Files attached to messages: what a page and the source of a captured message contain, and which files expire."""
 
 import base64
+import errno
 
 import pytest
 
+from appliance.api import http
 from appliance.audience.contacts import removal
 from appliance.core import validation
 from appliance.sending.messages import attachments, transactional
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
-from appliance.storage import transactions
+from appliance.storage import disk_guard, transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Message
 from tests.domain.home import BY_API, Home
@@ -56,6 +58,16 @@ def test_files_of_a_message_that_is_queued_again_stay(home: Home) -> None:
     assert (len(ids), transactions.write(attachments.expire, ids)) == (1, 0)
     run("UPDATE message SET status = 'failed' WHERE id = ?", (message.id,))
     assert transactions.write(attachments.expire, ids) == 1
+
+
+def test_little_space_refuses_files(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files leave the last space of the disk to the database; a write that fails all the same is a 503 error (P9)."""
+    monkeypatch.setattr(disk_guard._guard, "low", "little space")
+    with pytest.raises(disk_guard.StorageError):
+        queue(home, b"x")
+    full = http._describe_error(OSError(errno.ENOSPC, "No space left on device"))
+    assert (full[0], full[1]) == (503, "storage_unavailable")
+    assert http._describe_error(OSError(errno.EACCES, "Permission denied"))[0] == 500
 
 
 def test_a_copy_is_shown_as_it_was_sent(home: Home) -> None:

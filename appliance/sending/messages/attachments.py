@@ -24,6 +24,7 @@ from appliance.core.errors import Faults, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery import mime
 from appliance.settings import config
+from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, run
 from appliance.storage.models import Attachment
 from appliance.storage.transactions import require_write_transaction
@@ -217,8 +218,9 @@ _lock = threading.Lock()
 def store(files: Sequence[AttachmentWrite]) -> list[StoredFile]:
     """Store valid files that are not stored yet, and sync them to disk. Call `release` once their rows are committed.
 
-    Raises OSError if a file cannot be written.
+    Raises StorageError if the disk has little space, and OSError if a file cannot be written.
     """
+    disk_guard.require_space()
     stored: list[StoredFile] = []
     try:
         for file in files:
