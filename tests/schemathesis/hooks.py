@@ -28,11 +28,17 @@ UNSAYABLE = (
     "cannot be changed: make another template", "must match the Idempotency-Key header",
     "must be public lists, because visitors see their names",
     "must be a language code such as de or pt-BR",
+    "give either `html` or `body`, not both", "give either this or `template_id`, not both",
+    "give either `from`, or `from_email` and `from_name`", "is not supported for SMS", "is already a recipient",
+    "is only for transactional messages: send marketing to each recipient alone",
+    "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",
 )  # fmt: skip
 # Fields with names from a registry: of time zones, of flow starters
 REGISTERED = ("time_zone", "starter")
-# Fields that contain a document with its own validation: filters, steps, designs, files
-INSIDE = re.compile(r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data)\b")
+# Fields that contain a document with its own validation: filters, steps, designs, headers, files
+INSIDE = re.compile(
+    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments)\b"
+)
 PAGE_SIZES = ("limit", "per_page", "per")
 _contracts: dict[int, Contract] = {}
 
