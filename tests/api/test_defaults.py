@@ -34,6 +34,7 @@ FOLLOWS = {
     "POST /flows": {"trigger"},
     "POST /templates": {"updated_at"},
     "POST /events": {"contact_id", "created_at"},
+    "POST /messages": {"from"},
 }
 
 

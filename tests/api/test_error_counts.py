@@ -34,7 +34,12 @@ _FILTER = {"name": "contact_first_name", "predicate": "eq", "value": "x"}
 _FILTERS, _STEPS = [_FILTER] * 3, [{"duration": 5}] * 5
 # A valid body for each operation; changes make it invalid
 RIGHT: dict[str, dict[str, Any]] = {
-    "POST /messages": {"to": "ann@example.org", "subject": "x", "body": "x"},
+    "POST /messages": {
+        "to": "ann@example.org",
+        "subject": "x",
+        "body": "x",
+        "attachments": [{"filename": "a.txt", "content": "YQ=="}],
+    },
     "POST /campaigns": {"name": "x"},
     "PUT /templates/{id}/translations/{language}": {"texts": {}},
     "POST /contacts": {"email": "alpha@example.org", "channels_attributes": [{"value": "more@example.org"}]},

@@ -305,7 +305,10 @@ def test_a_damaged_link_list_does_not_stop_others(home: Home) -> None:
     first, second = send_campaign(home, "ann", "bea")
     store_hits(build_hit(first, 1), build_hit(second, 1))
     transactions.write(run, "UPDATE message SET campaign_id = NULL WHERE id = ?", (first,))
-    content = "INSERT INTO message_content (message_id, headers, data, links) VALUES (?, '{}', '{}', '[damaged')"
+    content = (
+        "INSERT INTO message_content (message_id, headers, data, links, has_attachments) "
+        "VALUES (?, '{}', '{}', '[damaged', 0)"
+    )
     transactions.write(run, content, (first,))
     requests = [LinkRequest(first, 1), LinkRequest(second, 1)]
     assert [*LinkResolver().resolve(requests)] == requests[1:]

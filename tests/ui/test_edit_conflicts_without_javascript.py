@@ -57,7 +57,7 @@ CASES = {
     ),
     "how mail leaves": Case(
         "/welcome/mail", "/welcome/mail", "Server",
-        {"email.transport": "capture", "email.relay.host": "", "email.relay.port": "587"},
+        {"email.transport": "relay", "email.relay.host": "was.example.com", "email.relay.port": "587"},
         {"email.relay.host": "a.example.com"}, {"email.relay.host": "b.example.com"},
         "theirs a.example.com , yours b.example.com",
         lambda api, _: re.findall(
