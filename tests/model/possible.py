@@ -132,6 +132,9 @@ class FlowSet:
     def is_independent(self, run: Run, contact: Contact) -> bool:
         """Return whether a run may take its next step first without changing the outcome."""
         flow = self.flows[run.flow]
+        # Other runs may have steps that their flow has no longer
+        live_steps = [self.effects_of_steps(other.rest) for other in contact.runs if other.status == "live"]
+        own_steps = self.effects_of_steps(run.rest)
         to_come = self.emitted | {event.name for event in contact.unread}
         if flow.goal in to_come:
             return False
@@ -141,7 +144,8 @@ class FlowSet:
                 return False
         else:
             effects_of_steps = self.effects_of_step(run.rest[0])
-        others = [self.flow_effects[other] for other in self.flows if other != run.flow]
+        live_steps.remove(own_steps)
+        others = [*live_steps, *(self.flow_effects[other] for other in self.flows if other != run.flow)]
         others += [self.mail_effects, self.coming_effects]
         return not any(effects_of_steps.disturbs(other) for other in others)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model import documents
-from tests.model.interpreter import Contact, Flow, record_event
+from tests.model.interpreter import Contact, Flow, Run, record_event
 from tests.model.possible import TooManyStates, final_states, outline, states_before_event
 
 CHAIN = [{"id": 1, "type": "emit_event", "event_name": "m_one", "forward_event_data": True}]
@@ -114,3 +114,16 @@ def test_the_reduced_search_finds_all_outcomes(drawn: list[dict[str, Any]], acts
     except TooManyStates:
         return
     assert short == whole
+
+
+def test_the_reduced_search_counts_steps_of_runs_whose_flow_was_edited() -> None:
+    """The order of steps matters also if one of them is only in the run, and no longer in its flow."""
+    join = {"id": 2, "type": "list_add", "contact_list_id": 9}
+    leave = {"id": 3, "type": "list_remove", "contact_list_id": 9}
+    flows = {7: flow(7), 8: flow(8, leave, join)}
+    contact = Contact({}, runs=(Run(7, {}, 0, 0, (join,)), Run(8, {}, 0, 0, (leave, join))))
+    outcomes = [
+        {tuple(event.name for event in end.past if event.name.startswith("list")) for end in ends}
+        for ends in (final_states([contact], flows, 0), final_states([contact], flows, 0, every=True))
+    ]
+    assert outcomes[0] == outcomes[1] == {("list_add",), ("list_add", "list_add", "list_remove")}
