@@ -187,7 +187,7 @@ class TokenBuckets:
         return BucketLevel(minute, int(burst - (full_at - now) / seconds_each + 1e-6), math.ceil(full_at - now))
 
     def charge(self, credential: str, rate: RequestClass, limits: Limits, count: int) -> BucketLevel | None:
-        """Take up to `MAX_CHARGE` more tokens for a request that was admitted, and return the state of the bucket.
+        """Remove up to `MAX_CHARGE` more tokens for an admitted request, and return the state of the bucket.
 
         If fewer tokens are left, the bucket goes into debt, and later requests wait. None means that the class of
         request is not limited.

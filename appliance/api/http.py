@@ -231,8 +231,7 @@ def _describe_error(error: Exception) -> tuple[int, str, str, dict[str, Any], di
         return 431, "bad_request", str(error), {}, {}
     if isinstance(error, SanicException) and 400 <= error.status_code < 500:
         return 400, "bad_request", "The request is malformed.", {}, {}
-    # Errors of the database are converted where it is used
-    storage_error = disk_guard.to_storage_error(error) if isinstance(error, OSError) else None
+    storage_error = disk_guard.to_storage_error(error)
     if storage_error is not None:
         return _describe_refusal(storage_error)
     return 500, "internal_error", _DEFAULT_MESSAGES["internal_error"], {}, {}

@@ -63,7 +63,10 @@ def is_damage_error(error: BaseException) -> bool:
 
 def _find_cause(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
-    while cause is not None:
+    # An error that is raised again from a later one is its own cause
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
         if isinstance(cause, _STORAGE_ERRORS) or (isinstance(cause, OSError) and cause.errno in _FILE_ERROR_NUMBERS):
             return cause
         cause = cause.__cause__ or cause.__context__

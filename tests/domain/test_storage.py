@@ -68,3 +68,11 @@ def test_a_reserve_deleted_during_a_check_is_not_created_again(home: Home, monke
         disk_guard.measure()
         failure.join()
     assert disk_guard.is_disk_full() and not (home.directory / "reserve").exists()
+
+
+def test_errors_that_cause_each_other_are_no_storage_error() -> None:
+    """The search for the cause ends for a chain of errors that leads back to its beginning."""
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+
+    assert to_storage_error(first) is None

@@ -68,7 +68,7 @@ class _Pool:
         self._idle: dict[tuple[bytes, bytes, int], list[_PooledConnection]] = {}
 
     async def take(self, url: "httpcore.URL") -> _PooledConnection:
-        """Take the most recently used idle connection out of the pool, or create one that is not open yet.
+        """Remove and return the most recently used idle connection, or create one that is not open yet.
 
         Idle connections that have expired or that the server has closed are closed.
         """

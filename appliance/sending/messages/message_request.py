@@ -250,15 +250,15 @@ def parse_sender(request: MessageWrite, faults: Faults) -> Sender:
         return Sender(email, name)
     match = _MAILBOX.fullmatch(text.strip())
     quoted, plain, written = match.groups() if match else (None, "", text)
-    shown = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain.strip()
+    display_name = plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
     try:
         address = addresses.parse_email(written)
     except ValueError as error:
         faults.add("from", str(error))
         return Sender(None, None)
-    if len(shown) > _MAX_NAME_CHARACTERS:
+    if len(display_name) > _MAX_NAME_CHARACTERS:
         faults.add("from", gettext("is too long (maximum is %(limit)s characters)", limit=_MAX_NAME_CHARACTERS))
-    return Sender(address.value, shown or None)
+    return Sender(address.value, display_name or None)
 
 
 def parse_recipients(request: MessageWrite, faults: Faults) -> list[Recipient]:

@@ -503,10 +503,10 @@ def get_channel_settings(row: LedgerRow) -> Email | Sms:
 
 
 def get_retry_delay(row: LedgerRow, elapsed: float | None = None) -> float:
-    """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter (P6).
+    """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter.
 
-    For a lookup, which is no attempt, `elapsed` are the seconds since the first attempt, and the delay is that of the
-    attempt that would follow them.
+    docs/promises.md#p6 promises the delays. For a lookup, which is no attempt, `elapsed` are the seconds since the
+    first attempt, and the delay is the one before the attempt that would follow them.
     """
     delays = get_channel_settings(row).retry_after or [300.0]
     number = row.attempts if elapsed is None else sum(end <= elapsed for end in itertools.accumulate(delays))

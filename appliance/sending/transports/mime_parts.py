@@ -8,7 +8,7 @@ from email.message import Message
 from typing import NamedTuple
 
 _FOLD = re.compile(r"\r?\n[ \t]+")
-# Headers with a field of their own in every API, or that describe or sign the bytes that the provider writes anew.
+# Headers with a field of their own in every API, or that describe or sign our bytes, which the provider replaces.
 _OTHER_HEADERS = frozenset((
     "from", "to", "cc", "bcc", "subject", "reply-to", "sender", "date", "return-path", "received", "mime-version",
     "dkim-signature", "message-id",

@@ -124,9 +124,9 @@ class RequestWorker(ABC, Generic[Limits]):
         """Update limits and circuit breaker from the error of an outcome, and write a more exact error into it."""
 
     def _begin(self, row: LedgerRow) -> None:
-        """Note that a message is being sent."""
+        """Record that a message is being sent, for a channel that counts these."""
         return
 
     def _finish(self, row: LedgerRow) -> None:
-        """Note that the outcome of a message is stored."""
+        """Record that the outcome of a message is stored, for a channel that counts messages being sent."""
         return
