@@ -214,14 +214,13 @@ def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding
 def _check_encoding(sms: SmsTotals) -> Iterator[Finding]:
     if not sms.ucs2:
         return
-    characters = [
-        f"{entry.character} ({segments.character_name(entry.character)})"
-        for entry in sms.forcing[:_MAX_CHARACTERS_NAMED]
-    ]
-    names = ", ".join(characters) + ("…" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else "")
+    characters = [segments.describe_character(entry.character) for entry in sms.forcing[:_MAX_CHARACTERS_NAMED]]
+    names = ", ".join(characters) + (", …" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else "")
     message = ngettext(
-        "%(characters)s is not in GSM-7: for %(num)s contact a part holds 70 characters instead of 160",
-        "%(characters)s is not in GSM-7: for %(num)s contacts a part holds 70 characters instead of 160",
+        "for %(num)s contact a part holds 70 characters instead of 160, because of emoji or special characters: "
+        "%(characters)s",
+        "for %(num)s contacts a part holds 70 characters instead of 160, because of emoji or special characters: "
+        "%(characters)s",
         sms.ucs2,
         characters=names,
     )

@@ -179,10 +179,12 @@ def test_sms_preview_counts_segments(api: Client) -> None:
 
 
 def test_characters_outside_gsm_7_are_named(api: Client) -> None:
-    """The character is named by code and name, because it may be invisible."""
+    """The character is shown if it is visible, and else named by code and name."""
     result = preview_sms(api, "Soft\u00adhyphen")
     assert result["sms"]["forcing"] == {"character": "\u00ad", "name": "U+00AD SOFT HYPHEN"}
-    assert "U+00AD SOFT HYPHEN is not in GSM-7" in result["warnings"][0]["message"]
+    assert "because “U+00AD SOFT HYPHEN” is not a standard SMS character" in result["warnings"][0]["message"]
+    visible = preview_sms(api, "Gift 🎁")
+    assert "because “🎁” is not a standard SMS character" in visible["warnings"][0]["message"]
 
 
 def test_sms_preview_counts_after_merging(api: Client) -> None:

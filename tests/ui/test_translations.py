@@ -186,3 +186,27 @@ def test_translating_without_scripts(user: ScriptlessBrowser, api: Client) -> No
     field.set("value", "Brot")
     [save] = [button for button in select(pair, "button") if page.name_of(button).startswith("Save")]
     assert page.press(save).has("#progress", "1 of 4 texts translated")
+
+
+def test_an_original_changed_meanwhile(user: ScriptlessBrowser, api: Client) -> None:
+    """A translation of an original that was changed meanwhile is not saved, and the new original is shown."""
+    template_id = create_template(api, "Moving")
+    api.put(f"/templates/{template_id}/translations/de", {"texts": {}}).expect(200)
+    page = HtmlPage(user, f"/templates/{template_id}/translations/de")
+    api.patch(f"/templates/{template_id}", {"subject": "Cake tonight"}).expect(200)
+    _translate_subject(page, "Brot heute")
+    texts = api.get(f"/templates/{template_id}/translations/de").expect(200)["texts"]
+    assert texts[0]["text"] is None
+    page = HtmlPage(user, page.path)
+    assert "Cake tonight" in page.html
+    _translate_subject(page, "Kuchen heute Abend")
+    texts = api.get(f"/templates/{template_id}/translations/de").expect(200)["texts"]
+    assert texts[0]["text"] == "Kuchen heute Abend"
+
+
+def _translate_subject(page: HtmlPage, text: str) -> HtmlPage:
+    pair = page.all(".pair")[0]
+    [field] = [field for field in select(pair, "textarea, input") if field.get("type") != "hidden"]
+    field.set("value", text)
+    [save] = [button for button in select(pair, "button") if page.name_of(button).startswith("Save")]
+    return page.press(save)

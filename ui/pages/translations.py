@@ -1,5 +1,6 @@
 """The translations of a template: its languages, and the texts of each beside the original."""
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,9 +34,10 @@ _MAX_SUGGESTED_PICTURES = 50
 class TextRow(NamedTuple):
     """A text of a template on the page of a translation.
 
-    `id` is the text's id, and `element` the id of its HTML element. `original` is plain text. `value` is the
-    translation, or, after an error, the posted text; `seen` is the stored translation when the page was shown. `state`
-    is `TextState.state`; if it is `changed`, `former` is the original that was translated.
+    `id` is the text's id, and `element` the id of its HTML element. `original` is plain text, and `original_hash`
+    identifies the text that was shown. `value` is the translation, or, after an error, the posted text; `seen` is the
+    stored translation when the page was shown. `state` is `TextState.state`; if it is `changed`, `former` is the
+    original that was translated.
     """
 
     id: str
@@ -43,6 +45,7 @@ class TextRow(NamedTuple):
     label: str
     kind: str
     original: str
+    original_hash: str
     value: str
     seen: str
     state: str
@@ -144,11 +147,13 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
 
 
 async def _save_text(visit: Visit, template_id: int, language: str, text_id: str, typed: str, form: Form) -> None:
-    """Save one text; raises Invalid if another user has changed its translation since the page was shown."""
+    """Save one text; raises Invalid if its original or its translation was changed since the page was shown."""
     summary = await render_for(visit.account_id, template_edits.get_summary, visit.account_id, template_id, language)
     state = next((state for state in summary.texts if state.text.id == text_id), None)
     if state is None:
         raise Invalid({"base": [gettext("The original of this text was removed. Reload the page.")]})
+    if form["original"] != _hash_text(state.text.text):
+        raise Invalid({"base": [gettext("The original was changed meanwhile. Compare it, then save again.")]})
     if form["copy"]:
         typed = state.text.text
     elif form["keep"]:
@@ -249,7 +254,14 @@ def _build_row(number: int, state: TextState, stored: dict[str, Any]) -> TextRow
     kind = "text" if text.kind == "line" and len(text.text) > _LINE_CHARACTERS else text.kind
     former = _to_plain(stored[text.id]["source"], text.kind) if state.state == "changed" else ""
     original = _to_plain(text.text, text.kind)
-    return TextRow(text.id, f"t-{number}", text.label, kind, original, translation, translation, state.state, former)
+    return TextRow(
+        text.id, f"t-{number}", text.label, kind, original, _hash_text(text.text), translation, translation,
+        state.state, former,
+    )  # fmt: skip
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _list_pictures(account_id: int, groups: list[tuple[str, list[TextRow]]]) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import Data, Id, LanguageTag, Line, Subject, Text
 from appliance.sending.messages import compose, languages, links, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, SmsPreview, SmsText
+from appliance.sending.sms import segments
 from appliance.storage.models import Account, Brand, Campaign, Contact
 
 GMAIL_CLIP_BYTES = 102 * 1024
@@ -171,8 +172,8 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
     warnings = [PreviewWarning("sms_problem", sms_preview.problem, "body")] if sms_preview.problem else []
     if sms_preview.forcing is not None:
         text = gettext(
-            "%(character)s is not in GSM-7: a part holds 70 characters instead of 160",
-            character=sms_preview.forcing.name,
+            "a part holds 70 characters instead of 160, because “%(character)s” is not a standard SMS character",
+            character=segments.describe_character(sms_preview.forcing.character),
         )
         warnings.append(PreviewWarning("sms_ucs2", text, "body"))
     for name in merge.find_unknown_variables(merge.compile_template(body, "text").variables):

@@ -73,6 +73,11 @@ def character_name(character: str) -> str:
     return f"U+{ord(character):04X} {name(character, '')}".rstrip()
 
 
+def describe_character(character: str) -> str:
+    """Return a character itself, or the code point and name of one that nobody can see."""
+    return character if character.isprintable() and not character.isspace() else character_name(character)
+
+
 def _count(
     text: str, alphabet: Literal["GSM-7", "UCS-2"], forcing: str | None, wide: re.Pattern[str], sizes: tuple[int, int]
 ) -> SegmentCount:
