@@ -41,7 +41,7 @@ class DeliveryReport(NamedTuple):
 
     message_id: int
     kind: ReportKind
-    source: str  # dsn, arf, smtp, hook, ses, postmark, mailgun, sendgrid, capture, or an SMS provider
+    source: str  # dsn, arf, smtp, hook, capture, or a provider of email or SMS
     text: str = ""
     smtp: int | None = None
     enhanced: str | None = None

@@ -167,6 +167,10 @@ class Hooks(Struct, frozen=True):
     ] = ""
     mailgun: Annotated[str, _help("/hooks/mailgun: HTTP webhook signing key", secret=True)] = ""
     sendgrid: Annotated[str, _help("/hooks/sendgrid: verification key of the signed event webhook")] = ""
+    brevo: Annotated[str, _help("/hooks/brevo: the password in the webhook URL", secret=True)] = ""
+    mailjet: Annotated[str, _help("/hooks/mailjet: the password in the webhook URL", secret=True)] = ""
+    resend: Annotated[str, _help("/hooks/resend: signing secret of the webhook", secret=True)] = ""
+    postal: Annotated[str, _help("/hooks/postal: the server's public key: its jwks.json, or PEM")] = ""
 
 
 class Email(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Fixture for the tests of inbound webhooks: a server that accepts all of them, and the providers that post to it."""
 
+import base64
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +10,14 @@ import pytest
 from tests.kit import email_providers
 from tests.kit.client import Client, Response
 from tests.kit.clock import TestClock
-from tests.kit.email_providers import TOPIC, Post, SendGrid, Sns
+from tests.kit.email_providers import TOPIC, Post, Postal, SendGrid, Sns
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-SECRETS = {"email": "own secret", "mailgun": "key-mailgun", "postmark": "pass:word"}
+SECRETS = {
+    "email": "own secret", "mailgun": "key-mailgun", "postmark": "pass:word", "brevo": "brevo word",
+    "mailjet": "mailjet word", "resend": "whsec_" + base64.b64encode(b"twenty-four bytes of key").decode(),
+}  # fmt: skip
 
 NOTHING = ("sent", [], None, True)
 COMPLAINED = ("complained", ["email_complained", "opt_out"], "complaint", False)
@@ -22,8 +26,18 @@ COMPLAINED = ("complained", ["email_complained", "opt_out"], "complaint", False)
 class World:
     """A server that accepts webhooks of all email providers, and the providers."""
 
-    def __init__(self, server: Server, api: Client, smtp: SmtpServer, clock: TestClock, sns: Sns, grid: SendGrid):
+    def __init__(
+        self,
+        server: Server,
+        api: Client,
+        smtp: SmtpServer,
+        clock: TestClock,
+        sns: Sns,
+        grid: SendGrid,
+        postal: Postal,
+    ):
         self.server, self.api, self.smtp, self.clock, self.sns, self.grid = server, api, smtp, clock, sns, grid
+        self.postal_server = postal
         self._numbers = itertools.count()
 
     def post(self, post: Post) -> Response:
@@ -89,7 +103,37 @@ class World:
         [mail] = self.smtp.to(message["to"])
         body = {"RecordType": record, "ID": message["id"], "MessageID": "guid", "Email": message["to"],
                 "Metadata": {"campanero": mail.header("X-PM-Metadata-campanero")}, **extra}  # fmt: skip
-        return email_providers.postmark(SECRETS["postmark"], body)
+        return email_providers.with_password("postmark", SECRETS["postmark"], body)
+
+    def brevo(self, message: Any, event: str, **extra: Any) -> Post:
+        """Return an event of Brevo, with the custom header of the sent mail."""
+        [mail] = self.smtp.to(message["to"])
+        body = {"event": event, "email": message["to"], "message-id": "<2026.1@smtp-relay.mailin.fr>", "id": 9,
+                "X-Mailin-custom": mail.header("X-Mailin-custom"), "ts_epoch": self.clock.now() * 1000,
+                **extra}  # fmt: skip
+        return email_providers.with_password("brevo", SECRETS["brevo"], body)
+
+    def mailjet(self, message: Any, event: str, **extra: Any) -> Post:
+        """Return an event of Mailjet, with the custom id of the sent mail."""
+        [mail] = self.smtp.to(message["to"])
+        body = {"event": event, "time": int(self.clock.now()), "MessageID": message["id"], "email": message["to"],
+                "CustomID": mail.header("X-MJ-CustomID"), "Payload": "", **extra}  # fmt: skip
+        return email_providers.with_password("mailjet", SECRETS["mailjet"], body)
+
+    def resend(self, message: Any, event: str, *, at: float | None = None, **extra: Any) -> Post:
+        """Return an event of Resend about a message with the tag that our requests have."""
+        tags = {"campanero": message["internet_message_id"].partition("@")[0]}
+        data = {"email_id": "ae2014de", "to": [message["to"]], "tags": tags, **extra}
+        body = {"type": f"email.{event}", "created_at": "2026-01-01T00:00:00.000Z", "data": data}
+        return email_providers.resend(SECRETS["resend"], body, at or self.clock.now())
+
+    def postal(
+        self, message: Any, event: str, *, at: float | None = None, name: str = "message", to: str = "", **extra: Any
+    ) -> Post:
+        """Return an event of Postal; `name` is the field of the message, `to` another recipient."""
+        details = {"id": 1, "direction": "outgoing", "message_id": message["internet_message_id"],
+                   "to": to or message["to"]}  # fmt: skip
+        return self.postal_server.post(event, {name: details, **extra}, at or self.clock.now())
 
     def custom_relay(
         self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **extra: Any
@@ -108,15 +152,18 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Yield one server for the module, which sends through an SMTP server of the test."""
     directory = tmp_path_factory.mktemp("hooks")
-    clock, sns, grid = TestClock(directory / "clock"), Sns(), SendGrid()
+    clock, sns, grid, postal = TestClock(directory / "clock"), Sns(), SendGrid(), Postal()
     with SmtpServer() as smtp, sns.serving(directory) as stand_ins:
         environment = {
             "CAMPANERO_EMAIL__FEEDBACK_SECRET": SECRETS["email"], "CAMPANERO_EMAIL__HOOKS__SES_TOPIC": TOPIC,
             "CAMPANERO_EMAIL__HOOKS__MAILGUN": SECRETS["mailgun"],
             "CAMPANERO_EMAIL__HOOKS__POSTMARK": SECRETS["postmark"],
-            "CAMPANERO_EMAIL__HOOKS__SENDGRID": grid.verification_key, **stand_ins,
+            "CAMPANERO_EMAIL__HOOKS__SENDGRID": grid.verification_key,
+            "CAMPANERO_EMAIL__HOOKS__BREVO": SECRETS["brevo"], "CAMPANERO_EMAIL__HOOKS__MAILJET": SECRETS["mailjet"],
+            "CAMPANERO_EMAIL__HOOKS__RESEND": SECRETS["resend"], "CAMPANERO_EMAIL__HOOKS__POSTAL": postal.key_set,
+            **stand_ins,
         }  # fmt: skip
         with Server(relay=smtp.port, env=environment, clock=clock).set_up() as server:
             server.set_postal_address()
-            yield World(server, server.client(), smtp, clock, sns, grid)
+            yield World(server, server.client(), smtp, clock, sns, grid, postal)
             server.stop()

@@ -3,6 +3,7 @@
 The providers are simulated with valid signatures; no request leaves this machine.
 """
 
+import json
 import sqlite3
 from typing import Any
 
@@ -101,6 +102,72 @@ CASES: dict[str, tuple[Any, ...]] = {
     "postmark unsubscribed": (
         lambda w, m: w.postmark(m, "SubscriptionChange", SuppressSending=True, SuppressionReason="ManualSuppression",
                                 ChangedAt="2026-01-01T00:00:00Z"), *LEFT),
+    "brevo delivered": (lambda w, m: w.brevo(m, "delivered"), *DELIVERED),
+    "brevo hard bounce": (lambda w, m: w.brevo(m, "hard_bounce", reason=f" RecipientError: {GONE}"), *HARD),
+    "brevo hard bounce as spam": (lambda w, m: w.brevo(m, "hard_bounce", reason=SPAM), *NOBODYS),
+    "brevo soft bounce": (lambda w, m: w.brevo(m, "soft_bounce", reason="undefined Unable to find MX"), *SOFT),
+    "brevo invalid": (lambda w, m: w.brevo(m, "invalid_email"), *HARD),
+    "brevo blocked": (lambda w, m: w.brevo(m, "blocked", reason="blocked : due to blacklist user"), *NOBODYS),
+    "brevo error": (lambda w, m: w.brevo(m, "error"), *NOBODYS),
+    "brevo spam": (lambda w, m: w.brevo(m, "spam"), *COMPLAINED),
+    "brevo complaint": (lambda w, m: w.brevo(m, "complaint"), *COMPLAINED),
+    "brevo unsubscribed": (lambda w, m: w.brevo(m, "unsubscribed", ts_event=1604933654), *LEFT),
+    "brevo deferred": (lambda w, m: w.brevo(m, "deferred", reason=GONE), *NOTHING),
+    "brevo opened": (lambda w, m: w.brevo(m, "unique_opened"), *NOTHING),
+    "mailjet sent": (lambda w, m: w.mailjet(m, "sent", smtp_reply="sent (250 2.0.0 OK)"), *DELIVERED),
+    "mailjet bounce": (
+        lambda w, m: w.mailjet(m, "bounce", blocked=False, hard_bounce=True, error_related_to="recipient",
+                               error="user unknown", comment=GONE), *HARD),
+    "mailjet soft bounce": (
+        lambda w, m: w.mailjet(m, "bounce", hard_bounce=False, error_related_to="recipient", error="quota exceeded"),
+        *SOFT),
+    "mailjet greylisted": (
+        lambda w, m: w.mailjet(m, "bounce", hard_bounce=False, error_related_to="domain", error="greylisted"),
+        *NOTHING),
+    "mailjet policy": (
+        lambda w, m: w.mailjet(m, "bounce", hard_bounce=True, error_related_to="spam", error="policy issue"),
+        *NOBODYS),
+    "mailjet blocked": (
+        lambda w, m: w.mailjet(m, "blocked", error_related_to="mailjet", error="preblocked"), *NOBODYS),
+    "mailjet blocked for a complaint": (
+        lambda w, m: w.mailjet(m, "blocked", error_related_to="recipient", error="spam reporter"), *COMPLAINED),
+    "mailjet unknown error": (
+        lambda w, m: w.mailjet(m, "bounce", error_related_to="system", error="connection issue"), *SOFT),
+    "mailjet spam": (lambda w, m: w.mailjet(m, "spam", source="JMRPP"), *COMPLAINED),
+    "mailjet unsub": (lambda w, m: w.mailjet(m, "unsub", mj_list_id=20), *LEFT),
+    "mailjet open": (lambda w, m: w.mailjet(m, "open"), *NOTHING),
+    "resend delivered": (lambda w, m: w.resend(m, "delivered"), *DELIVERED),
+    "resend bounced": (
+        lambda w, m: w.resend(m, "bounced", bounce={"type": "Permanent", "subType": "General", "message": GONE}),
+        *HARD),
+    "resend suppressed": (
+        lambda w, m: w.resend(m, "bounced", bounce={"type": "Permanent", "subType": "Suppressed", "message": "x"}),
+        *SOFT),
+    "resend suppressed by event": (lambda w, m: w.resend(m, "suppressed", suppressed={"message": "x"}), *SOFT),
+    "resend full": (
+        lambda w, m: w.resend(m, "bounced", bounce={"type": "Transient", "subType": "MailboxFull"}), *SOFT),
+    "resend content": (
+        lambda w, m: w.resend(m, "bounced", bounce={"type": "Transient", "subType": "ContentRejected"}), *NOBODYS),
+    "resend failed": (lambda w, m: w.resend(m, "failed", failed={"reason": "reached_daily_quota"}), *NOBODYS),
+    "resend complained": (lambda w, m: w.resend(m, "complained"), *COMPLAINED),
+    "resend complained, tags in a list": (
+        lambda w, m: w.resend(m, "complained", tags=[
+            {"name": "campanero", "value": m["internet_message_id"].partition("@")[0]}]), *COMPLAINED),
+    "resend complained, by Message-ID": (
+        lambda w, m: w.resend(m, "complained", tags=None, headers=[
+            {"name": "Message-ID", "value": f"<{m['internet_message_id']}>"}]), *COMPLAINED),
+    "resend two recipients": (lambda w, m: w.resend(m, "complained", to=[m["to"], "x@example.org"]), *NOTHING),
+    "resend delayed": (lambda w, m: w.resend(m, "delivery_delayed"), *NOTHING),
+    "postal sent": (lambda w, m: w.postal(m, "MessageSent", status="Sent", output="250 2.0.0 OK"), *DELIVERED),
+    "postal failed": (lambda w, m: w.postal(m, "MessageDeliveryFailed", status="HardFail", output=GONE), *HARD),
+    "postal failed as spam": (lambda w, m: w.postal(m, "MessageDeliveryFailed", output=SPAM), *NOBODYS),
+    "postal gave up": (
+        lambda w, m: w.postal(m, "MessageDeliveryFailed", details="Maximum number of delivery attempts reached",
+                              output="451 4.3.0 try later"), *SOFT),
+    "postal bounced": (
+        lambda w, m: w.postal(m, "MessageBounced", name="original_message", bounce={"from": "postmaster@x"}), *SOFT),
+    "postal delayed": (lambda w, m: w.postal(m, "MessageDelayed", output=GONE), *NOTHING),
+    "postal other recipient": (lambda w, m: w.postal(m, "MessageSent", to="someone@example.org"), *NOTHING),
     "postmark reactivated": (lambda w, m: w.postmark(m, "SubscriptionChange", SuppressSending=False), *NOTHING),
 }  # fmt: skip
 
@@ -143,6 +210,8 @@ def test_processed_reports_contain_no_address(world: World) -> None:
         world.ses("Delivery", message, delivery={"recipients": [message["to"]]}),
         world.ses_bounce(message, "Permanent", "General", status="5.1.1"),
         world.sendgrid(message, "unsubscribe"), world.mailgun(message, "complained"),
+        world.brevo(message, "unsubscribed"), world.mailjet(message, "unsub"), world.brevo(message, "complaint"),
+        world.mailjet(message, "spam"), world.resend(message, "complained"), world.postal(message, "MessageSent"),
     ):  # fmt: skip
         assert world.post(post).status == 200
     world.api.delete(f"/contacts/{message['contact_id']}", erase="true").expect(200)
@@ -209,6 +278,18 @@ def test_many_reports_in_one_request(world: World) -> None:
     assert [world.state(message)[0] for message in messages] == ["delivered"] * 3
 
 
+def test_events_of_brevo_and_mailjet_may_come_in_lists(world: World) -> None:
+    """Events may be posted in a list, and a malformed event does not stop the others."""
+    for name, event in (("brevo", "delivered"), ("mailjet", "sent")):
+        messages = [world.sent() for _ in range(2)]
+        posts = [getattr(world, name)(message, event) for message in messages]
+        bodies = [json.loads(post.body) for post in posts]
+        strange: list[Any] = [{"event": 7, "email": []}, {}, "x", None]
+        post = posts[0]._replace(body=json.dumps([bodies[0], *strange, bodies[1]]).encode())
+        assert world.post(post).json == {"received": 2}
+        assert [world.state(message)[0] for message in messages] == ["delivered"] * 2
+
+
 def test_a_repeated_opt_out_counts_once(world: World) -> None:
     """A repeated opt-out report has no effect after the contact has opted in again."""
     message = world.sent()
@@ -246,6 +327,10 @@ def test_reports_must_name_the_recipient(kind: str, recipient: str | None, world
                       severity="permanent", **{"delivery-status": {"code": 550, "message": GONE}}),
         world.postmark(message, {"delivered": "Delivery", "complained": "SpamComplaint"}.get(kind, "Bounce"), Email=to,
                        Type="SpamComplaint" if kind == "complained" else "HardBounce"),
+        world.brevo(message, {"delivered": "delivered", "complained": "spam"}.get(kind, "hard_bounce"), email=to),
+        world.mailjet(message, {"delivered": "sent", "complained": "spam"}.get(kind, "bounce"), email=to),
+        world.resend(message, {"delivered": "delivered", "complained": "complained"}.get(kind, "bounced"),
+                     to=[to] if to else []),
     ]  # fmt: skip
     for post in posts:
         assert world.post(post).status == 200
@@ -279,6 +364,7 @@ def test_opt_outs_must_name_the_recipient(recipient: str | None, world: World) -
         world.sendgrid(message, "unsubscribe", email=to), world.mailgun(message, "unsubscribed", recipient=to),
         world.postmark(message, "SubscriptionChange", SuppressSending=True, SuppressionReason="ManualSuppression",
                        ChangedAt="2026-01-01T00:00:00Z", Email=to, Recipient=to),
+        world.brevo(message, "unsubscribed", email=to), world.mailjet(message, "unsub", email=to),
     ):  # fmt: skip
         assert world.post(post).status == 200
     assert list(world.state(message)) == list(NOTHING)

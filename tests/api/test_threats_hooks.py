@@ -19,9 +19,16 @@ POSTS: dict[str, Callable[..., Post]] = {
         "complainedRecipients": [{"emailAddress": m["to"]}], "feedbackId": f"f{m['id']}"}, **o),
     "mailgun": lambda w, m, **o: w.mailgun(m, "complained", **o),
     "sendgrid": lambda w, m, **o: w.sendgrid(m, "spamreport", **o),
+    "resend": lambda w, m, **o: w.resend(m, "complained", **o),
+    "postal": lambda w, m, **o: w.postal(m, "MessageSent", **o),
     "postmark": lambda w, m: w.postmark(m, "SpamComplaint", Type="SpamComplaint"),
+    "brevo": lambda w, m: w.brevo(m, "spam"),
+    "mailjet": lambda w, m: w.mailjet(m, "spam"),
 }  # fmt: skip
-SIGNED = [name for name in POSTS if name != "postmark"]
+# These have a password, which covers no body and has no time.
+UNSIGNED = ("postmark", "brevo", "mailjet")
+SIGNED = [name for name in POSTS if name not in UNSIGNED]
+STATUS = {"postal": "delivered"}
 
 
 def _with_broken_headers(post: Post) -> list[Post]:
@@ -60,24 +67,37 @@ def test_forged_requests_are_rejected(name: str, world: World) -> None:
     message = world.sent()
     post = POSTS[name](world, message)
     forged = _with_broken_body(post) if name in ("ses", "mailgun") else _with_broken_headers(post)
-    if name == "postmark":  # its password covers no body
+    if name in UNSIGNED:
         forged = [forgery for forgery in forged if forgery.headers != post.headers]
-    assert len(forged) >= (4 if name == "postmark" else 8)
+    assert len(forged) >= (4 if name in UNSIGNED else 8)
     for forgery in forged:
         response = world.post(forgery)
         assert (response.status, response.json["code"]) == (403, "forbidden"), forgery
     assert list(world.state(message)) == list(NOTHING)
-    assert world.post(post).status == 200 and world.state(message)[0] == "complained"
+    assert world.post(post).status == 200 and world.state(message)[0] == STATUS.get(name, "complained")
 
 
 @pytest.mark.parametrize("name", SIGNED)
 @pytest.mark.parametrize("age", [600, 301, -330, 270], ids=str)  # time goes on while it is posted
 def test_old_and_future_requests_are_rejected(age: int, name: str, world: World) -> None:
-    """A request signed more than five minutes ago, or in the future, is a 403."""
+    """A request signed more than five minutes ago, or in the future, is a 403.
+
+    Postal repeats a request for 36 minutes with its first signature.
+    """
+    if name == "postal" and age > 270:
+        age += 36 * 60 + 30
     message = world.sent()
     response = world.post(POSTS[name](world, message, at=world.clock.now() - age))
     assert response.status == (200 if age == 270 else 403)
-    assert world.state(message)[0] == ("complained" if age == 270 else "sent")
+    assert world.state(message)[0] == (STATUS.get(name, "complained") if age == 270 else "sent")
+
+
+def test_a_replayed_postal_request_has_no_effect(world: World) -> None:
+    """A request that is recorded and posted again within its age counts once, and not for another message."""
+    message = world.sent()
+    post = world.postal(message, "MessageSent", at=world.clock.now() - 30 * 60)
+    assert [world.post(post).status for _ in range(2)] == [200, 200]
+    assert world.state(message) == ("delivered", ["email_delivered"], None, True)
 
 
 @pytest.mark.parametrize("name", POSTS)
@@ -144,6 +164,14 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
            "message": {"headers": {"message-id": token}}, "delivery-status": {"code": 450, "message": "x"}}  # fmt: skip
     grid = {"event": "deferred", "campanero": token, "timestamp": 5, "email": message["to"], "sg_event_id": "e"}
     mark = {"RecordType": "Bounce", "Type": "Transient", "ID": 4, "Metadata": {"campanero": token}, "BouncedAt": "x"}
+    brevo = {"event": "hard_bounce", "email": message["to"], "X-Mailin-custom": token, "ts_epoch": 1.5, "reason": "x"}
+    jet = {"event": "bounce", "email": message["to"], "CustomID": token, "time": 5, "error": "user unknown",
+           "hard_bounce": True, "comment": "550 x"}  # fmt: skip
+    again = {"type": "email.bounced", "created_at": "x", "data": {
+        "to": [message["to"]], "tags": {"campanero": token}, "headers": [{"name": "Message-ID", "value": token}],
+        "message_id": token, "bounce": {"type": "Transient", "subType": "General", "message": "x"},
+    }}  # fmt: skip
+    returned = {"original_message": {"direction": "outgoing", "message_id": token, "to": message["to"]}, "output": "x"}
     ses = {"notificationType": "Bounce", "mail": world.mail(message), "bounce": {
         "bounceType": "Transient", "bounceSubType": "General", "bouncedRecipients": [{"emailAddress": "x"}],
     }}  # fmt: skip
@@ -154,13 +182,23 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
             if isinstance(body, dict)
         ),
         *(email_providers.mailgun(SECRETS["mailgun"], body, now) for body in _variants(gun) if isinstance(body, dict)),
-        *(email_providers.postmark(SECRETS["postmark"], body) for body in _variants(mark)),
+        *(email_providers.with_password("postmark", SECRETS["postmark"], body) for body in _variants(mark)),
+        *(email_providers.with_password("brevo", SECRETS["brevo"], body) for body in _variants(brevo)),
+        *(email_providers.with_password("mailjet", SECRETS["mailjet"], body) for body in _variants([jet])),
+        *(email_providers.resend(SECRETS["resend"], body, now) for body in _variants(again) if isinstance(body, dict)),
+        *(world.postal_server.post("MessageBounced", body, now) for body in _variants(returned)),
+        *(
+            world.postal_server.post("MessageSent", {}, now, **{name: value})
+            for name in ("timestamp", "uuid", "event")
+            for value in WEIRD
+        ),
         *(world.grid.post([{**grid, **body}], now) for body in _variants(grid) if isinstance(body, dict)),
         *(world.sns.notification(body, now) for body in _variants(ses)),
     ]
     assert len(posts) > 300
     statuses = {(post.path, world.post(post).status) for post in posts}
     statuses.discard(("/hooks/mailgun", 403))  # its signature is in the body, which cannot be parsed
+    statuses.discard(("/hooks/postal", 403))  # its time is in the body, and wrong
     assert {status for _, status in statuses} <= {200, 422}, statuses
 
 
@@ -279,4 +317,5 @@ def test_provider_headers_of_sent_mail(world: World) -> None:
     [mail] = world.smtp.to(message["to"])
     token = message["internet_message_id"].partition("@")[0]
     assert mail.header("X-PM-Metadata-campanero") == token
+    assert mail.header("X-Mailin-custom") == mail.header("X-MJ-CustomID") == token
     assert json.loads(mail.header("X-SMTPAPI") or "") == {"unique_args": {"campanero": token}}

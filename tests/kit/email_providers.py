@@ -59,13 +59,50 @@ def mailgun(secret: str, event: Mapping[str, Any], at: float, token: str | None 
     return Post("/hooks/mailgun", {"Content-Type": "application/json"}, json.dumps(body).encode())
 
 
-def postmark(secret: str, body: Mapping[str, Any]) -> Post:
-    """Return a request of Postmark: nothing is signed, the URL contains a password."""
+def with_password(name: str, secret: str, body: Any) -> Post:
+    """Return a request of a provider that signs nothing: the URL of its webhook contains a password."""
     basic = base64.b64encode(f"hooks:{secret}".encode()).decode()
-    return Post(
-        "/hooks/postmark", {"Content-Type": "application/json", "Authorization": f"Basic {basic}"},
-        json.dumps(body).encode(),
-    )  # fmt: skip
+    headers = {"Content-Type": "application/json", "Authorization": f"Basic {basic}"}
+    return Post(f"/hooks/{name}", headers, json.dumps(body).encode())
+
+
+def resend(secret: str, body: Mapping[str, Any], at: float, name: str | None = None) -> Post:
+    """Return a request of Resend, signed by Svix with a secret that begins with `whsec_`."""
+    name, content, sent = name or f"msg_{uuid.uuid4().hex}", json.dumps(body).encode(), str(int(at))
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    signature = hmac.new(key, f"{name}.{sent}.".encode() + content, hashlib.sha256).digest()
+    headers = {
+        "Content-Type": "application/json", "svix-id": name, "svix-timestamp": sent,
+        "svix-signature": "v1," + base64.b64encode(signature).decode(),
+    }  # fmt: skip
+    return Post("/hooks/resend", headers, content)
+
+
+def _encode_number(number: int) -> str:
+    return base64.urlsafe_b64encode(number.to_bytes((number.bit_length() + 7) // 8)).decode().rstrip("=")
+
+
+class Postal:
+    """A Postal server with its signing key."""
+
+    def __init__(self) -> None:
+        self._key = rsa.generate_private_key(65537, 2048)
+        public = self._key.public_key()
+        self.pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        numbers = public.public_numbers()
+        key = {"kty": "RSA", "n": _encode_number(numbers.n), "e": _encode_number(numbers.e), "kid": "k"}
+        self.key_set = json.dumps({"keys": [key]})
+
+    def post(self, event: str, payload: Mapping[str, Any], at: float, /, **envelope: Any) -> Post:
+        """Return a request whose body, with the time of the event, is signed."""
+        body = {"event": event, "timestamp": at, "uuid": str(uuid.uuid4()), "payload": payload, **envelope}
+        content = json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "X-Postal-Signature-256": self.sign(content)}
+        return Post("/hooks/postal", headers, content)
+
+    def sign(self, content: bytes) -> str:
+        """Return the signature of a body."""
+        return base64.b64encode(self._key.sign(content, padding.PKCS1v15(), SHA256())).decode()
 
 
 class SendGrid:

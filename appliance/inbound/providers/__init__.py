@@ -9,7 +9,7 @@ from appliance.core import clock
 from appliance.core.errors import NotAllowed, NotFound, Unavailable
 from appliance.inbound import delivery_reports
 from appliance.inbound.delivery_reports import MessageInFlight
-from appliance.inbound.providers import mailgun, own, postmark, sendgrid, ses
+from appliance.inbound.providers import brevo, mailgun, mailjet, own, postal, postmark, resend, sendgrid, ses
 from appliance.inbound.providers.base import HookPayload, HookRequest, Provider, ProviderOptOut, invalid_signature
 from appliance.sending.delivery import safe_http
 from appliance.sending.sms.error_codes import HookContents
@@ -21,7 +21,8 @@ from appliance.storage.transactions import require_write_transaction
 
 # To add a provider, write a module with PROVIDER and add it here.
 PROVIDERS: dict[str, Provider] = {
-    module.PROVIDER.name: module.PROVIDER for module in (own, ses, postmark, mailgun, sendgrid)
+    module.PROVIDER.name: module.PROVIDER
+    for module in (own, ses, postmark, mailgun, sendgrid, brevo, mailjet, resend, postal)
 }  # fmt: skip
 
 # The number of reports in one transaction, which then takes a few milliseconds and does not block other writes for long

@@ -1,6 +1,8 @@
 """Types and helper functions for the webhooks of email providers: requests, payloads, signatures and parsing."""
 
+import base64
 import hmac
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -13,10 +15,13 @@ from appliance.inbound.delivery_reports import DeliveryReport
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 
+log = logging.getLogger("campanero.hooks")
+
 T = TypeVar("T")
 # Downloads an https URL and returns the body of the response.
 Fetch = Callable[[str], Awaitable[bytes]]
 
+_SECRET_HEADER = "x-hook-secret"  # noqa: S105 - the name of a header
 _MAX_UNIX_SECONDS = 253_402_300_799  # The last second of the year 9999.
 _SMTP = re.compile(r"(?<![\d.])([245]\d\d)(?=[ -])")
 _ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])")
@@ -68,9 +73,31 @@ def require_equal(actual: str, expected: str) -> None:
         raise invalid_signature()
 
 
-def require_fresh(moment: float) -> None:
-    """Raise NotAllowed if a signing time (Unix seconds) is more than `network.hook_max_age` in the past or future."""
-    if not abs(clock.now() - moment) <= parse_seconds(config.current().network.hook_max_age):
+def require_password(received: HookRequest, secret: str) -> None:
+    """Raise NotAllowed unless a request has the secret of a provider that does not sign its requests.
+
+    The secret is the password in the URL of the webhook, with any user name (RFC 7617), a bearer token (RFC 6750), or
+    the value of the header `X-Hook-Secret`.
+    """
+    scheme, _, credentials = received.headers.get("authorization", "").partition(" ")
+    password = ""
+    if scheme.lower() == "bearer":
+        password = credentials.strip()
+    elif scheme.lower() == "basic":
+        try:
+            password = base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+        except ValueError:  # The credentials are not base64, not ASCII, or not UTF-8.
+            password = ""
+    require_equal(received.headers.get(_SECRET_HEADER) or password, secret)
+
+
+def require_fresh(moment: float, retry_seconds: float = 0) -> None:
+    """Raise NotAllowed if a signing time (Unix seconds) is more than `network.hook_max_age` in the past or future.
+
+    A provider that repeats a request without signing it anew may be `retry_seconds` later.
+    """
+    age, max_age = clock.now() - moment, parse_seconds(config.current().network.hook_max_age)
+    if not -max_age <= age <= max_age + retry_seconds:
         raise invalid_signature()
 
 
@@ -87,6 +114,23 @@ def decode_json(body: bytes | str | msgspec.Raw, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Invalid({"base": ["is invalid"]}) from None
+
+
+def decode_events(body: bytes, kind: type[T], label: str) -> list[T]:
+    """Decode one event, or each event of a list; log and leave out those that have other types.
+
+    Raises Invalid if the body is malformed. `label` is the name of the provider in the log.
+    """
+    is_list = body.lstrip()[:1] == b"["
+    events = []
+    for raw in decode_json(body, list[msgspec.Raw]) if is_list else [decode_json(body, msgspec.Raw)]:
+        try:
+            events.append(decode_json(raw, kind))
+        except Invalid:
+            if not is_list:
+                raise
+            log.warning("hooks: %s event cannot be read bytes=%s", label, len(bytes(raw)))
+    return events
 
 
 def parse_time(iso: str) -> int | None:

@@ -4,7 +4,6 @@ Postmark does not sign requests. The secret is the password in the URL of the we
 of a custom header. Postmark replaces the Message-ID, so our messages have their id in the metadata.
 """
 
-import base64
 from typing import Any
 
 from msgspec import Struct, field
@@ -20,12 +19,11 @@ from appliance.inbound.providers.base import (
     find_codes,
     join_texts,
     parse_time,
-    require_equal,
+    require_password,
 )
 from appliance.sending.messages import links
 from appliance.settings import config
 
-_SECRET_HEADER = "x-hook-secret"  # noqa: S105 - the name of a header
 # Final results by Postmark's type, with an enhanced code if the type shows the cause. Other types are delays, automatic
 # replies, or reports about other mail.
 _BOUNCES: dict[str, tuple[ReportKind, str | None]] = {
@@ -62,9 +60,7 @@ class _Body(Struct, frozen=True, rename="pascal"):
 
 
 async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload:
-    require_equal(
-        received.headers.get(_SECRET_HEADER) or _basic_password(received.headers.get("authorization", "")), secret
-    )
+    require_password(received, secret)
     body = decode_json(received.body, _Body)
     message_id = links.read_message_id(str((body.metadata or {}).get("campanero", "")))
     if message_id is None:
@@ -77,16 +73,6 @@ async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload
         return HookPayload(opt_outs=(opt_out,) if is_opt_out else ())
     report = _to_report(message_id, body)
     return HookPayload((report,) if report else (), opt_outs=(opt_out,) if body.type == "Unsubscribe" else ())
-
-
-def _basic_password(header: str) -> str:
-    scheme, _, credentials = header.partition(" ")
-    try:
-        return (
-            base64.b64decode(credentials, validate=True).decode().partition(":")[2] if scheme.lower() == "basic" else ""
-        )
-    except ValueError:  # The credentials are not base64, not ASCII, or not UTF-8.
-        return ""
 
 
 def _to_report(message_id: int, body: _Body) -> DeliveryReport | None:

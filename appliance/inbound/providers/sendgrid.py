@@ -7,10 +7,8 @@ import base64
 import logging
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct, field
 
-from appliance.core.errors import Invalid
 from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
 from appliance.inbound.providers.base import (
     Fetch,
@@ -18,7 +16,7 @@ from appliance.inbound.providers.base import (
     HookRequest,
     Provider,
     ProviderOptOut,
-    decode_json,
+    decode_events,
     find_codes,
     invalid_signature,
     parse_timestamp,
@@ -73,12 +71,7 @@ async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload
         raise invalid_signature() from None
     require_fresh(parse_timestamp(timestamp))
     reports, opt_outs = [], []
-    for raw in decode_json(received.body, list[msgspec.Raw]):
-        try:
-            event = decode_json(raw, _Event)
-        except Invalid:
-            log.warning("hooks: SendGrid event cannot be read bytes=%s", len(bytes(raw)))
-            continue
+    for event in decode_events(received.body, _Event, "SendGrid"):
         message_id = links.read_message_id(event.campanero or event.smtp_id or "")
         if message_id is None:
             continue

@@ -61,20 +61,21 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
     """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
 
     The webhooks identify a message by this id, because the services replace its Message-ID; the services remove the
-    headers. The result is empty unless `provider` is `relay` or the service itself.
+    headers. The result is empty unless `provider` is `relay` or the service itself. The HTTP APIs of Brevo and Mailjet
+    get the id in a field of their own.
     """
     hooks = config.current().email.hooks
-    is_postmark = bool(hooks.postmark) and provider in ("relay", "postmark")
-    is_sendgrid = bool(hooks.sendgrid) and provider in ("relay", "sendgrid")
-    if not (is_postmark or is_sendgrid):
+    enabled = (
+        ("X-PM-Metadata-campanero", "{}", hooks.postmark, ("relay", "postmark")),
+        ("X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', hooks.sendgrid, ("relay", "sendgrid")),
+        ("X-Mailin-custom", "{}", hooks.brevo, ("relay",)),
+        ("X-MJ-CustomID", "{}", hooks.mailjet, ("relay",)),
+    )
+    headers = [(name, text) for name, text, secret, providers in enabled if secret and provider in providers]
+    if not headers:
         return ()
     token = crypto.sign_token(links.MESSAGE_ID, message_id, 8)
-    headers = []
-    if is_postmark:
-        headers.append(("X-PM-Metadata-campanero", token))
-    if is_sendgrid:
-        headers.append(("X-SMTPAPI", f'{{"unique_args": {{"campanero": "{token}"}}}}'))
-    return tuple(headers)
+    return tuple((name, text.format(token)) for name, text in headers)
 
 
 log = logging.getLogger("campanero.sender")

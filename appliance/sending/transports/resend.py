@@ -38,13 +38,17 @@ class Resend(Transport):
     )
 
     def build_request(self, email: OutgoingEmail, settings: Email) -> HttpRequest:
-        """Return the parts of the message as JSON; each attempt has the Message-ID as its idempotency key."""
+        """Return the parts of the message as JSON; each attempt has the Message-ID as its idempotency key.
+
+        Resend has a Message-ID of its own. The local part of ours is a tag, which comes back in its events.
+        """
         parts = parse_parts(email.envelope.content)
         payload = {
             "from": parts.sender.format(), "to": [email.envelope.rcpt_to], "subject": parts.subject,
             "html": parts.html, "text": parts.text, "reply_to": parts.reply_to.format() if parts.reply_to else None,
             "headers": {"Message-ID": f"<{email.message_id}>", **dict(parts.headers)},
             "attachments": [_to_attachment(attachment) for attachment in parts.attachments] or None,
+            "tags": [{"name": "campanero", "value": email.message_id.partition("@")[0]}],
         }  # fmt: skip
         content = msgspec.json.encode({name: value for name, value in payload.items() if value is not None})
         headers = base.json_headers({**_login(settings), "Idempotency-Key": email.message_id[:256]})

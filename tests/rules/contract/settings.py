@@ -79,7 +79,7 @@ email.sendgrid: api_key region base_url
 email.resend: api_key base_url
 email.brevo: api_key base_url
 email.mailjet: api_key secret_key base_url
-email.hooks: ses_topic postmark mailgun sendgrid
+email.hooks: ses_topic postmark mailgun sendgrid brevo mailjet resend postal
 inbound: tls_certificate tls_key
 sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
 sms: give_up_transactional probe_after countries country_senders new_numbers_per_hour opt_out_hint stop_words
