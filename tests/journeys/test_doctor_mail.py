@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from typing import Any
 
 import apsw
@@ -9,6 +10,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.dns import DnsServer
+from tests.kit.ports import blackholed_port, open_ports
 from tests.kit.sending_domains import add_verified_domain
 from tests.kit.server import Server, free_port
 from tests.kit.smtp import SmtpServer
@@ -86,6 +88,43 @@ def test_listening_ports(fresh_server: FreshServer) -> None:
         assert levels(findings, "inbound") == {"inbound.listen": "ok"}
     assert "answers" in running["inbound.listen"][0]["words"] and "free" in stopped["inbound.listen"][0]["words"]
     assert taken["inbound.listen"][0]["level"] == "fail"
+
+
+RELAY = {"CAMPANERO_EMAIL__TRANSPORT": "relay", "CAMPANERO_EMAIL__RELAY__TLS": "none"}
+
+
+def _relay_at(address: str, port: int) -> dict[str, str]:
+    return RELAY | {"CAMPANERO_EMAIL__RELAY__HOST": address, "CAMPANERO_EMAIL__RELAY__PORT": str(port),
+                    "CAMPANERO_EMAIL__CONNECT_TIMEOUT": "1s"}  # fmt: skip
+
+
+def test_a_blocked_port_leads_to_an_open_one(fresh_server: FreshServer) -> None:
+    """If the relay's port is blocked, the finding names the ports that can be reached and the settings to use."""
+    address, port = "127.0.0.71", free_port()
+    with blackholed_port(address, port), open_ports(address, 2525, 2587):
+        server = fresh_server(env=_relay_at(address, port))
+        began = time.monotonic()
+        [finding] = run_doctor(server, expect=1)["outgoing ports"]
+        seconds = time.monotonic() - began
+
+    assert finding["level"] == "fail" and finding["fix"] == '[email.relay]\nport = 2525\ntls = "starttls"'
+    assert "can be reached: 2525, 2587; cannot be reached: 25, 465, 587" in finding["words"]
+    assert seconds < 20, "all ports are tried at the same time"
+
+
+def test_no_open_port_leads_to_an_http_api(fresh_server: FreshServer) -> None:
+    """If no SMTP port of the relay can be reached, the finding recommends an HTTP API."""
+    server = fresh_server(env=_relay_at("127.0.0.72", free_port()))
+    [finding] = run_doctor(server, expect=1)["outgoing ports"]
+    assert finding["level"] == "fail" and finding["fix"].startswith("[email]\ntransport = ")
+    assert "can be reached: none;" in finding["words"]
+
+
+def test_an_open_port_is_ok(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """If the relay's port is open, the others do not matter; in test mode there is no finding."""
+    [finding] = run_doctor(fresh_server(relay=smtp_server.port))["outgoing ports"]
+    assert finding["level"] == "ok" and str(smtp_server.port) in finding["words"].partition(";")[0]
+    assert "outgoing ports" not in run_doctor(fresh_server())
 
 
 def test_stuck_messages_and_the_clock(fresh_server: FreshServer) -> None:

@@ -10,6 +10,9 @@ from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.html_page import HtmlPage
+from tests.kit.ports import open_ports
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import EMAIL, PASSWORD, Server, free_port
 from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import request_page, session_cookie
@@ -69,6 +72,32 @@ def test_connecting_a_mail_server(
     assert server.client().get("/account").expect(200)["transport"]["email"] == "relay"
     page.context.close()
     assert not browser_problems.found
+
+
+def test_presets_offer_another_port(fresh_server: FreshServer) -> None:
+    """A preset has a link to the port of its provider that is rarely blocked; an unknown port changes nothing."""
+    user = ScriptlessBrowser(fresh_server().client())
+    ports = {"brevo": "2525", "mailgun": "2525", "mailjet": "2525", "postmark": "2525", "sendgrid": "2525",
+             "ses": "2587", "resend": "2587"}  # fmt: skip
+    for preset, port in ports.items():
+        page = HtmlPage(user, f"/settings/sending?preset={preset}")
+        assert page.value("Port") == "587", preset
+        assert page.follow(f"Use port {port}").value("Port") == port, preset
+    assert HtmlPage(user, "/welcome/mail?preset=brevo").follow("Use port 2525").value("Port") == "2525"
+    assert HtmlPage(user, "/settings/sending?preset=brevo&port=99").value("Port") == "587"
+
+
+def test_a_blocked_port_is_explained(fresh_server: FreshServer) -> None:
+    """The test of a connection to a closed port names an open port of the same server, or that none is open."""
+    page = HtmlPage(ScriptlessBrowser(fresh_server().client()), "/settings/sending?preset=brevo")
+    page.fill("Server", "127.0.0.73")
+    page.fill("Port", str(free_port()))
+    page.fill("Username", "")
+    with open_ports("127.0.0.73", 2587):
+        page = page.press("Test connection")
+    assert page.text.count("Port 2587 of this server can be reached: use it with STARTTLS.") == 1
+    page = page.press("Test connection")
+    assert page.text.count("No other SMTP port of this server can be reached either") == 1
 
 
 def get_page(server: Server, path: str, cookie: str) -> str:

@@ -1,7 +1,7 @@
 """The settings of sending: email and SMS transports, relay tests, and sending domains."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import audit, settings
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
-from appliance.sending.delivery import smtp_connect
+from appliance.sending.delivery import relay_ports, smtp_connect
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
 from appliance.sending.transports import TRANSPORTS
@@ -21,85 +21,11 @@ from appliance.storage.models import SendingDomain
 from appliance.storage.transactions import commit, fetch
 from ui import formats, forms, view
 from ui.forms import Form, FormPart, FormParts, parse_int
+from ui.forms.relay_presets import RELAY_PRESETS
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
 
 pages = Pages("ui_sending", url_prefix="/settings")
-
-# Well-known relays, as their providers document them.
-
-
-class RelayPreset(NamedTuple):
-    """The settings of a well-known relay; the user fills in an empty setting."""
-
-    label: str
-    host: str
-    port: int
-    tls: str
-    username: str
-    note: str = ""
-
-
-RELAY_PRESETS = {
-    "ses": RelayPreset(
-        "Amazon SES",
-        "email-smtp.eu-west-1.amazonaws.com",
-        587,
-        "starttls",
-        "",
-        gettext_noop("The host names the region. Use SMTP credentials, not those of the console."),
-    ),
-    "brevo": RelayPreset(
-        "Brevo", "smtp-relay.brevo.com", 587, "starttls", "", gettext_noop("The password is an SMTP key.")
-    ),
-    "fastmail": RelayPreset(
-        "Fastmail", "smtp.fastmail.com", 465, "tls", "", gettext_noop("The password is an app password.")
-    ),
-    "gmail": RelayPreset(
-        "Gmail, Google Workspace",
-        "smtp.gmail.com",
-        587,
-        "starttls",
-        "",
-        gettext_noop("The password is an app password. Google allows 500 to 2,000 messages a day."),
-    ),
-    "mailgun": RelayPreset(
-        "Mailgun",
-        "smtp.eu.mailgun.org",
-        587,
-        "starttls",
-        "",
-        gettext_noop("Outside Europe, the host is smtp.mailgun.org."),
-    ),
-    "mailjet": RelayPreset(
-        "Mailjet",
-        "in-v3.mailjet.com",
-        587,
-        "starttls",
-        "",
-        gettext_noop("The username is the API key, the password is the secret key."),
-    ),
-    "microsoft": RelayPreset(
-        "Microsoft 365",
-        "smtp.office365.com",
-        587,
-        "starttls",
-        "",
-        gettext_noop("SMTP login must be allowed for the mailbox."),
-    ),
-    "postmark": RelayPreset(
-        "Postmark",
-        "smtp.postmarkapp.com",
-        587,
-        "starttls",
-        "",
-        gettext_noop("Username and password are both the server token. Use a broadcast stream for campaigns."),
-    ),
-    "sendgrid": RelayPreset(
-        "SendGrid", "smtp.sendgrid.net", 587, "starttls", "apikey", gettext_noop("The password is an API key.")
-    ),
-}
-
 
 # The settings of each HTTP API as the form shows them, by transport.
 API_FIELDS = {
@@ -165,10 +91,10 @@ _FIELD_ERRORS = {
 async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the transports with the active settings and the layer that each setting comes from.
 
-    The query's `preset` fills in the server of a well-known relay.
+    The query's `preset` fills in the server of a well-known relay, and `port` its other port.
     """
     form = forms.open_form(build_transport_form(), FORM_PARTS)
-    fill_preset(form, request.args.get("preset") or "")
+    fill_preset(form, request.args.get("preset") or "", request.args.get("port") or "")
     return _render_transports(request, visit, form, 200)
 
 
@@ -210,11 +136,12 @@ def _format_setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def fill_preset(form: Form, key: str) -> None:
-    """Fill in the settings of a relay preset; an unknown key changes nothing."""
+def fill_preset(form: Form, key: str, port: str = "") -> None:
+    """Fill in the settings of a relay preset, with its other port if `port` is that; an unknown key changes nothing."""
     if row := RELAY_PRESETS.get(key):
+        chosen_port = row.other_port if port == str(row.other_port) else row.port
         form.values |= {
-            "email.transport": "relay", "email.relay.host": row.host, "email.relay.port": str(row.port),
+            "email.transport": "relay", "email.relay.host": row.host, "email.relay.port": str(chosen_port),
             "email.relay.tls": row.tls, "email.relay.username": row.username,
         }  # fmt: skip
 
@@ -342,6 +269,8 @@ async def _check_relay(email: Email) -> dict[str, Any]:
         # The title says that the server cannot be reached.
         place = smtp_connect.UNREACHABLE % {"host": email.relay.host, "port": email.relay.port, "error": ""}
         phrases = [formats.sentence(text) for text in (error.text.removeprefix(place), error.help) if text]
+        if error.cause in relay_ports.SHUT_CAUSES:
+            phrases += [await relay_ports.suggest_port(email.relay.host, email.relay.port)]
         return {"good": False, "title": title, "words": " ".join(phrases)}
     except TimeoutError:
         cause = "timed_out"

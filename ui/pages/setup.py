@@ -18,10 +18,10 @@ from appliance.storage.transactions import commit, fetch
 from ui import forms, session, view
 from ui.forms import Form, FormPart, FormParts
 from ui.forms.lookups import time_zone_groups
+from ui.forms.relay_presets import RELAY_PRESETS
 from ui.guard import public_page, render_problem, signed_in
 from ui.pages import brand as brand_page
 from ui.pages import sending
-from ui.pages.sending import RELAY_PRESETS
 from ui.session import Pages, Visit
 
 pages = Pages("ui_setup")
@@ -194,9 +194,9 @@ async def _write_sender(visit: Visit, form: Form) -> None:
 @pages.get("/welcome/mail")
 @signed_in("account:write")
 async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of the email transport; the query's `preset` fills in the server of a well-known relay."""
+    """Show the form of the email transport; the query's `preset` and `port` fill in a well-known relay."""
     form = forms.open_form(sending.build_transport_form(), sending.FORM_PARTS)
-    sending.fill_preset(form, request.args.get("preset") or "")
+    sending.fill_preset(form, request.args.get("preset") or "", request.args.get("port") or "")
     return _render_transport(request, form)
 
 

@@ -15,7 +15,7 @@ from appliance.core.errors import ConfigError, DeliveryError
 from appliance.core.i18n import gettext, gettext_noop, translate_stored
 from appliance.ops.doctor import checks
 from appliance.ops.doctor.checks import Finding
-from appliance.sending.delivery import connection_errors, smtp_connect
+from appliance.sending.delivery import connection_errors, relay_ports, smtp_connect
 from appliance.sending.delivery.mx_routes import DIRECT
 from appliance.sending.domains import dns_checks, records, store
 from appliance.sending.domains import records as spelling
@@ -80,6 +80,39 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
             else gettext("%(name)s: answers", name=name)
         )
         yield Finding("ok", "email transport", words)
+
+
+def check_outgoing_ports(_: Path) -> Iterator[Finding]:
+    """Report which SMTP ports of the relay can be reached from this machine, and what to use if its port cannot.
+
+    Each port is tried once, all at the same time (`relay_ports.probe_ports`). There is no finding without a relay.
+    """
+    settings = config.current().email
+    if settings.transport != "relay" or not settings.relay.host:
+        return
+    configured = settings.relay.port
+    states = asyncio.run(relay_ports.probe_ports(settings.relay.host, configured))
+    listed = {
+        is_open: ", ".join(str(port) for port in states if states[port] is is_open) or gettext("none")
+        for is_open in (True, False)
+    }
+    words = gettext(
+        "%(host)s: can be reached: %(open)s; cannot be reached: %(shut)s",
+        host=settings.relay.host, open=listed[True], shut=listed[False],
+    )  # fmt: skip
+    if states[configured]:
+        yield Finding("ok", "outgoing ports", words)
+        return
+    port = relay_ports.choose_port(states, configured)
+    if port is not None:
+        fix = f'[email.relay]\nport = {port}\ntls = "{relay_ports.encryption_of(port)}"'
+        yield Finding("fail", "outgoing ports", words, fix)
+        return
+    meaning = gettext(
+        "The mail server cannot be reached over any SMTP port. If your hosting company blocks these ports, select an "
+        "email service over HTTPS under Settings, Sending."
+    )
+    yield Finding("fail", "outgoing ports", words, '[email]\ntransport = "ses"  # or another HTTP API', meaning)
 
 
 def _check_api(transport: Transport) -> Finding:

@@ -150,6 +150,13 @@ _EXPLANATIONS = {
             "administrator to look at it before you rely on them."
         ),
     }),
+    "outgoing ports": _Explanation(gettext_noop("Ports of the mail server"), {
+        "ok": gettext_noop("The port of the mail server can be reached."),
+        "fail": gettext_noop(
+            "The port of the mail server cannot be reached, but another one can: select that port under Settings, "
+            "Sending."
+        ),
+    }),
     "email transport": _Explanation(gettext_noop("Sending email"), {
         "ok": gettext_noop("Emails can be sent."),
         "fail": gettext_noop(
