@@ -1,5 +1,6 @@
 """The states of a campaign (docs/decisions.md#6): transitions, who may change a campaign, and the automatic pause."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -110,10 +111,11 @@ def pause_failed(account_id: int, campaign_id: int) -> Campaign:
     return _pause(store.get(account_id, campaign_id), "start_failed", "system")
 
 
-def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], reply: str) -> None:
+def pause_rejected(providers: Mapping[str, str], campaigns: Mapping[int, str]) -> None:
     """Pause the live campaigns with an id in `campaigns` or a provider in `providers`, which keep being rejected.
 
-    The `reply` that rejected them is stored as `pause_detail`. Only a user can resume the campaigns.
+    The reply that rejected it, which is the value of the mapping, is stored as `pause_detail`. Only a user can resume
+    the campaigns.
     """
     require_write_transaction()
     live = (
@@ -125,7 +127,8 @@ def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], reply: 
         .fetchall()
     )
     for account_id, campaign_id, provider in live:
-        if provider in providers or campaign_id in campaigns:
+        reply = campaigns.get(campaign_id, providers.get(provider))
+        if reply is not None:
             campaign = store.get(account_id, campaign_id)
             campaign.data = {**campaign.data, "pause_detail": reply}
             pause_by_service(campaign, "transport")

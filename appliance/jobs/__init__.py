@@ -305,7 +305,7 @@ class Jobs:
         for breaker in (self.email_sender.breaker, self.sms_sender.breaker):
             request = breaker.get_pause_request()
             if request.providers or request.campaigns:
-                transactions.write(states.pause_rejected, request.providers, request.campaigns, request.reason)
+                transactions.write(states.pause_rejected, request.providers, request.campaigns)
                 breaker.confirm_pause(request)
         for account_id, campaign_id in states.list_auto_pause_candidates():
             transactions.write(states.check_auto_pause, account_id, campaign_id)

@@ -15,6 +15,7 @@ from appliance.core.errors import (
 from appliance.jobs import Jobs
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue
+from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.workers.circuit_breaker import MAX_REFUSALS, CircuitBreaker
 from appliance.sending.workers.email_sender import EmailSender
@@ -54,6 +55,28 @@ def test_a_pause_that_failed_to_save_is_retried(scope: str, home: Home) -> None:
         and not breaker.get_pause_request().campaigns
         and not breaker.get_pause_request().providers
     )
+
+
+def test_each_paused_campaign_has_its_own_reason(home: Home) -> None:
+    """A reply to one campaign's message, which may name its recipient, is stored with no other campaign."""
+    for number in range(3):
+        send_campaign(home, *(f"p{index}.{number}@example.org" for index in range(3)), name=f"Spring {number}")
+    by_campaign: dict[int, list[LedgerRow]] = {}
+    for row in QueueReader().fetch_candidates(9):
+        by_campaign.setdefault(row.campaign_id or 0, []).append(row)
+    (first_id, first), (second_id, second), (_, third) = by_campaign.items()
+    jobs = Jobs("process")
+    breaker = jobs.email_sender.breaker
+    for row in first:
+        breaker.record_answer(row, MailUnauthenticated(f"550 5.7.27 <{row.recipient}> SPF", 550, "5.7.27"))
+    for _ in range(MAX_REFUSALS):
+        breaker.record_answer(second[0], SenderRejected(f"550 no mail for <{second[0].recipient}>", 550))
+    breaker.record_answer(third[0], SenderRejected(f"550 no mail for <{third[0].recipient}>", 550))
+    breaker.record_connection_failure("capture", ConnectionFailed("no route"))
+    jobs.advance_campaigns()
+    details = dict(rows("SELECT id, json_extract(data, '$.pause_detail') FROM campaign WHERE phase = 'paused'"))
+    assert details.keys() == {first_id, second_id}
+    assert first[-1].recipient in details[first_id] and details[second_id].endswith(f"<{second[0].recipient}>")
 
 
 def test_three_unauthenticated_messages_pause_the_campaign(home: Home) -> None:

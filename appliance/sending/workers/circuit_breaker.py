@@ -36,15 +36,14 @@ _STOP_FILE_SECONDS = 0.05
 
 
 class PauseRequest(NamedTuple):
-    """The campaigns to pause, and the text of the last rejection.
+    """The campaigns to pause, each with the text of a rejection that is its own.
 
     They are the campaigns with an id in `campaigns`, whose sender is rejected, and all that use one of `providers`,
-    which reject us.
+    which reject us. A text may name the recipient of a message, so no other campaign gets it.
     """
 
-    providers: frozenset[str]
-    campaigns: frozenset[int]
-    reason: str
+    providers: dict[str, str]
+    campaigns: dict[int, str]
 
 
 class _TransportPause(NamedTuple):
@@ -79,10 +78,9 @@ class CircuitBreaker:
         self._unauthenticated: dict[int, set[int]] = {}
         # By campaign id and recipient group: rejections in a row because of our reputation.
         self._reputation_counts: dict[tuple[int, str], int] = {}
-        # The campaigns to pause, until `confirm_pause`, and the last reason (see `PauseRequest`).
-        self._providers_to_pause: set[str] = set()
-        self._campaigns_to_pause: set[int] = set()
-        self._reason = ""
+        # What is to be paused until `confirm_pause`, with the reasons (see `PauseRequest`).
+        self._providers_to_pause: dict[str, str] = {}
+        self._campaigns_to_pause: dict[int, str] = {}
 
     def get_paused_providers(self) -> tuple[str, ...]:
         """Return the names of the providers that are paused now."""
@@ -108,13 +106,12 @@ class CircuitBreaker:
         with self._lock:
             self._pause(provider, error)
             if isinstance(error, ClientRejected):
-                self._count_refusal(provider)
+                self._count_refusal(provider, error)
 
     def _pause(self, provider: str, error: DeliveryError) -> None:
         last = self._pauses.get(provider)
         since = last.since if last is not None else clock.now_ms()
         self._pauses[provider] = _TransportPause(clock.monotonic() + self._probe_after, since, error.text)
-        self._reason = error.text
 
     def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> None:
         """Count the reply to a message for its provider and campaign; `error` is None for an accepted message.
@@ -128,12 +125,11 @@ class CircuitBreaker:
             if isinstance(error, MailUnauthenticated):
                 self._count_unauthenticated(row, error)
             elif isinstance(error, SenderRejected):
-                self._reason = error.text
                 if row.campaign_id is not None:
-                    self._count_refusal(row.campaign_id)
+                    self._count_refusal(row.campaign_id, error)
             elif isinstance(error, Uncertain):
                 if row.provider != mx_routes.DIRECT:  # there, only one of many servers is at fault
-                    self._count_refusal(row.provider)
+                    self._count_refusal(row.provider, error)
                     if row.provider in self._providers_to_pause:
                         self._pause(row.provider, error)
             elif not isinstance(error, ConnectionFailed | ClientRejected):
@@ -160,8 +156,7 @@ class CircuitBreaker:
             _forget_oldest(self._reputation_counts)
             if self._reputation_counts[key] >= MAX_REFUSALS:
                 bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
-                self._reason = f"{error.text} - {bounce_class.help}"
-                self._campaigns_to_pause.add(campaign_id)
+                self._campaigns_to_pause[campaign_id] = f"{error.text} - {bounce_class.help}"
         elif error is None:
             self._reputation_counts.pop(key, None)
 
@@ -172,18 +167,18 @@ class CircuitBreaker:
         message_ids.add(row.id)
         _forget_oldest(self._unauthenticated)
         if len(message_ids) >= MAX_UNAUTHENTICATED:
-            self._reason = f"{error.text} - {bounce_classes.authentication_help(error.enhanced, error.text)}"
-            self._campaigns_to_pause.add(row.campaign_id)
+            advice = bounce_classes.authentication_help(error.enhanced, error.text)
+            self._campaigns_to_pause[row.campaign_id] = f"{error.text} - {advice}"
 
-    def _count_refusal(self, key: str | int) -> None:
+    def _count_refusal(self, key: str | int, error: DeliveryError) -> None:
         self._refusal_counts[key] = self._refusal_counts.get(key, 0) + 1
         _forget_oldest(self._refusal_counts)
         if self._refusal_counts[key] >= MAX_REFUSALS:
             self._refusal_counts[key] = 0
             if isinstance(key, int):
-                self._campaigns_to_pause.add(key)
+                self._campaigns_to_pause[key] = error.text
             else:
-                self._providers_to_pause.add(key)
+                self._providers_to_pause[key] = error.text
 
     def get_held_campaigns(self) -> tuple[int, ...]:
         """Return the ids of the campaigns that must not send because they are about to be paused."""
@@ -193,14 +188,15 @@ class CircuitBreaker:
     def get_pause_request(self) -> PauseRequest:
         """Return the providers and campaigns to pause; call `confirm_pause` for them, or they are returned again."""
         with self._lock:
-            return PauseRequest(frozenset(self._providers_to_pause), frozenset(self._campaigns_to_pause), self._reason)
+            return PauseRequest({**self._providers_to_pause}, {**self._campaigns_to_pause})
 
     def confirm_pause(self, paused: PauseRequest) -> None:
         """Record that providers and campaigns were paused, and reset the counts of the campaigns."""
         with self._lock:
-            self._providers_to_pause -= paused.providers
-            self._campaigns_to_pause -= paused.campaigns
+            for provider in paused.providers:
+                self._providers_to_pause.pop(provider, None)
             for campaign_id in paused.campaigns:
+                self._campaigns_to_pause.pop(campaign_id, None)
                 self._unauthenticated.pop(campaign_id, None)
             self._reputation_counts = {
                 key: count for key, count in self._reputation_counts.items() if key[0] not in paused.campaigns
