@@ -249,7 +249,7 @@ def _fetch_events(ids: list[int]) -> list[models.Event]:
 
 
 def _fetch_contents(ids: list[int]) -> list[models.MessageContent]:
-    return list(models.MessageContent.select().where(models.MessageContent.message.in_(ids)))
+    return ledger.add_bulk_texts(list(models.MessageContent.select().where(models.MessageContent.message.in_(ids))))
 
 
 def _serialize_message_text(row: models.MessageContent) -> MessageText:

@@ -11,13 +11,11 @@ from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
 from appliance.accounts.access import Credential
-from appliance.accounts.request_limits import TokenBuckets
-from appliance.api import auth, endpoints, http, openapi
+from appliance.api import auth, endpoints, http, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
 from appliance.core import validation
-from appliance.core.errors import Faults, RateLimitExceeded, Refused
-from appliance.settings import config
+from appliance.core.errors import Faults, Refused
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one
 from appliance.storage.transactions import fetch
@@ -56,7 +54,6 @@ BASE_PATH = "/v1/my"
 API_VERSION = "1.0"
 # Unknown API versions are included, because a client that requests one expects a JSON error.
 _PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
-_buckets = TokenBuckets()
 # A larger body is parsed and checked in a thread: 2 MB with 100,000 values take up to 0.2 s.
 _MAX_INLINE_BYTES = 65_536
 
@@ -131,7 +128,7 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
                 body=body.value if route.body_type else None, parse_result=body, ignored_keys=body.ignored
             )
         if route.large_body is not None and (count := route.large_body.count_requests(raw)) > 1:
-            _charge(request, credential, route, count - 1)
+            rate_limits.charge(request, credential, route.rate, count - 1)
         if route.idempotent:
             faults.collect(http.get_idempotency_key, request, api_request.body)
         if faults.fields:
@@ -178,23 +175,9 @@ async def _admit(request: Request, route: Route) -> Credential:
     """
     authenticate = auth.authenticate_scraper if route.path == METRICS_PATH else auth.authenticate
     credential = await authenticate(request)
-    rate_level = _buckets.take(credential.actor, route.rate, config.current().limits)
-    if rate_level is not None:
-        request.ctx.level = rate_level
-        if rate_level.retry_after:
-            is_burst = rate_level.exceeded == "burst"
-            limit = rate_level.burst if is_burst else rate_level.limit
-            message = f"At most {limit} of these requests are allowed {'at once' if is_burst else 'per minute'}."
-            raise RateLimitExceeded(message, rate_level.retry_after, reason=rate_level.exceeded, limit=limit)
+    rate_limits.take(request, credential, route.rate)
     auth.require_route_access(credential, route)
     return credential
-
-
-def _charge(request: Request, credential: Credential, route: Route, count: int) -> None:
-    """Count more requests in the rate limit for a request that stands for several."""
-    rate_level = _buckets.charge(credential.actor, route.rate, config.current().limits, count)
-    if rate_level is not None:
-        request.ctx.level = rate_level
 
 
 async def handle_error(request: Request, error: Exception) -> HTTPResponse:

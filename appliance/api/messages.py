@@ -2,33 +2,32 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from appliance.accounts import audit, request_limits
-from appliance.api import schemas
-from appliance.api.endpoints import ApiRequest, ApiResponse, LargeBody, Routes, validator
+from appliance.api import message_intake, schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
+from appliance.api.message_intake import LARGE_BODY, Sending, Sent, count_recipients
 from appliance.api.schemas import MessageParts, Moment
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
 from appliance.core.clock import iso
-from appliance.core.errors import Conflict, Faults, Invalid, RateLimitExceeded
+from appliance.core.errors import Conflict, Invalid, RateLimitExceeded
 from appliance.core.validation import PageQuery
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Review
-from appliance.sending.messages import attachments, ledger, links, message_request, retries, transactional
+from appliance.sending.messages import attachments, ledger, links, message_request, retries
 from appliance.sending.messages.ledger import MessageQuery, Status
 from appliance.sending.messages.message_request import MAX_BATCH, MessageBatch, MessageWrite
 from appliance.sending.messages.prepare import MessagePreparer
-from appliance.sending.messages.transactional import RecipientSuppressed
 from appliance.storage import models
 from appliance.storage.models import Message
-from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
+from appliance.storage.transactions import commit, fetch, render, render_for, scan
 
 ROUTES = Routes()
 
@@ -52,110 +51,9 @@ async def list_messages(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await serialize_readable(request, page.rows), headers=page_headers(page))
 
 
-async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
-    """Return the errors that sending the message would find, by field.
-
-    The fields that the channel of the message ignores are added to `request.ignored_keys`. If the channel is invalid,
-    the message is checked as an email if its recipient contains `@`, else as an SMS.
-    """
-    body: MessageWrite = request.body
-    if (
-        request.parse_result is not None
-        and "channel" in request.parse_result.faults.fields
-        and isinstance(body.to, str)
-    ):
-        body = structs.replace(body, channel="email" if "@" in body.to else "sms")
-    request.ignored_keys.extend(message_request.list_ignored_fields(body))
-    check = partial(transactional.validate, can_read_contacts=request.credential.has_scope("contacts:read"))
-    return await validator(check, run=render)(request._replace(body=body))
-
-
-def count_recipients(raw: Any) -> int:
-    """Return how many recipients a message in a request has, at least 1, whether or not they are valid."""
-    copies = [raw.get(name) for name in ("cc", "bcc")] if isinstance(raw, dict) else []
-    return 1 + sum(len(addresses) for addresses in copies if isinstance(addresses, list))
-
-
 def _count_recipients_of_batch(raw: Any) -> int:
     messages = raw.get("messages") if isinstance(raw, dict) else None
     return sum(map(count_recipients, messages)) if isinstance(messages, list) else 1
-
-
-# A request may contain files in base64, which has four characters for three bytes, besides its other fields.
-_LARGE_BODY = LargeBody(
-    attachments.MAX_TOTAL_BYTES * 4 // 3 + 4 * 1_048_576, attachments.count_content, count_recipients
-)
-
-
-class Sent(NamedTuple):
-    """A message that was queued, with its recipients and files; `is_replay` if an earlier request had queued it.
-
-    `refusal` is the error to raise if no recipient may get it.
-    """
-
-    row: Message
-    parts: MessageParts
-    is_replay: bool
-    refusal: RecipientSuppressed | None
-
-
-class _Sending(NamedTuple):
-    """One message to send: the request, its JSON, and the idempotency key with the path that it belongs to."""
-
-    body: MessageWrite
-    raw: dict[str, Any]
-    key: str | None
-    path: str = "/messages"
-
-
-async def _send(request: ApiRequest, sending: _Sending) -> Sent:
-    """Store the files of a message, queue it for each recipient, and return it.
-
-    Raises RecipientSuppressed if no recipient may get it, and the errors of `transactional.queue_message` and of
-    `request_limits.run_once`.
-    """
-    body, is_test = sending.body, request.credential.is_test
-    can_read_contacts = request.credential.has_scope("contacts:read")
-    prepared = await render_send(transactional.prepare, request.account_id, body)
-    attached = message_request.list_attachments(body)
-    faults = Faults()
-    attachments.find_faults(attached, faults)
-    # The write reports the errors of invalid files together with all others.
-    is_stored = bool(attached) and not faults.fields and body.channel == "email"
-    files = await asyncio.to_thread(attachments.store, attached) if is_stored else []
-    payload = {name: value for name, value in sending.raw.items() if name != "idempotency_key"}
-    payload = attachments.describe_payload(payload, files) if attached else payload
-
-    def write() -> Sent:
-        messages: list[Message] = []
-        refusal: RecipientSuppressed | None = None
-
-        def run() -> int | None:
-            nonlocal refusal
-            args = (request.account_id, body, sending.key, is_test, prepared, can_read_contacts, files)
-            messages.append(transactional.queue_message(*args))
-            refusal = transactional.get_refusal(messages[0])
-            # A message to a suppressed recipient is not stored under the key, so that a repeated request is checked
-            # again.
-            return None if refusal else int(messages[0].id)
-
-        once = request_limits.run_once(request.account_id, sending.path, sending.key, payload, run, is_test)
-        row = ledger.get(request.account_id, once.resource_id or messages[0].id)
-        # Most messages have one recipient and no file, and need no further queries.
-        copies = ledger.list_copies(row, is_single=not (body.cc or body.bcc))
-        listed = attachments.list_files(row.id) if attached else []
-        return Sent(row, MessageParts(copies, listed), once.is_replay, refusal)
-
-    sent: Sent | None = None
-    try:
-        sent = await commit(write)
-    finally:
-        attachments.release(files)
-        if files and (sent is None or sent.is_replay or sent.refusal is not None):
-            await commit(attachments.delete_unreferenced, [file.sha256 for file in files])
-    if sent.refusal is not None:
-        raise sent.refusal
-    return sent
 
 
 async def _serialize_sent(request: ApiRequest, sent: Sent) -> schemas.SentMessage:
@@ -166,7 +64,8 @@ async def _serialize_sent(request: ApiRequest, sent: Sent) -> schemas.SentMessag
 
 @ROUTES.add(
     "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.SentMessage, status=201,
-    other_statuses=(200,), idempotent=True, rate="messages", validate=_validate_message, large_body=_LARGE_BODY,
+    other_statuses=(200,), idempotent=True, rate="messages", validate=message_intake.validate_message,
+    large_body=LARGE_BODY,
 )  # fmt: skip
 async def create_message(request: ApiRequest) -> ApiResponse:
     """Send a single message.
@@ -178,7 +77,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
     body: MessageWrite = request.body
     request.ignored_keys.extend(message_request.list_ignored_fields(body))
     key = get_idempotency_key(request.http, body)
-    sent = await _send(request, _Sending(body, request.raw, key))
+    sent = await message_intake.send(request, Sending(body, request.raw, key))
     message = await _serialize_sent(request, sent)
     return ApiResponse(message, 200, {"Idempotent-Replayed": "true"}) if sent.is_replay else ApiResponse(message)
 
@@ -221,7 +120,7 @@ def split_batch(raw_messages: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any
 
 @ROUTES.add(
     "POST", "/messages/batch", scope="messages:send", body_type=MessageBatch, response_type=MessageBatchResult,
-    idempotent=True, rate="messages", large_body=_LARGE_BODY._replace(count_requests=_count_recipients_of_batch),
+    idempotent=True, rate="messages", large_body=LARGE_BODY._replace(count_requests=_count_recipients_of_batch),
 )  # fmt: skip
 async def create_messages(request: ApiRequest) -> ApiResponse:
     """Send up to 500 messages, each with a result of its own.
@@ -259,17 +158,11 @@ async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | N
     read = await asyncio.to_thread(validation.read_partial, MessageWrite, raw)
     ignored = list(read.ignored)
     try:
-        if read.faults.fields:
-            faults = Faults()
-            faults.merge(read.faults.fields)
-            if read.value is not UNSET:
-                single = request._replace(body=read.value, parse_result=read, ignored_keys=ignored)
-                faults.merge(await _validate_message(single))
-            faults.check()
+        await message_intake.check(request._replace(ignored_keys=ignored), read)
         ignored += message_request.list_ignored_fields(read.value)
         own_key = message_request.get_text(read.value.idempotency_key)
         path = "/messages" if own_key or key is None else f"/messages/batch/{index}"
-        sent = await _send(request, _Sending(read.value, raw, own_key or key, path))
+        sent = await message_intake.send(request, Sending(read.value, raw, own_key or key, path))
     except Invalid as error:
         return BatchResult(422, None, error.code, error.reason, error.fields)
     except Conflict as error:

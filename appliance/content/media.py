@@ -148,9 +148,10 @@ def find_uses(account_id: int, media_id: int) -> list[dict[str, Any]]:
     name = get(account_id, media_id).signed_id
     uses = _find_current_uses(account_id, name)
     messages = fetch_one(
-        "SELECT count(*) FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.account_id = ?2 AND "
+        "SELECT count(*) FROM message m JOIN message_content c ON c.message_id = m.id "
+        "LEFT JOIN bulk_content b ON b.id = c.bulk_id WHERE m.account_id = ?2 AND "
         "m.created_at >= (SELECT created_at FROM media WHERE signed_id = ?1) "
-        "AND (instr(c.body, ?1) OR instr(c.design, ?1) OR instr(c.data, ?1))",
+        "AND (instr(c.body, ?1) OR instr(b.body, ?1) OR instr(c.design, ?1) OR instr(c.data, ?1))",
         (name, account_id),
     )
     return [*uses, {"messages": messages[0]}] if messages and messages[0] else uses

@@ -306,8 +306,8 @@ def test_a_damaged_link_list_does_not_stop_others(home: Home) -> None:
     store_hits(build_hit(first, 1), build_hit(second, 1))
     transactions.write(run, "UPDATE message SET campaign_id = NULL WHERE id = ?", (first,))
     content = (
-        "INSERT INTO message_content (message_id, headers, data, links, has_attachments) "
-        "VALUES (?, '{}', '{}', '[damaged', 0)"
+        "INSERT INTO message_content (message_id, headers, data, links, has_attachments, tracks_opens) "
+        "VALUES (?, '{}', '{}', '[damaged', 0, 0)"
     )
     transactions.write(run, content, (first,))
     requests = [LinkRequest(first, 1), LinkRequest(second, 1)]

@@ -132,7 +132,7 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL_EVENT_COLUMNS)
     run(
         "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
-        "design = NULL, links = NULL, headers = '{}', data = '{}', has_attachments = 0 "
+        "design = NULL, links = NULL, headers = '{}', data = '{}', has_attachments = 0, bulk_id = NULL "
         f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
         with_ids,
     )

@@ -20,7 +20,7 @@ from appliance.events.log import NewEvent, parse_time_filters
 from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.storage.database import Page, connection, fetch_one, paginate, rows, scalar
-from appliance.storage.models import Account, Campaign, Flow, Message, MessageContent
+from appliance.storage.models import Account, BulkContent, Campaign, Flow, Message, MessageContent
 from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -289,7 +289,18 @@ def get_by_ids(ids: list[int]) -> list[Message]:
 
 def get_content(message: Message) -> MessageContent | None:
     """Return the stored content of a message, or None for a message of a campaign or flow, which has none."""
-    return MessageContent.get_or_none(MessageContent.message == message.id)
+    content = MessageContent.get_or_none(MessageContent.message == message.id)
+    return None if content is None else add_bulk_texts([content])[0]
+
+
+def add_bulk_texts(contents: list[MessageContent]) -> list[MessageContent]:
+    """Set `body` and `text` of contents whose messages share them (`BulkContent`), and return the contents."""
+    ids = {content.bulk_id for content in contents if content.bulk_id is not None}
+    shared = {bulk.id: bulk for bulk in BulkContent.select().where(BulkContent.id.in_(ids))} if ids else {}
+    for content in contents:
+        if bulk := shared.get(content.bulk_id):
+            content.body, content.text = bulk.body, bulk.text
+    return contents
 
 
 def list_copies(message: Message, is_single: bool = False) -> list[Message]:

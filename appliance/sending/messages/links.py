@@ -196,7 +196,8 @@ _TOO_SLOW = f"takes longer than {MAX_LINK_SECONDS * 1000:.0f} ms"
 _TRACKED_MESSAGES = (
     "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, "
     "coalesce(m.sent_at, l.sent_at), CASE WHEN l.message_id IS NULL THEN m.status ELSE 'sending' END, "
-    "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
+    "coalesce(c.tracking, CASE WHEN (SELECT tracks_opens FROM message_content WHERE message_id = m.id) THEN 'full' "
+    "ELSE 'aggregate' END), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
     "FROM message m JOIN account a ON a.id = m.account_id LEFT JOIN contact c ON c.id = m.contact_id "
     "LEFT JOIN run r ON r.id = m.run_id LEFT JOIN send_log l ON l.message_id = m.id WHERE m.id IN ({ids})"
 )

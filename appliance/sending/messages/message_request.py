@@ -177,6 +177,17 @@ class MessageWrite(Struct, rename={"from_": "from"}):
     ] = True
 
 
+class MessageRequest(MessageWrite):
+    """A single message of a program that uses the API of another service (`appliance/api/doors`).
+
+    It has what only those APIs can say: further recipients in `to`, and whether opens of a message that is not
+    marketing are tracked.
+    """
+
+    other_to: Recipients = []
+    tracks_opens: bool = False
+
+
 MAX_BATCH = 500
 
 
@@ -269,23 +280,23 @@ def parse_recipients(request: MessageWrite, faults: Faults) -> list[Recipient]:
         faults.add("to", gettext("is invalid"))
         to = Address("email", "", "")
     recipients = [Recipient("to", to)]
-    kinds: tuple[RecipientKind, ...] = ("cc", "bcc")
-    for kind in kinds:
-        values = getattr(request, kind)
+    fields: tuple[tuple[RecipientKind, str], ...] = (("to", "other_to"), ("cc", "cc"), ("bcc", "bcc"))
+    for kind, field in fields:
+        values = getattr(request, field, None)
         if values in (UNSET, None, []):
             continue
         if not request.transactional:
-            faults.add(kind, gettext("is only for transactional messages: send marketing to each recipient alone"))
+            faults.add(field, gettext("is only for transactional messages: send marketing to each recipient alone"))
         for index, value in enumerate(values):
             address = addresses.parse_email(value)
             if any(address.key == other.address.key for other in recipients):
-                faults.add(f"{kind}[{index}]", gettext("is already a recipient"))
+                faults.add(f"{field}[{index}]", gettext("is already a recipient"))
             elif addresses.to_ascii(address.value) is None:
                 # All recipients see it, and not all of their servers support SMTPUTF8.
-                faults.add(f"{kind}[{index}]", gettext("must have only ASCII characters before the @"))
+                faults.add(f"{field}[{index}]", gettext("must have only ASCII characters before the @"))
             recipients.append(Recipient(kind, address))
         if len(recipients) > MAX_RECIPIENTS:
-            faults.add(kind, gettext("is too long (maximum is %(limit)s recipients)", limit=MAX_RECIPIENTS))
+            faults.add(field, gettext("is too long (maximum is %(limit)s recipients)", limit=MAX_RECIPIENTS))
     if len(recipients) > 1 and to.value and addresses.to_ascii(to.value) is None:
         faults.add("to", gettext("must have only ASCII characters before the @"))
     return recipients
@@ -302,7 +313,8 @@ def find_size_fault(request: MessageWrite, fields: Mapping[str, Any], recipient_
     size = len(json.encode([part for part in content if part is not UNSET]))
     if size * recipient_count > MAX_COPIED_BYTES:
         limit = max(1, MAX_COPIED_BYTES // size)
-        field = "cc" if isinstance(request.cc, list) and request.cc else "bcc"
+        named = [name for name in ("other_to", "cc", "bcc") if getattr(request, name, None) not in (UNSET, None, [])]
+        field = named[0]
         faults.add(field, gettext("is too long (maximum is %(limit)s recipients)", limit=limit))
 
 
@@ -313,15 +325,19 @@ def find_header_faults(request: MessageWrite, faults: Faults) -> None:
     """
     headers = request.headers if isinstance(request.headers, dict) else {}
     for name, value in headers.items():
-        if fault := _find_header_name_fault(name.lower(), not request.transactional):
+        fault = find_header_name_fault(name.lower(), not request.transactional)
+        if fault := fault or find_header_value_fault(name.lower(), value):
             faults.add(f"headers.{name}", fault)
-        elif not _HEADER_VALUE.fullmatch(value) or (
-            name.lower() == "list-unsubscribe" and links.may_name_message(value)
-        ):
-            faults.add(f"headers.{name}", gettext("is invalid"))
 
 
-def _find_header_name_fault(name: str, is_marketing: bool) -> str | None:
+def find_header_value_fault(name: str, value: str) -> str | None:
+    """Return the error of a custom header's value, None if it is valid; `name` is in lower case."""
+    is_foreign = name == "list-unsubscribe" and links.may_name_message(value)
+    return gettext("is invalid") if is_foreign or not _HEADER_VALUE.fullmatch(value) else None
+
+
+def find_header_name_fault(name: str, is_marketing: bool) -> str | None:
+    """Return the error of a custom header's name, None if a message may have it; `name` is in lower case."""
     if field := _FIELDS_BY_HEADER.get(name):
         return gettext("is not allowed as a header: use the field `%(field)s`", field=field)
     if name in _HEADERS_OF_RETURNED_MAIL:

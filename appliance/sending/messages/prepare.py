@@ -121,6 +121,7 @@ class _SingleEmail(NamedTuple):
     to: str | None = None
     first_recipient: str | None = None
     attachments: tuple[mime.Part, ...] = ()
+    tracks_unknown: bool = False  # whether opens of recipients without a contact are tracked, too
 
 
 class UnsignedMessage(NamedTuple):
@@ -231,10 +232,11 @@ class MessagePreparer:
         headers: tuple[tuple[str, str], ...] = ()
         files: tuple[mime.Part, ...] = ()
         recipient = to = addresses.to_ascii(row.recipient) or row.recipient
-        source, named = self._get_source(row), row
+        source, named, tracks_unknown = self._get_source(row), row, False
         if source is None:
             single = self._compile_single(row, with_secrets=True)
             shared, headers, files = single.shared, single.headers, single.attachments
+            tracks_unknown = single.tracks_unknown
             if single.to is not None:
                 to, named = single.to, row._replace(recipient=single.first_recipient or row.recipient)
         else:
@@ -247,7 +249,8 @@ class MessagePreparer:
         headers += build_provider_headers(row.id, row.provider)
         attempted_at = row.first_attempt_at or clock.now_ms()
         # Recipients without a contact, and contacts who declined tracking, get untracked links and no tracking pixel.
-        if shared.encoded_tracked is not None and values["contact"].get("tracking", "none") != "none":
+        unknown_choice = "full" if tracks_unknown and row.contact_id is None else "none"
+        if shared.encoded_tracked is not None and values["contact"].get("tracking", unknown_choice) != "none":
             parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(row.id)
         mail = parts.build_mail(values, shared.sender, row.id, to, attempted_at / 1000, headers, shared.headers)
         sender = mail.sender[1]
@@ -459,7 +462,7 @@ class MessagePreparer:
     def _compile_single(self, row: LedgerRow, with_secrets: bool = False) -> _SingleEmail:
         """Return a single email; `with_secrets` adds links that only the recipient may see (`fill_secrets`)."""
         message = Message.get_by_id(row.id)
-        stored = MessageContent.get(MessageContent.message == row.id)
+        [stored] = ledger.add_bulk_texts([MessageContent.get(MessageContent.message == row.id)])
         account = Account.get_by_id(row.account_id)
         marketing = not row.transactional
         brand = brands.get(account.id)
@@ -475,7 +478,11 @@ class MessagePreparer:
         data = system_emails.fill_secrets(message, stored.data) if with_secrets else stored.data
         shared = merge_tags.get_account_values(account, brand) | {"data": data}
         tracked = (
-            shared_content.encode_tracked(content, stored.links) if marketing and stored.links is not None else None
+            shared_content.encode_tracked(content, stored.links)
+            if marketing and stored.links is not None
+            else shared_content.encode_tracked(content, [])  # the pixel alone
+            if stored.tracks_opens
+            else None
         )
         compiled = SharedContent(
             content,
@@ -497,9 +504,9 @@ class MessagePreparer:
         is_captured = row.provider == "capture"
         files = attachments.build_parts(row.id, is_captured) if stored.has_attachments and with_secrets else ()
         if stored.first_message_id is None:
-            return _SingleEmail(compiled, headers, attachments=files)
+            return _SingleEmail(compiled, headers, attachments=files, tracks_unknown=stored.tracks_opens)
         to, cc = _build_recipient_headers(copies := ledger.list_copies(message))
-        return _SingleEmail(compiled, headers + cc, to, copies[0].recipient, files)
+        return _SingleEmail(compiled, headers + cc, to, copies[0].recipient, files, stored.tracks_opens)
 
     def _compile_single_sms(self, row: LedgerRow) -> SharedContent:
         stored = MessageContent.get(MessageContent.message == row.id)

@@ -35,8 +35,8 @@ from appliance.sending.messages import (
 from appliance.sending.messages.attachments import StoredFile
 from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage, SmsText
 from appliance.sending.messages.ledger import DUE_NOW
+from appliance.sending.messages.message_request import MessageRequest, Recipient, RecipientKind, get_text
 from appliance.sending.messages.message_request import MessageWrite as MessageWrite
-from appliance.sending.messages.message_request import Recipient, RecipientKind, get_text
 from appliance.sending.sms import segments as gsm
 from appliance.settings import config
 from appliance.storage.database import fetch_one, scalar
@@ -137,7 +137,7 @@ _TEMPLATED: dict[str, merge_limits.Context] = {
 _SOURCE_FIELDS = {"body": ("html", "body"), "from_name": ("from_", "from_name")}
 
 
-class _ValidatedRequest(NamedTuple):
+class ValidatedRequest(NamedTuple):
     """A validated request: the template, if any, the content fields with their merge tags, and the checked message.
 
     `recipients` are all recipients, that of `to` first.
@@ -179,7 +179,7 @@ def validate(
     Without `can_read_contacts`, the errors do not depend on the values of the contact with the recipient's address.
     """
     faults = Faults()
-    _validate_request(Account.get_by_id(account_id), request, faults, can_read_contacts=can_read_contacts)
+    validate_request(Account.get_by_id(account_id), request, faults, can_read_contacts=can_read_contacts)
     faults.check()
 
 
@@ -199,14 +199,14 @@ def queue_message(
     require_write_transaction()
     account = Account.get_by_id(account_id)
     faults = Faults()
-    validated = _validate_request(account, request, faults, prepared, can_read_contacts)
+    validated = validate_request(account, request, faults, prepared, can_read_contacts)
     if not account.transactional_allowed and request.transactional:
         raise Invalid(
             {"base": [gettext("single messages are disabled in this account")]}, reason="transactional_disabled"
         )
     faults.check()
     if not test:
-        _require_sender(account, request, validated.template, validated.checked.address)
+        require_sender(account, request, validated.template, validated.checked.address)
     first: Message | None = None
     ids: list[int] = []
     for recipient in validated.recipients:
@@ -225,7 +225,7 @@ def queue_message(
 
 
 def _queue_to_recipient(
-    account: Account, request: MessageWrite, validated: _ValidatedRequest, recipient: Recipient, key: str | None,
+    account: Account, request: MessageWrite, validated: ValidatedRequest, recipient: Recipient, key: str | None,
     test: bool,
 ) -> Message:  # fmt: skip
     """Insert the row of one recipient, as `skipped` if the recipient may not get the message."""
@@ -235,13 +235,13 @@ def _queue_to_recipient(
         Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
     )
     reason = _get_refusal_reason(account.id, address, channel, request.transactional)
-    transport = _get_transport(request, test)
+    transport = get_transport(request, test)
     if is_sms and reason is None and transport != "capture":
         sms_rules.limit_unknown_numbers(account.id, address.key)
     message: Message = Message.create(
         account=account.id, contact=channel.contact_id if channel else None, template=validated.template,
         channel=request.channel, recipient=address.value, recipient_key=address.key,
-        sender=_get_sender(account, request, validated.template, address, transport),
+        sender=get_sender(account, request, validated.template, address, transport),
         reply_to=None if is_sms else get_text(request.reply_to),
         subject=validated.fields["subject"], segments=validated.checked.segments,
         status="skipped" if reason else "held" if is_held else "queued", skip_reason=reason,
@@ -256,7 +256,7 @@ def _queue_to_recipient(
 
 
 def _store_content(
-    message: Message, first: Message, request: MessageWrite, validated: _ValidatedRequest, kind: RecipientKind,
+    message: Message, first: Message, request: MessageWrite, validated: ValidatedRequest, kind: RecipientKind,
     shown_as: int | None, has_attachments: bool,
 ) -> None:  # fmt: skip
     """Store the content of a recipient's row; `first` is the row of `to`, `shown_as` that of `MessageContent`."""
@@ -269,6 +269,7 @@ def _store_content(
         kind=kind if len(validated.recipients) > 1 else None,
         first_message_id=first.id if len(validated.recipients) > 1 else None,
         has_attachments=has_attachments and message.status != "skipped",
+        tracks_opens=isinstance(request, MessageRequest) and request.tracks_opens,
         **validated.fields,
     )
 
@@ -299,24 +300,26 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
     return template
 
 
-def _get_transport(request: MessageWrite, test: bool) -> str:
+def get_transport(request: MessageWrite, test: bool) -> str:
+    """Return the transport of a message by its name; that of a message of a test key is `capture`."""
     settings = config.current()
     return "capture" if test else settings.sms.transport if request.channel == "sms" else settings.email.transport
 
 
-def _get_sender(
+def get_sender(
     account: Account, request: MessageWrite, template: Template | None, to: addresses.Address, transport: str
 ) -> str:
+    """Return the sender that a message of a valid request has."""
     if request.channel == "sms":
         return senders.resolve_sms(account, to.key, transport)
     chosen = message_request.parse_sender(request, Faults()).email
     return senders.resolve_email(account, chosen or (template.from_email if template else None))
 
 
-def _validate_request(
+def validate_request(
     account: Account, request: MessageWrite, faults: Faults, prepared: PreparedMessage = NOT_PREPARED,
     can_read_contacts: bool = True,
-) -> _ValidatedRequest:  # fmt: skip
+) -> ValidatedRequest:  # fmt: skip
     """Validate a request and return the result; add all errors to `faults`."""
     template = _find_template(account.id, request, faults)
     is_template_missing = isinstance(request.template_id, int) and template is None
@@ -341,7 +344,7 @@ def _validate_request(
     )
     if isinstance(request.idempotency_key, str):
         faults.collect(request_limits.validate_idempotency_key, request.idempotency_key, "idempotency_key")
-    return _ValidatedRequest(template, message_fields, checked, recipients)
+    return ValidatedRequest(template, message_fields, checked, recipients)
 
 
 def _build_sms_request(request: MessageWrite, fields: dict[str, Any], shows_contact: bool) -> SmsRequest:
@@ -381,17 +384,17 @@ def _validate_email(
     return links
 
 
-def _require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
+def require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
     """Raise Invalid (`sender_not_ready`) if the sender may not be used, by the rules that apply to campaigns.
 
     If the transport is `capture`, any sender may be used.
     """
-    transport = _get_transport(request, test=False)
+    transport = get_transport(request, test=False)
     if request.channel == "sms":
         fault = senders.find_sms_fault(account, to.key, transport)
         problems = [("base", fault)] if fault else []
     else:
-        address = _get_sender(account, request, template, to, transport)
+        address = get_sender(account, request, template, to, transport)
         problems = [
             ("from" if field == "from_email" and get_text(request.from_) else field, message)
             for field, message in senders.find_email_problems(

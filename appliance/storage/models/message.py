@@ -123,6 +123,15 @@ Message.add_index(
 NO_CONTACT_ID = 0
 
 
+class BulkContent(Table):
+    """The HTML and text that the messages of one request to many recipients share (`sending/messages/bulk_send.py`)."""
+
+    account = ForeignKeyField(Account, index=True)
+    body = TextField(null=True)
+    text = TextField(null=True)
+    created_at = Time()
+
+
 class MessageContent(Table):
     """The content of a message that has no shared content; messages of campaigns use a template revision."""
 
@@ -143,6 +152,10 @@ class MessageContent(Table):
     kind = TextField(null=True)
     first_message_id = IntegerField(null=True)
     has_attachments = BooleanField(default=False)
+    # For a message of a request to many recipients: what has its HTML and text, which are null here.
+    bulk = ForeignKeyField(BulkContent, null=True, on_delete="SET NULL", index=False)
+    # Whether opens are tracked although it is no marketing message and its recipient may be no contact.
+    tracks_opens = BooleanField(default=False)
 
 
 # The erasure of a contact finds by this index the test emails that show the contact's values.
@@ -157,6 +170,10 @@ MessageContent.add_index(
         "WHERE first_message_id NOT NULL"
     )
 )
+
+
+# The messages of a request to many recipients.
+MessageContent.add_index(SQL("CREATE INDEX message_content_bulk ON message_content (bulk_id) WHERE bulk_id NOT NULL"))
 
 
 class Attachment(Table):

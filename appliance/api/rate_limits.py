@@ -1,0 +1,33 @@
+"""The rate limits of API requests (docs/decisions.md#4), with the headers that responses show them in."""
+
+from sanic import Request
+
+from appliance.accounts.access import Credential
+from appliance.accounts.request_limits import RequestClass, TokenBuckets
+from appliance.core.errors import RateLimitExceeded
+from appliance.settings import config
+
+_buckets = TokenBuckets()
+
+
+def take(request: Request, credential: Credential, rate: RequestClass) -> None:
+    """Count a request of a credential; the response gets the rate limit headers, also if it is an error.
+
+    Raises RateLimitExceeded.
+    """
+    rate_level = _buckets.take(credential.actor, rate, config.current().limits)
+    if rate_level is None:
+        return
+    request.ctx.level = rate_level
+    if rate_level.retry_after:
+        is_burst = rate_level.exceeded == "burst"
+        limit = rate_level.burst if is_burst else rate_level.limit
+        message = f"At most {limit} of these requests are allowed {'at once' if is_burst else 'per minute'}."
+        raise RateLimitExceeded(message, rate_level.retry_after, reason=rate_level.exceeded, limit=limit)
+
+
+def charge(request: Request, credential: Credential, rate: RequestClass, count: int) -> None:
+    """Count more requests in the rate limit for an admitted request that stands for several."""
+    rate_level = _buckets.charge(credential.actor, rate, config.current().limits, count)
+    if rate_level is not None:
+        request.ctx.level = rate_level
