@@ -211,6 +211,7 @@ def test_check_masks_secrets() -> None:
     secrets = [name for name, info in config.list_settings() if config.is_secret(info)]
     assert set(secrets) == {
         "email.relay.password", "email.feedback_secret", "email.hooks.mailgun", "email.hooks.postmark",
+        "email.hooks.brevo", "email.hooks.mailjet", "email.hooks.resend",
         "email.ses.secret_access_key", "email.mailgun.api_key", "email.postmark.server_token",
         "email.sendgrid.api_key", "email.resend.api_key", "email.brevo.api_key", "email.mailjet.secret_key",
         "sms.twilio.auth_token", "sms.http.secret"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from appliance.core.errors import Invalid
-from appliance.inbound.delivery_reports import DeliveryReport
+from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
 from appliance.inbound.providers.base import (
     Fetch,
     HookPayload,
@@ -138,7 +138,8 @@ def _to_report(body: _Body) -> DeliveryReport | None:
             return DeliveryReport(message_id, "delivered", "postal", text, smtp, enhanced, message.to, body.uuid, at)
         case "MessageDeliveryFailed":
             # Without the permanent code of a server, Postal has given up after retries, or did not try to send it.
-            kind = "bounced" if (smtp or 0) >= 500 or (enhanced or "").startswith("5.") else "soft_bounced"
+            is_permanent = (smtp or 0) >= 500 or (enhanced or "").startswith("5.")
+            kind: ReportKind = "bounced" if is_permanent else "soft_bounced"
             return DeliveryReport(message_id, kind, "postal", text, smtp, enhanced, message.to, body.uuid, at)
         case "MessageBounced":
             return DeliveryReport(message_id, "soft_bounced", "postal", "", None, None, message.to, body.uuid, at)
