@@ -197,6 +197,10 @@ class Uncertain(DeliveryError):
     kind = "uncertain"
 
 
+class OutcomeLost(Uncertain):
+    """The outcome of an attempt is known but could not be recorded, so the message is not sent again by itself."""
+
+
 def summarize(fields: dict[str, list[str]]) -> str:
     """Return the name and first message of each field as one text, separated by semicolons; `base` is not named."""
     parts = [f"{name} {messages[0]}" if name != "base" else messages[0] for name, messages in fields.items()]

@@ -5,7 +5,8 @@ import asyncio
 import apsw
 import pytest
 
-from appliance.sending.messages import queue
+from appliance.core.errors import Deferred, DeliveryError
+from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Outcome
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.workers.outcome_writer import OutcomeWriter
@@ -35,4 +36,62 @@ def test_an_outcome_is_stored_although_the_claim_beside_it_fails(home: Home) -> 
     transactions.start(before_write=queue.settle_log)
     asyncio.run(write_both())
     assert rows("SELECT status FROM message ORDER BY id") == [("sent",), ("queued",)]
+    assert recover_after_crash() == 0
+
+
+def refuse_status(message_id: int, status: str) -> None:
+    """Make every write fail that sets a message to a status."""
+    transactions.write(
+        run,
+        f"CREATE TRIGGER refused BEFORE UPDATE ON message WHEN new.id = {message_id} AND new.status = '{status}' "
+        "BEGIN SELECT raise(ABORT, 'damaged'); END",
+    )
+
+
+def get_accepted_count(account_id: int) -> float:
+    """Return how many messages of an account were counted as accepted."""
+    samples = ledger.SENDS.family(account_id).samples
+    return sum(sample.value for sample in samples if ("result", "accepted") in sample.labels)
+
+
+def test_an_acceptance_that_cannot_be_recorded_waits_for_a_person(home: Home) -> None:
+    """It is not sent again after a restart (P3), nothing stays `sending`, and the others are counted once."""
+    send_campaign(home, "p1@example.org", "p2@example.org")
+    candidates = QueueReader().fetch_candidates(2)
+    transactions.write(
+        run,
+        "CREATE TRIGGER refused BEFORE INSERT ON event WHEN new.event = 'email_sent' "
+        f"AND new.data ->> 'message_id' = {candidates[0].id} BEGIN SELECT raise(ABORT, 'damaged'); END",
+    )
+    before = get_accepted_count(home.account_id)
+    transactions.write(queue.record_and_claim, [], candidates, "p")
+    accepted = [Outcome(row, subject="Hello", sender="news@campanero.invalid") for row in candidates]
+    transactions.write(queue.record_and_claim, accepted, [], "p")
+    transactions.write(queue.settle_log)
+    assert rows("SELECT status, attempts, uncertain_count, subject FROM message ORDER BY id") == [
+        ("uncertain", 1, 1, "Hello"),
+        ("sent", 1, 0, "Hello"),
+    ]
+    assert get_accepted_count(home.account_id) == before + 1
+    assert recover_after_crash() == 0
+
+
+@pytest.mark.parametrize(("error", "status"), [(None, "sent"), (Deferred("451 later", 451), "queued")])
+def test_an_outcome_that_fails_alone_waits_for_a_person(error: DeliveryError | None, status: str, home: Home) -> None:
+    """The worker goes on, and a restart does not send the message again."""
+    send_campaign(home, "p1@example.org")
+    [row] = QueueReader().fetch_candidates(1)
+
+    async def write() -> None:
+        writer = OutcomeWriter("p", 1)
+        assert await writer.write(None, row)
+        refuse_status(row.id, status)
+        # In direct delivery, an acceptance is written to the ledger and not to the log.
+        outcome = Outcome(row, error, sender="news@campanero.invalid", delivered_via={"mx": "mx.example.org"})
+        assert not await writer.write(outcome, None)
+        await writer.flush()
+
+    transactions.start(before_write=queue.settle_log)
+    asyncio.run(write())
+    assert rows("SELECT status, attempts FROM message") == [("uncertain", 1)]
     assert recover_after_crash() == 0

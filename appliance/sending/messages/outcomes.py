@@ -22,6 +22,7 @@ from appliance.core.errors import (
     Deferred,
     DeliveryError,
     MailUnauthenticated,
+    OutcomeLost,
     Postponed,
     RateLimited,
     RecipientRejected,
@@ -118,7 +119,6 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     if repeated:
         run_set("DELETE FROM retry_payload WHERE message_id IN (SELECT value FROM json_each(:items))", repeated)
     _count_sent([row for row in ledger_rows if not row.test], now)
-    ledger.count_accepted(ledger_rows)
     names: dict[tuple[int | None, int | None], str | None] = {}
     depths = ledger.get_chain_depths(ledger_rows)
     log.record_many(
@@ -130,6 +130,8 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     sms = [outcome for outcome in outcomes if outcome.row.channel == "sms"]
     if sms:
         _record_accepted_sms(sms, now)
+    # Last, because a caller may roll back to a savepoint after an error, which keeps what is to be done after a commit.
+    ledger.count_accepted(ledger_rows)
 
 
 def _list_sent_columns(outcome: Outcome) -> tuple[Any, ...]:
@@ -339,6 +341,8 @@ def record_failure(outcome: Outcome) -> None:
         ledger.record_error(row, error if isinstance(error, RateLimited) else None)
         return _reschedule(row, now, error.seconds, attempts=row.attempts, uncertain_count=row.uncertain_count)
     _store_sent_headers(outcome, now)
+    if isinstance(error, OutcomeLost):
+        return _end_uncertain(row, error, now)
     if isinstance(error, Uncertain):
         return handle_uncertain(row, error, now, outcome.prepared)
     ledger.record_error(row, error)
@@ -396,6 +400,10 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         ledger.record_error(row, error)
         # 1 also after more attempts: they are repeated only at an idempotent provider, which accepts them once.
         return _reschedule(row, now, 0, attempts=row.attempts + 1, uncertain_count=1)
+    return _end_uncertain(row, error, now)
+
+
+def _end_uncertain(row: LedgerRow, error: DeliveryError, now: int) -> None:
     connection().execute(
         "UPDATE message SET attempts = attempts + 1, uncertain_count = uncertain_count + 1 WHERE id = ?", (row.id,)
     )

@@ -14,7 +14,8 @@ import msgspec
 
 from appliance.audience import consent
 from appliance.core import clock, crypto
-from appliance.core.errors import Uncertain
+from appliance.core.errors import OutcomeLost, Uncertain
+from appliance.core.i18n import gettext_noop
 from appliance.sending.messages import ledger, outcomes, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.storage import disk_guard
@@ -380,6 +381,8 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
 # In these statements a plus sign before a column keeps SQLite from using its index, so that it reads the log first, and
 # then the messages by id.
 _UNFINISHED = "('queued', 'held', 'sending')"
+_LOST_ACCEPTANCE = gettext_noop("it was accepted, but this could not be recorded")
+_LOST_OUTCOME = gettext_noop("it was tried, but the outcome could not be recorded")
 # Items: (id, time of the first attempt, hash of the body).
 _LOG_CLAIM = (
     "INSERT INTO send_log (message_id, batch, process, first_attempt_at, body_hash) "
@@ -476,6 +479,13 @@ def _claim_in_log(candidates: list[LedgerRow], process: str) -> set[int]:
     return claimed
 
 
+def replace_lost(outcome: Outcome) -> Outcome:
+    """Return what to record for an outcome that cannot be recorded: a person decides about the message."""
+    is_accepted = outcome.error is None and outcome.skip_reason is None
+    error = OutcomeLost(_LOST_ACCEPTANCE if is_accepted else _LOST_OUTCOME)
+    return msgspec.structs.replace(outcome, error=error, skip_reason=None)
+
+
 def is_log_empty() -> bool:
     """Return whether the log has no rows."""
     return fetch_one("SELECT 1 FROM send_log LIMIT 1") is None
@@ -484,28 +494,34 @@ def is_log_empty() -> bool:
 def settle_log() -> None:
     """Mark the messages of the log as sent or being sent in the ledger, and empty the log.
 
-    A message that cannot be recorded as sent is logged as an error and stays `sending`, so that the others are
-    recorded; the next start decides about it (`retries.recover_interrupted`).
+    A message that cannot be recorded as sent is logged as an error and becomes `uncertain`, so that the others are
+    recorded, its campaign can be completed, and it is not sent a second time.
     """
     require_write_transaction()
     if is_log_empty():
         return
     handle = connection()
     handle.execute("SAVEPOINT settle")
+    lost: list[Outcome] = []
     try:
         _record_sent(None)
     except Exception as error:
         handle.execute("ROLLBACK TO settle")
         if to_storage_error(error) is not None:
             raise
-        _record_one_by_one(handle)
+        lost = _record_one_by_one(handle)
     run(_SHOW_CLAIMS, {"now": clock.now_ms()})
+    for outcome in lost:
+        outcomes.record_failure(replace_lost(outcome))
     run("DELETE FROM send_log")
     handle.execute("RELEASE settle")
 
 
-def _record_one_by_one(handle: Any) -> None:
-    for (message_id,) in rows("SELECT message_id FROM send_log WHERE sent_at IS NOT NULL"):
+def _record_one_by_one(handle: Any) -> list[Outcome]:
+    """Record each accepted message of the log alone; return those that failed, as claims without an outcome."""
+    lost = []
+    logged = rows("SELECT message_id, subject, sender, internet_message_id FROM send_log WHERE sent_at IS NOT NULL")
+    for message_id, *headers in logged:
         handle.execute("SAVEPOINT settle_one")
         try:
             _record_sent(message_id)
@@ -515,7 +531,9 @@ def _record_one_by_one(handle: Any) -> None:
                 raise
             log.exception("sender: recording message %s as sent failed", message_id)
             run("UPDATE send_log SET sent_at = NULL WHERE message_id = ?", (message_id,))
+            lost.append(Outcome(ledger.get_row(message_id), None, None, *headers))
         handle.execute("RELEASE settle_one")
+    return lost
 
 
 def _record_sent(message_id: int | None) -> None:

@@ -12,7 +12,7 @@ import logging
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from appliance.core.errors import Postponed, Unavailable
+from appliance.core.errors import OutcomeLost, Postponed, Unavailable
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.storage import transactions
@@ -73,8 +73,9 @@ class OutcomeWriter:
 
         The future is done once both are on disk; a message that is not claimed must not be sent. While the storage is
         unavailable, an outcome is retried until it is stored, and its claim is given up (result False). If the claim
-        fails with another error, the outcome is stored without it. The future fails with Unavailable if there is only a
-        claim or the service ends, and with any other error of the transaction.
+        fails with another error, the outcome is stored without it; if the outcome fails, its message is set to
+        `uncertain`. The future fails with Unavailable if there is only a claim or the service ends, and with any other
+        error of a claim.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
@@ -210,6 +211,9 @@ class OutcomeWriter:
             if entry.outcome is not None and entry.row_to_claim is not None:
                 # Without its outcome, a message that was accepted would be sent again after the next start.
                 self._retried_alone.insert(0, entry._replace(row_to_claim=None, claim_error=error))
+            elif entry.outcome is not None and not isinstance(entry.outcome.error, OutcomeLost):
+                # Without any outcome, the message would stay `sending`, and be sent again after the next start.
+                self._retried_alone.insert(0, entry._replace(outcome=queue.replace_lost(entry.outcome)))
             else:
                 self._raise_to_callers(batch, error)
         else:
