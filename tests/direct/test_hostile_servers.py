@@ -81,6 +81,16 @@ def test_slow_transactions_do_not_hold_all_places(direct: StartDirect, world: Ma
     server.kill()
 
 
+def test_a_slow_server_gets_mail_over_the_only_connection(direct: StartDirect, world: MailNetwork) -> None:
+    """With one connection, a server that takes long to accept a sender is not given up each time."""
+    slow = world.mail("mx.slow.example", "slow.example")
+    slow.rules.delay("mail", 3)
+    # A transaction is slow after a tenth of this, so after two seconds
+    api = direct(connections="1", command_timeout="20s", retry_after="300").client()
+    row = api.wait(post(api, "bo@slow.example"), lambda row: row["attempts"] >= 1)
+    assert row["status"] == "sent"
+
+
 @pytest.mark.parametrize(
     "records",
     [

@@ -320,10 +320,11 @@ class Transaction:
     def __init__(self, client: SmtpClient | None) -> None:
         self.client = client
         self.is_claimed = self.is_slow = False
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class TransactionLimit:
-    """A limit of concurrent transactions, of which slow servers occupy at most half; used on one event loop.
+    """A limit of concurrent transactions, of which slow servers occupy at most half, or one; used on one event loop.
 
     All servers of an operator (`mx_routes.get_organisation`) are slow after a slow transaction with one of them, until
     a transaction with one of them is fast.
@@ -331,8 +332,9 @@ class TransactionLimit:
 
     def __init__(self, max_transactions: int) -> None:
         self._slots = asyncio.Semaphore(max_transactions)
-        self._max_slow, self._max_waiting = max_transactions // 2, 2 * max_transactions
-        self._slow_count = self._waiting_count = 0
+        self._max_slow, self._max_waiting = max(1, max_transactions // 2), 2 * max_transactions
+        # Running transactions with slow servers, messages that wait until fewer run, and messages that wait for a slot.
+        self._slow_count = self._waiting_count = self._queued_count = 0
         self._slow_ended = asyncio.Event()
         self._slow_operators: set[str] = set()
         self._slow_seconds = _SLOW_PART * parse_seconds(config.current().email.command_timeout)
@@ -349,16 +351,17 @@ class TransactionLimit:
             await self._wait_for_slow_slot()
             self._count_as_slow(transaction)
         try:
-            async with self._slots:
-                loop = asyncio.get_running_loop()
-                started_at = loop.time()
-                timer = loop.call_later(self._slow_seconds, self._handle_slow, transaction, operator)
-                try:
-                    yield transaction
-                finally:
-                    timer.cancel()
-                    if loop.time() < started_at + self._slow_seconds:
-                        self._slow_operators.discard(operator)
+            await self._acquire_slot()
+            started_at = asyncio.get_running_loop().time()
+            self._start_timer(transaction, operator)
+            try:
+                yield transaction
+            finally:
+                self._slots.release()
+                if transaction.timer is not None:
+                    transaction.timer.cancel()
+                if asyncio.get_running_loop().time() < started_at + self._slow_seconds:
+                    self._slow_operators.discard(operator)
         finally:
             if transaction.is_slow:
                 self._slow_count -= 1
@@ -370,10 +373,21 @@ class TransactionLimit:
             return None
         return RateLimited(f"{client.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS)
 
+    async def _acquire_slot(self) -> None:
+        self._queued_count += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._queued_count -= 1
+
+    def _start_timer(self, transaction: Transaction, operator: str) -> None:
+        loop = asyncio.get_running_loop()
+        transaction.timer = loop.call_later(self._slow_seconds, self._handle_slow, transaction, operator)
+
     async def _wait_for_slow_slot(self) -> None:
         self._waiting_count += 1
         try:
-            while self._slow_count >= max(1, self._max_slow):
+            while self._slow_count >= self._max_slow:
                 self._slow_ended.clear()
                 await self._slow_ended.wait()
         finally:
@@ -386,7 +400,8 @@ class TransactionLimit:
     def _handle_slow(self, transaction: Transaction, operator: str) -> None:
         """Remember a slow operator. Abort its transaction if too many are slow, others wait and nothing was sent yet.
 
-        After the message was sent, an abort would leave its outcome unknown.
+        After the message was sent, an abort would leave its outcome unknown. Others may begin to wait later, so this is
+        called again after the same time.
         """
         if transaction.client is None:
             return
@@ -395,7 +410,11 @@ class TransactionLimit:
         self._slow_operators.add(operator)
         if not transaction.is_slow:
             self._count_as_slow(transaction)
-        if self._slow_count > self._max_slow and self._slots.locked() and not transaction.is_claimed:
+        if transaction.is_claimed:
+            return
+        if self._slow_count <= self._max_slow or not self._queued_count:
+            self._start_timer(transaction, operator)
+        else:
             log.info("direct: slow server given up host=%s", transaction.client.server.host)
             transaction.client.fail(
                 ReplyTimeout(f"no reply within {self._slow_seconds:g} s, while other messages waited")
