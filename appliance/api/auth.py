@@ -64,7 +64,11 @@ async def authenticate(request: Request) -> Credential:
     Raises 403 for the public key of a form. Any other missing or invalid credential raises the same 401 error, which
     does not say what is wrong.
     """
-    token = _read_bearer_token(request)
+    return await authenticate_token(read_bearer_token(request))
+
+
+async def authenticate_token(token: str) -> Credential:
+    """Return the credential of an API key or JWT, and record the use of a session; raises as `authenticate`."""
     credential, is_stale = None, False
     if token and len(token) <= _MAX_TOKEN_CHARACTERS:
         credential, is_stale = fetch_inline(_find_credential, token)
@@ -79,7 +83,7 @@ async def authenticate(request: Request) -> Credential:
     return credential
 
 
-def _read_bearer_token(request: Request) -> str:
+def read_bearer_token(request: Request) -> str:
     """Return the token of the Authorization header, or an empty string."""
     header = request.headers.getall("authorization", [])
     scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
@@ -88,7 +92,7 @@ def _read_bearer_token(request: Request) -> str:
 
 def has_access(request: Request, route: Route) -> bool:
     """Return whether the credential of an authenticated request is still valid and has the scope of its route."""
-    credential, _ = _find_credential(_read_bearer_token(request))
+    credential, _ = _find_credential(read_bearer_token(request))
     return credential is not None and credential.has_scope(route.scope)
 
 

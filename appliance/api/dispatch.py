@@ -11,7 +11,7 @@ from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
 from appliance.accounts.access import Credential
-from appliance.api import auth, endpoints, http, openapi, rate_limits
+from appliance.api import auth, doors, endpoints, http, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
 from appliance.core import validation
@@ -53,7 +53,7 @@ def _build_reference_faults(account_id: int, references: list[tuple[str, str, in
 BASE_PATH = "/v1/my"
 API_VERSION = "1.0"
 # Unknown API versions are included, because a client that requests one expects a JSON error.
-_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
+_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|compat(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
 # A larger body is parsed and checked in a thread: 2 MB with 100,000 values take up to 0.2 s.
 _MAX_INLINE_BYTES = 65_536
 
@@ -77,6 +77,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
     blueprint.add_route(_get_openapi, "/openapi.yaml", ["GET", "HEAD"], error_format="text")
     add_health_routes(blueprint)
     app.blueprint(blueprint)
+    doors.mount(app)
 
 
 def _add_route(blueprint: Blueprint, base: str, route: Route) -> None:
@@ -186,6 +187,9 @@ async def handle_error(request: Request, error: Exception) -> HTTPResponse:
     The server rejects a body that is too large before the request is authenticated. This function then authenticates
     the client; if that fails, the client gets the error of the authentication (401, 403 or 429) instead of 413.
     """
+    response = await doors.handle_error(request, error)
+    if response is not None:
+        return response
     route = getattr(request.route.ctx, "route", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and route is not None:
         try:

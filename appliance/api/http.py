@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -170,8 +170,18 @@ def page_headers(page: Page) -> dict[str, str]:
     return headers
 
 
-def error_response(request: Request, error: Exception) -> HTTPResponse:
-    """Return the error response for any exception (docs/decisions.md#3). An error with status 500 is logged."""
+class DescribedError(NamedTuple):
+    """An exception as the client gets it: status, code, message, further keys of the body, and headers."""
+
+    status: int
+    code: str
+    message: str
+    extra: dict[str, Any]
+    headers: dict[str, str]
+
+
+def describe_error(request: Request, error: Exception) -> DescribedError:
+    """Return what the client is told of any exception. An error with status 500 is logged."""
     status, code, message, extra, headers = _describe_error(error)
     if status == 405:
         # Sanic lists the methods in no particular order, so they are sorted here.
@@ -185,6 +195,12 @@ def error_response(request: Request, error: Exception) -> HTTPResponse:
             exc_info=error,
             extra=log_context(request),
         )
+    return DescribedError(status, code, message, extra, headers)
+
+
+def error_response(request: Request, error: Exception) -> HTTPResponse:
+    """Return the error response for any exception (docs/decisions.md#3). An error with status 500 is logged."""
+    status, code, message, extra, headers = describe_error(request, error)
     hint = f"{config.base_url(config.current())}{_ERROR_GUIDE_PATH}#{code}"
     body = {
         "error": True,
@@ -329,10 +345,17 @@ def parse_body(request: Request, route: Route) -> Any:
 
 
 def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
-    """Return the content of a request as a JSON object.
+    """Return the content of a request as a JSON object; raises ApiError as `parse_json`, and for any other value."""
+    raw = parse_json(request, content)
+    if not isinstance(raw, dict):
+        raise ApiError(400, "invalid_json", "The body must be a JSON object.")
+    return raw
 
-    Raises ApiError for a wrong content type, a Content-Encoding, too many values, invalid JSON, a value that is not an
-    object, or too deep nesting.
+
+def parse_json(request: Request, content: bytes) -> Any:
+    """Return the content of a request as a JSON value.
+
+    Raises ApiError for a wrong content type, a Content-Encoding, too many values, invalid JSON, or too deep nesting.
     """
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -346,8 +369,6 @@ def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
         raw = _decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = _parse_with_standard_decoder(content)
-    if not isinstance(raw, dict):
-        raise ApiError(400, "invalid_json", "The body must be a JSON object.")
     if validation.is_too_deep(raw):
         raise ApiError(400, "invalid_json", "The body is nested too deeply.")
     return raw

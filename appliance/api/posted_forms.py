@@ -32,7 +32,8 @@ class PostedForm(NamedTuple):
 def parse_form(content_type: str, body: bytes, max_parts: int = MAX_PARTS) -> PostedForm:
     """Return the fields and files of a body; both are empty unless it is a complete form in UTF-8.
 
-    A form in multipart has at most `max_parts` parts. Raises PayloadTooLarge for too many fields or parts, and BadRequest for an invalid boundary.
+    A form in multipart may have `max_parts` parts. Raises PayloadTooLarge for too many fields or parts, and BadRequest
+    for an invalid boundary.
     """
     kind, parameters = parse_content_header(content_type)
     try:

@@ -209,6 +209,21 @@ def lift_stop_without_contact(account_id: int, address: Address, evidence: Evide
     return True
 
 
+def lift_opt_out_without_contact(account_id: int, address: Address, evidence: Evidence) -> bool:
+    """Delete the remembered opt-out of an address that no contact has; return False if there was none.
+
+    A program that has its own audience calls it when a person subscribed there again.
+    """
+    require_write_transaction()
+    hashed = crypto.hash_address(address.kind, address.key)
+    if not run(
+        "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?", (account_id, address.kind, hashed)
+    ):
+        return False
+    record_evidence(account_id, (address.kind, hashed), "lifted", "operator", evidence, data={"reason": "opt_out"})
+    return True
+
+
 def confirm_opt_in(channel: Channel, evidence: Evidence) -> None:
     """Opt a channel in by double opt-in and mark its address as verified.
 

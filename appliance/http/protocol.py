@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from sanic import Request
-from sanic.exceptions import BadURL, PayloadTooLarge
+from sanic.exceptions import BadRequest, BadURL, PayloadTooLarge
 from sanic.http.constants import Stage
 from sanic.http.http1 import HTTP_CONTINUE, Http
 from sanic.request import RequestParameters

@@ -25,7 +25,7 @@ from sanic.http.http1 import Http
 import ui
 from appliance import public
 from appliance.accounts import users
-from appliance.api import dispatch
+from appliance.api import dispatch, doors
 from appliance.api import http as api_http
 from appliance.core import crypto, executable, validation
 from appliance.core.errors import Unavailable
@@ -232,7 +232,8 @@ def _find_quality(accept: str, media_type: str) -> float:
 def _may_have_large_body(request: Request) -> bool:
     """Return whether the endpoint of a request reads large bodies, so that an error may come before the whole body."""
     route = getattr(request.route.ctx, "route", None) if request.route else None
-    return route is not None and route.large_body is not None
+    mounted = doors.find_route(request)
+    return (route is not None and route.large_body is not None) or (mounted is not None and mounted.route.max_bytes > 0)
 
 
 def _discard_rest_of_body(request: Request) -> None:

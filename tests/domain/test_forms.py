@@ -14,7 +14,7 @@ from appliance.core.addresses import Address
 from appliance.core.errors import Invalid, RateLimitExceeded
 from appliance.forms import confirmations, store, submissions
 from appliance.jobs import housekeeping
-from appliance.sending.messages import links, prepare
+from appliance.sending.messages import links, message_source
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Confirmation, Form, Message
@@ -258,7 +258,7 @@ def test_a_confirmation_names_no_internal_list(home: Home) -> None:
         form = create_form(home, name="Anmeldung", title=title, list_ids=list_ids, double_opt_in=True)
         submit(home, form, email=f"p{number}@example.org")
         message = Message.select().order_by(Message.id.desc()).get()
-        text = prepare.get_html(home.account_id, message.id)
+        text = message_source.get_html(home.account_id, message.id)
         assert f"You will be subscribed to: {named}." in text
         assert "Stammkunden" not in text
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from appliance.audience import consent, lists
 from appliance.campaigns import states
 from appliance.core.errors import Invalid
-from appliance.sending.messages import delivery_status, prepare, retries
+from appliance.sending.messages import delivery_status, message_source, retries
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import ContactList, Message
@@ -128,9 +128,9 @@ def test_the_summary_of_the_queue(ledger: Home) -> None:
 def test_get_source(ledger: Home) -> None:
     """The source is the complete message with headers; for an erased recipient NotReproducible is raised."""
     row = Message.select().order_by(Message.id).first()
-    source = prepare.get_source(ledger.account_id, row.id)
+    source = message_source.get_source(ledger.account_id, row.id)
 
     assert f"To: {row.recipient}".encode() in source and b"Message-ID:" in source
     Message.update(recipient=None, recipient_key=None).where(Message.id == row.id).execute()
-    with pytest.raises(prepare.NotReproducible, match="erased"):
-        prepare.get_source(ledger.account_id, row.id)
+    with pytest.raises(message_source.NotReproducible, match="erased"):
+        message_source.get_source(ledger.account_id, row.id)

@@ -14,7 +14,15 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgett
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.messages import attachments, capture_inbox, delivery_status, ledger, links, prepare, retries
+from appliance.sending.messages import (
+    attachments,
+    capture_inbox,
+    delivery_status,
+    ledger,
+    links,
+    message_source,
+    retries,
+)
 from appliance.sending.sms import segments
 from appliance.sending.transports import TRANSPORTS
 from appliance.storage.transactions import commit, fetch, render
@@ -93,17 +101,17 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
     row = await fetch(ledger.get, visit.account_id, message_id)
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id} if row.contact_id else set())
     tab = request.args.get("view") if request.args.get("view") in ("message", "source") else "events"
-    kind = await fetch(prepare.get_bounce_class, row)
+    kind = await fetch(message_source.get_bounce_class, row)
     values: dict[str, Any] = {"events": [], "source": "", "source_error": ""}
     if tab == "events":
         query = EventQuery(limit=50, resource_uid=f"message:{row.id}")
         values["events"] = (await fetch(activity.load_events, visit.account_id, query)).rows
     if tab == "source":
         try:
-            content = attachments.hide_contents(await render(prepare.get_source, visit.account_id, message_id))
+            content = attachments.hide_contents(await render(message_source.get_source, visit.account_id, message_id))
             source = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
             values["source"] = source if visit.can("contacts:write") else links.hide_recipient_links(source)
-        except prepare.NotReproducible as error:
+        except message_source.NotReproducible as error:
             values["source_error"] = formats.sentence(str(error))
     return view.render(
         request, "outbox/show.html", row=row, contact=contacts_by_id.get(row.contact_id), view=tab,
@@ -119,8 +127,8 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
 async def show_message_html(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     """Show the content of a message as a document for a frame, so that it cannot reach the page around it."""
     try:
-        filled = await render(prepare.get_html, visit.account_id, message_id)
-    except prepare.NotReproducible as error:
+        filled = await render(message_source.get_html, visit.account_id, message_id)
+    except message_source.NotReproducible as error:
         return view.render_email_error(str(error))
     filled = filled if visit.can("contacts:write") else links.hide_recipient_links(filled)
     return view.render_email(await fetch(attachments.show_inline_images, filled, message_id))

@@ -424,6 +424,11 @@ def find_default_domain(account_id: int) -> str | None:
     return row[0] if row else None
 
 
+def is_known(account_id: int, name: str) -> bool:
+    """Return whether an account has the domain of exactly this name, verified or not."""
+    return fetch_one("SELECT 1 FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name)) is not None
+
+
 def is_verified(account_id: int, name: str) -> bool:
     """Return whether the domain of exactly this name is verified and enabled; parents and subdomains do not count."""
     return _has_status(account_id, name, "verified")

@@ -10,7 +10,6 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge_limits
-from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto
 from appliance.core.errors import SenderRejected
 from appliance.core.i18n import gettext_noop, gettext_stored
@@ -31,7 +30,7 @@ from appliance.sending.messages import (
     sms_rules,
     system_emails,
 )
-from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
+from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.ledger import LedgerRow, OutgoingMessage
@@ -46,15 +45,12 @@ from appliance.sending.messages.shared_content import (
     build_stored_source,
 )
 from appliance.settings import config
-from appliance.storage.database import scalar
 from appliance.storage.models import Account, Contact, Message, MessageContent
 from appliance.storage.models.message import NO_CONTACT_ID
 
 # Errors that are stored with the message, in English
 _NOT_VERIFIED = gettext_stored("%(domain)s is no longer verified: check its DNS records")
 _TOO_MANY_LINES = gettext_stored("it has more than %(limit)s lines")
-_MAY_NOT_SEND = gettext_stored("it may not be sent: %(reason)s")
-_CANNOT_RENDER = gettext_stored("it cannot be rendered: %(reason)s")
 
 
 def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
@@ -88,6 +84,10 @@ MAX_MAIL_LINES = 250_000
 _MAX_CACHED_BYTES = merge_limits.MAX_CACHED_BYTES
 # The maximum number of cached choices of a translation, one for each campaign or step and language of contacts.
 _MAX_CACHED_CHOICES = 2_000
+
+
+# The maximum number of cached emails to many recipients, of up to 4 MB each.
+_MAX_BULK_CONTENTS = 8
 
 
 def _get_size(shared: SharedContent) -> int:
@@ -124,6 +124,14 @@ class _SingleEmail(NamedTuple):
     tracks_unknown: bool = False  # whether opens of recipients without a contact are tracked, too
 
 
+class _CompiledEmail(NamedTuple):
+    """The compiled content of a single email, or of all emails of a request to many recipients."""
+
+    content: CompiledMessage
+    encoded: EncodedMessage
+    encoded_tracked: EncodedMessage | None
+
+
 class UnsignedMessage(NamedTuple):
     """A rendered message that is not signed with DKIM yet.
 
@@ -156,6 +164,8 @@ class MessagePreparer:
         self._contents: LRUCache[tuple[SourceId, MessageLanguage], SharedContent] = LRUCache(
             _MAX_CACHED_BYTES, getsizeof=_get_size
         )
+        # By the id of a `BulkContent` and the language of the contact. Its size is not known exactly, so it has few.
+        self._bulk_contents: LRUCache[tuple[int, str | None], _CompiledEmail] = LRUCache(_MAX_BULK_CONTENTS)
         self._source_languages: dict[SourceId, SourceLanguages] = {}
         # The contacts that were read together, until the first message in their language is rendered.
         self._expected: dict[tuple[SourceId, MessageLanguage], set[int]] = {}
@@ -462,32 +472,19 @@ class MessagePreparer:
     def _compile_single(self, row: LedgerRow, with_secrets: bool = False) -> _SingleEmail:
         """Return a single email; `with_secrets` adds links that only the recipient may see (`fill_secrets`)."""
         message = Message.get_by_id(row.id)
-        [stored] = ledger.add_bulk_texts([MessageContent.get(MessageContent.message == row.id)])
+        stored = MessageContent.get(MessageContent.message == row.id)
         account = Account.get_by_id(row.account_id)
         marketing = not row.transactional
         brand = brands.get(account.id)
-        # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
-        # unsubscribing, which mail programs act on.
-        is_marketing = marketing or message.source_type == "test"
-        contact_id = stored.shown_as if stored.shown_as is not None else row.contact_id
-        contact_language = merge_tags.fetch_languages([contact_id]).get(contact_id) if contact_id is not None else None
-        look = brands.build_look(brand)
-        content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
+        email = self._compile_email(row, message, stored, account)
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         data = system_emails.fill_secrets(message, stored.data) if with_secrets else stored.data
         shared = merge_tags.get_account_values(account, brand) | {"data": data}
-        tracked = (
-            shared_content.encode_tracked(content, stored.links)
-            if marketing and stored.links is not None
-            else shared_content.encode_tracked(content, [])  # the pixel alone
-            if stored.tracks_opens
-            else None
-        )
         compiled = SharedContent(
-            content,
-            EncodedMessage(content),
-            tracked,
+            email.content,
+            email.encoded,
+            email.encoded_tracked,
             sender,
             shared,
             headers=b"",
@@ -507,6 +504,31 @@ class MessagePreparer:
             return _SingleEmail(compiled, headers, attachments=files, tracks_unknown=stored.tracks_opens)
         to, cc = _build_recipient_headers(copies := ledger.list_copies(message))
         return _SingleEmail(compiled, headers + cc, to, copies[0].recipient, files, stored.tracks_opens)
+
+    def _compile_email(
+        self, row: LedgerRow, message: Message, stored: MessageContent, account: Account
+    ) -> _CompiledEmail:
+        """Return the compiled content of a single email; that of a request to many recipients is cached."""
+        contact_id = stored.shown_as if stored.shown_as is not None else row.contact_id
+        contact_language = merge_tags.fetch_languages([contact_id]).get(contact_id) if contact_id is not None else None
+        cached = self._bulk_contents.get((stored.bulk_id, contact_language)) if stored.bulk_id is not None else None
+        if cached is not None:
+            return cached
+        ledger.add_bulk_texts([stored])
+        # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
+        # unsubscribing, which mail programs act on.
+        is_marketing = not row.transactional or message.source_type == "test"
+        look = brands.build_look(brands.get(account.id))
+        content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
+        tracked = None
+        if not row.transactional and stored.links is not None:
+            tracked = shared_content.encode_tracked(content, stored.links)
+        elif stored.tracks_opens:
+            tracked = shared_content.encode_tracked(content, [])  # the pixel alone
+        email = _CompiledEmail(content, EncodedMessage(content), tracked)
+        if stored.bulk_id is not None:
+            self._bulk_contents[stored.bulk_id, contact_language] = email
+        return email
 
     def _compile_single_sms(self, row: LedgerRow) -> SharedContent:
         stored = MessageContent.get(MessageContent.message == row.id)
@@ -548,58 +570,3 @@ def _get_return_path(row: LedgerRow, sender: str, sender_domain: _SenderDomain) 
         else sender_domain.return_host
     )
     return links.build_return_path(row.id, host) if host is not None else sender
-
-
-# Larger sources are cut here, because no reader needs more.
-MAX_SOURCE_BYTES = 2_000_000
-
-
-class NotReproducible(Exception):
-    """The content of a message cannot be shown; the exception's text is the reason, an English predicate for
-    `gettext`.
-    """
-
-
-def get_source(account_id: int, message_id: int) -> bytes:
-    """Return up to `MAX_SOURCE_BYTES` of a message's source: as stored for a retry or captured, else rendered again.
-
-    Raises NotFound, or NotReproducible if the message cannot be shown.
-    """
-    row = ledger.get(account_id, message_id)
-    if row.recipient_key is None:
-        raise NotReproducible(gettext_noop("its recipient was erased, and its content too"))
-    if ledger.has_secret_link(row):
-        raise NotReproducible(gettext_noop("it contains a link that is only for its recipient"))
-    for sql in (
-        "SELECT content FROM retry_payload WHERE message_id = ?",
-        "SELECT source FROM captured_message WHERE message_id = ?",
-    ):
-        stored = scalar(sql, (message_id,))
-        if stored is not None:
-            return bytes(stored)[:MAX_SOURCE_BYTES]
-    try:
-        return MessagePreparer().prepare(ledger.get_row(message_id)).envelope.content[:MAX_SOURCE_BYTES]
-    except SenderRejected as error:
-        raise NotReproducible(_MAY_NOT_SEND % {"reason": error}) from None
-    except (MergeError, ValueError) as error:
-        reason = error.describe() if isinstance(error, MergeError) else str(error)
-        raise NotReproducible(_CANNOT_RENDER % {"reason": reason}) from None
-
-
-def get_html(account_id: int, message_id: int) -> str:
-    """Return the HTML of an email, or of an SMS as a page, rendered again with the contact's present values.
-
-    Raises NotFound, or NotReproducible if the message cannot be shown.
-    """
-    row = ledger.get(account_id, message_id)
-    try:
-        filled = MessagePreparer().fill_again(row)
-    except (MergeError, ValueError, SenderRejected) as error:
-        raise NotReproducible(error.describe() if isinstance(error, MergeError) else str(error)) from None
-    return filled.html
-
-
-def get_bounce_class(row: Message) -> str | None:
-    """Return the name of the class of a message's bounce, or None if it did not bounce."""
-    kind = scalar("SELECT kind FROM bounce WHERE message_id = ? ORDER BY id DESC LIMIT 1", (row.id,))
-    return None if kind is None else str(kind)

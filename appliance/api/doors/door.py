@@ -1,0 +1,315 @@
+"""Doors: endpoints in the form of another service's API, which send through the one intake of messages.
+
+A door reads the fields of its service and writes the service's responses and errors; everything else is that of the
+API: credentials, scopes, rate limits, idempotency keys and the rules for messages. A field that is not supported is an
+error, unless leaving it out changes nothing that the recipient gets: then the response header `X-Ignored-Fields` names
+it (docs/decisions.md#18).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from email.utils import getaddresses
+from typing import Any, NamedTuple
+
+from sanic import HTTPResponse, Request
+
+from appliance.accounts.access import Credential
+from appliance.accounts.request_limits import RequestClass
+from appliance.api import auth, http, message_intake, rate_limits
+from appliance.api.endpoints import ApiRequest
+from appliance.api.http import DescribedError
+from appliance.api.message_intake import Sending, Sent
+from appliance.core import validation
+from appliance.core.errors import Faults, Invalid
+from appliance.sending.messages import attachments
+from appliance.sending.messages.foreign_content import ForeignContent
+from appliance.sending.messages.message_request import MessageRequest, get_text
+from appliance.sending.messages.transactional import RecipientSuppressed
+
+# A body may have all files of a message in base64, and this much beside them.
+MAX_BODY_BYTES = message_intake.LARGE_BODY.max_bytes
+
+Handler = Callable[..., Awaitable[HTTPResponse]]
+
+
+class DoorRoute(NamedTuple):
+    """One endpoint of a door: its handler gets the request and the parameters of the path by name.
+
+    `path` is a path of Sanic. A route with `max_bytes` reads a body of up to so many bytes, any other none.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str
+    rate: RequestClass = "requests"
+    max_bytes: int = 0
+
+
+class Door(NamedTuple):
+    """A door: its name, its routes, where it finds the API key, and how it writes errors.
+
+    `owns` returns whether the errors of a path without a route are those of the door.
+    """
+
+    name: str
+    routes: tuple[DoorRoute, ...]
+    read_token: Callable[[Request], str]
+    write_error: Callable[[DescribedError], HTTPResponse]
+    owns: Callable[[str], bool]
+
+
+async def admit(door: Door, route: DoorRoute, request: Request) -> Credential:
+    """Authenticate a request, check its rate limit and its scope, and return its credential.
+
+    Raises ApiError 401 or 403, or RateLimitExceeded.
+    """
+    credential = await auth.authenticate_token(door.read_token(request))
+    rate_limits.take(request, credential, route.rate)
+    auth.require_scope(credential, route.scope)
+    return credential
+
+
+def build_handler(door: Door, route: DoorRoute) -> Callable[..., Awaitable[HTTPResponse]]:
+    """Return the function that serves a route of a door."""
+
+    async def handle(request: Request, **parameters: str) -> HTTPResponse:
+        credential = await admit(door, route, request)
+        api_request = ApiRequest(request, credential, 0, None, None, None, ignored_keys=[])
+        if not route.max_bytes:
+            return _add_ignored(await route.handler(api_request, **parameters), api_request)
+        async with http.receive_large_body(request, route.max_bytes):
+            return _add_ignored(await route.handler(api_request, **parameters), api_request)
+
+    return handle
+
+
+def _add_ignored(response: HTTPResponse, request: ApiRequest) -> HTTPResponse:
+    if request.ignored_keys:
+        response.headers["X-Ignored-Fields"] = http.join_names(request.ignored_keys)
+    return response
+
+
+async def read_json(request: ApiRequest) -> Any:
+    """Return the JSON of a body: an object, or a list of a batch. Raises ApiError as `http.parse_json`."""
+    body = request.http.body
+    raw = await asyncio.to_thread(http.parse_json, request.http, body)
+    request.http.body = b""  # the parsed values are enough
+    return raw
+
+
+# What all doors that take JSON have in common: fields are read by tables, so that every field is accounted for.
+
+
+class Field(NamedTuple):
+    """How a field of another service's message becomes one of ours.
+
+    `name` is our field. `read` converts the value, or adds an error at the path of the field and returns None.
+    """
+
+    name: str
+    read: Callable[[Any, str, Faults], Any]
+
+
+class Ignored(NamedTuple):
+    """A field that is left out because this changes nothing that the recipient gets; `reason` is for the guide."""
+
+    reason: str
+
+
+class Refused(NamedTuple):
+    """A field that is an error if it has a value; `reason` completes the sentence "FIELD …"."""
+
+    reason: str
+
+
+Fields = Mapping[str, Field | Ignored | Refused]
+
+
+def read_fields(
+    raw: Mapping[str, Any], fields: Fields, faults: Faults, path: str = ""
+) -> tuple[dict[str, Any], list[str]]:
+    """Return our fields of a message, and the names of those that were ignored.
+
+    `path` is put before the names of fields in errors. A field that is neither in `fields` nor empty is an error.
+    """
+    ours: dict[str, Any] = {}
+    ignored: list[str] = []
+    for key, value in raw.items():
+        rule = fields.get(key)
+        if value is None or value == "":
+            continue
+        if isinstance(rule, Field):
+            converted = rule.read(value, f"{path}{key}", faults)
+            if converted is not None:
+                ours[rule.name] = converted
+        elif isinstance(rule, Ignored):
+            ignored.append(f"{path}{key}")
+        elif rule is None or value not in ([], {}, False):
+            faults.add(f"{path}{key}", rule.reason if rule is not None else "is not a known field")
+    return ours, ignored
+
+
+def keep(value: Any, path: str, faults: Faults) -> Any:
+    """Return a value as it is; the intake reports it at our field if it is invalid."""
+    return value
+
+
+def read_address_list(value: Any, path: str, faults: Faults) -> list[str] | None:
+    """Return the addresses of a text such as `Ana <ana@example.com>, b@example.com`, or of a list of such texts.
+
+    Names are left out: the headers of messages show addresses only.
+    """
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        faults.add(path, "is invalid")
+        return None
+    found: list[str] = []
+    for text in texts:
+        parsed = [address for _, address in getaddresses([text]) if address]
+        found += parsed or [text]
+    return found
+
+
+def read_one_address(value: Any, path: str, faults: Faults) -> str | None:
+    """Return the one address of a text; several addresses are an error."""
+    addresses = read_address_list(value, path, faults)
+    if addresses is None:
+        return None
+    if len(addresses) != 1:
+        faults.add(path, "must have one address")
+        return None
+    return addresses[0]
+
+
+def read_texts(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
+    """Return an object whose values are texts or numbers, as texts."""
+    if not isinstance(value, dict) or not all(isinstance(item, str | int | float | bool) for item in value.values()):
+        faults.add(path, "must be an object of texts")
+        return None
+    return {key: item if isinstance(item, str) else str(item).lower() for key, item in value.items()}
+
+
+def read_files(names: Mapping[str, str], optional: Collection[str] = ()) -> Callable[[Any, str, Faults], Any]:
+    """Return a reader of a list of attached files; `names` has our key for each of the service's.
+
+    Keys in `optional` are ignored, any other unknown key is an error.
+    """
+
+    def read(value: Any, path: str, faults: Faults) -> Any:
+        if not isinstance(value, list):
+            faults.add(path, "must be a list")
+            return None
+        files = []
+        for index, raw in enumerate(value):
+            if not isinstance(raw, dict):
+                faults.add(f"{path}[{index}]", "must be an object")
+                continue
+            file = {}
+            for key, item in raw.items():
+                if key in names:
+                    file[names[key]] = item
+                elif key not in optional and item not in (None, ""):
+                    faults.add(f"{path}[{index}].{key}", "is not a known field")
+            files.append(file)
+        return files
+
+    return read
+
+
+class DoorMessage(NamedTuple):
+    """A message as a door read it: the fields of a `MessageRequest` as JSON values, and the errors of the rest.
+
+    `names` has the service's name of each of our fields, for errors. `key` is the idempotency key, with the path that
+    it belongs to.
+    """
+
+    raw: dict[str, Any]
+    faults: Faults
+    names: Mapping[str, str]
+    path: str
+    key: str | None = None
+
+
+def make_literal(raw: dict[str, Any]) -> None:
+    """Make the texts of a message templates without merge tags, because the other service knows none of ours."""
+    content = ForeignContent()
+    for name in ("subject", "html", "text", "from"):
+        if isinstance(raw.get(name), str):
+            raw[name] = content.convert(raw[name])
+    if data := content.get_data():
+        raw["data"] = data
+
+
+def split_recipients(raw: dict[str, Any], to: list[str] | None, faults: Faults, field: str) -> None:
+    """Set the recipients in `to` of a message; none is an error at `field`."""
+    if to:
+        raw["to"], raw["other_to"] = to[0], to[1:]
+    elif to is not None or field not in faults.fields:
+        faults.add(field, "can't be blank")
+
+
+async def send(request: ApiRequest, message: DoorMessage, is_test: bool = False) -> Sent:
+    """Queue a message and return it; raises Invalid with all errors by the service's names.
+
+    Of a message that no recipient may get, `refusal` is set. Raises also Conflict and Unavailable.
+    """
+    make_literal(message.raw)
+    read = await asyncio.to_thread(validation.read_partial, MessageRequest, message.raw)
+    if is_test:
+        request = request._replace(credential=request.credential._replace(is_test=True))
+    faults = Faults()
+    faults.merge(message.faults.fields)
+    try:
+        if faults.fields or read.faults.fields:
+            faults.merge(rename_fields(read.faults.fields, message.names))
+            single = request._replace(body=read.value, parse_result=read, ignored_keys=[])
+            faults.merge(rename_fields(await message_intake.validate_message(single), message.names))
+            raise _without_consequences(faults)
+        return await message_intake.send(request, Sending(read.value, message.raw, message.key, message.path))
+    except RecipientSuppressed:
+        raise
+    except Invalid as error:
+        if faults.fields:
+            raise
+        raise Invalid(rename_fields(error.fields, message.names), error.reason) from None
+
+
+def _without_consequences(faults: Faults) -> Invalid:
+    """Return the error of a message, without "can't be blank" at fields that have another error."""
+    fields = {
+        path: [text for text in texts if text != "can't be blank" or len(texts) == 1]
+        for path, texts in faults.fields.items()
+    }
+    return Invalid(fields)
+
+
+def rename_fields(fields: Mapping[str, list[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return errors with the service's names of our fields: `cc[1]` becomes `Cc[1]` with {"cc": "Cc"}."""
+    renamed: dict[str, list[str]] = {}
+    for path, texts in fields.items():
+        end = next((index for index, char in enumerate(path) if char in ".["), len(path))
+        renamed.setdefault(names.get(path[:end], path[:end]) + path[end:], []).extend(texts)
+    return renamed
+
+
+def describe_faults(fields: Mapping[str, Iterable[str]]) -> str:
+    """Return all errors as one text, for services whose errors are one: `to is invalid; subject can't be blank`."""
+    parts = [text if path == "base" else f"{path} {text}" for path, texts in fields.items() for text in texts]
+    return "; ".join(parts)
+
+
+def describe_error(error: DescribedError) -> str:
+    """Return the text of an error with all faults of fields."""
+    faults = error.extra.get("validation_errors")
+    return describe_faults(faults) if faults else error.message
+
+
+def count_content(raw: Mapping[str, Any]) -> int:
+    """Return the number of characters of the attached files of a message in base64."""
+    return attachments.count_content(raw)
+
+
+def get_raw_text(raw: Mapping[str, Any], name: str) -> str | None:
+    """Return a text of an object of JSON, None if it has none."""
+    return get_text(raw.get(name))
