@@ -206,6 +206,21 @@ def write_last_uses(moments: dict[int, int]) -> None:
     after_commit(lambda: _written_uses.update(moments))
 
 
+def count_submission(key_id: int, now: int, is_new: bool) -> bool:
+    """Count an email that was submitted by SMTP with a key; one that is not new only counts as a use of the key.
+
+    Return False, without counting, if the key was revoked.
+    """
+    require_write_transaction()
+    _last_uses[key_id] = now
+    return bool(
+        run(
+            "UPDATE api_key SET smtp_count = smtp_count + ?, smtp_last_at = ? WHERE id = ? AND revoked_at IS NULL",
+            (int(is_new), now, key_id),
+        )
+    )
+
+
 ROLES = ("owner", "admin", "editor", "author", "viewer")
 # The scope for managing keys and users and for reading the audit log. No API key can have it.
 ADMIN_SCOPE = "admin"

@@ -413,9 +413,9 @@ class _CaptureHandler:
     async def handle_DATA(self, server: "SMTP", session: "Session", envelope: "Envelope") -> str:
         content: Any = envelope.original_content or envelope.content
         # The thread of the capture server does nothing else, so it may parse the mail itself.
-        reading, number = capture_inbox.parse_mail(content), None
+        sender, recipient, number = envelope.mail_from or "", envelope.rcpt_tos[0], None
+        reading = capture_inbox.parse_mail(content, sender)
         if reading is not None:
-            sender, recipient = envelope.mail_from or "", envelope.rcpt_tos[0]
             try:
                 number = await commit(capture_inbox.store_mail, reading, sender, recipient, content)
             except Unavailable:

@@ -24,7 +24,7 @@ from appliance.content import media
 from appliance.core.errors import Unavailable
 from appliance.forms import submissions
 from appliance.imports import erasing
-from appliance.sending.messages import attachments, capture_inbox, retries
+from appliance.sending.messages import attachments, capture_inbox, retries, submitted
 from appliance.storage import transactions
 from appliance.webhooks import queue
 
@@ -59,6 +59,7 @@ SWEEPS = (
     Sweep("old messages of the built-in inbox", capture_inbox.list_expired, capture_inbox.delete, 20),
     Sweep("cleared messages of the built-in inbox", capture_inbox.list_cleared, capture_inbox.delete, 20),
     Sweep("references to old attached files", attachments.list_expired, attachments.expire),
+    Sweep("old submitted emails", submitted.list_expired, submitted.delete, 20),
 )
 _lock = threading.Lock()
 

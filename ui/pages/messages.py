@@ -138,8 +138,8 @@ async def show_message_html(request: Request, visit: Visit, message_id: int) -> 
 @signed_in()
 async def download_file(request: Request, visit: Visit, message_id: int, file_id: int) -> HTTPResponse | None:
     """Download an attached file. It is never displayed, because it may contain anything."""
-    file, path = await fetch(attachments.get_file, visit.account_id, message_id, file_id)
-    return await view.stream_file(request, file.filename, "application/octet-stream", attachments.read_file(path))
+    file, content = await fetch(attachments.get_file, visit.account_id, message_id, file_id)
+    return await view.stream_file(request, file.filename, "application/octet-stream", content)
 
 
 @pages.post("/outbox/retry")

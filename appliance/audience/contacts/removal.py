@@ -136,6 +136,7 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
         f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
         with_ids,
     )
+    _erase_submitted_emails(with_ids)
     for copies in (_MESSAGES_OF_CONTACT, _WITH_CONTACT_IN_HEADERS):
         run(f"DELETE FROM retry_payload WHERE message_id IN ({copies})", with_ids)
         run(f"DELETE FROM captured_message WHERE account_id = :account AND message_id IN ({copies})", with_ids)
@@ -170,6 +171,27 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
     _erase_tests_to_former_addresses(with_ids)
     # This column is cleared last, because the statements above find the messages by it.
     run("UPDATE message_content SET shown_as = NULL WHERE shown_as = :contact", with_ids)
+
+
+def _erase_submitted_emails(with_ids: dict[str, int]) -> None:
+    """Delete emails submitted by SMTP that the contact got, unless they are still to be sent to other recipients.
+
+    Their headers have the contact's address. The contact's own messages lose them in any case.
+    """
+    raw_ids = rows(
+        "SELECT DISTINCT raw_message_id FROM message_content WHERE raw_message_id IS NOT NULL AND message_id IN "
+        f"({_MESSAGES_OF_CONTACT} UNION {_WITH_CONTACT_IN_HEADERS})",
+        with_ids,
+    )
+    if not raw_ids:
+        return
+    run(f"UPDATE message_content SET raw_message_id = NULL WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids)
+    run(
+        f"DELETE FROM raw_message WHERE id IN ({','.join(str(raw_id) for (raw_id,) in raw_ids)}) AND NOT EXISTS "
+        "(SELECT 1 FROM message_content c JOIN message m ON m.id = c.message_id WHERE "
+        "c.raw_message_id = raw_message.id AND m.status IN ('queued', 'held', 'sending'))"
+    )
+    after_commit(lambda: signals.wake("cleanup"))
 
 
 def _erase_incoming(with_ids: dict[str, int]) -> None:

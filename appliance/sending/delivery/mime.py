@@ -80,7 +80,7 @@ def write(mail: Mail) -> bytes:
     Raises ValueError if a header has an invalid name, or a line break that is not part of folding.
     """
     headers = (
-        ("Date", _format_date(int(mail.date))),
+        ("Date", format_date(int(mail.date))),
         ("From", format_mailbox(*mail.sender)),
         ("To", mail.recipient),
         ("Message-ID", f"<{mail.message_id}>"),
@@ -193,7 +193,8 @@ def _encode_subject(subject: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _format_date(seconds: int) -> str:
+def format_date(seconds: int) -> str:
+    """Return the value of a Date header for a time in seconds since 1970."""
     return format_datetime(datetime.fromtimestamp(seconds, UTC))
 
 

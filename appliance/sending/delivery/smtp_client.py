@@ -145,6 +145,7 @@ class Envelope(NamedTuple):
     rcpt_to: str
     content: bytes
     is_stuffed: bool = False  # True if the content needs no dot-stuffing: it ends in CRLF and no line begins with a dot
+    is_8bit: bool = False  # True if the content has bytes that are not ASCII (RFC 6152)
 
 
 class Server(NamedTuple):
@@ -188,8 +189,8 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
         if "SMTPUTF8" not in extensions:
             raise RecipientRejected("the next hop does not accept this address (no SMTPUTF8)", 553, "5.6.7")
         mail_command.append("SMTPUTF8")
-        if "8BITMIME" in extensions:
-            mail_command.append("BODY=8BITMIME")  # the headers contain the addresses in UTF-8
+    if "8BITMIME" in extensions and (envelope.is_8bit or not (sender + recipient).isascii()):
+        mail_command.append("BODY=8BITMIME")  # with SMTPUTF8, the headers contain the addresses in UTF-8
     if "SIZE" in extensions:
         size = len(envelope.content)
         limit = extensions["SIZE"]

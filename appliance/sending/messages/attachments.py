@@ -23,6 +23,7 @@ from appliance.core import clock, data_dir
 from appliance.core.errors import Faults, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery import mime
+from appliance.sending.transports import mime_parts
 from appliance.settings import config
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, run
@@ -36,7 +37,9 @@ _MAX_NAME_CHARACTERS, _MAX_CONTENT_ID_CHARACTERS = 255, 120
 # A file is kept for this long after the last change of the messages that need it, in which they may be sent again.
 RETENTION_MS = 30 * 24 * 3600 * 1000
 DIRECTORY = "attachments"
-_DEFAULT_TYPE = "application/octet-stream"
+_DEFAULT_TYPE, _DEFAULT_NAME = "application/octet-stream", "attachment"
+# Stands for the hash of a file that is inside of a submitted email.
+_INSIDE = "inside"
 
 # Gmail rejects messages with these files, and other providers most of them
 # (support.google.com/mail/answer/6590, "Blocked file types").
@@ -238,6 +241,28 @@ def store(files: Sequence[AttachmentWrite]) -> list[StoredFile]:
     return stored
 
 
+def store_raw(content: bytes) -> str:
+    """Store a submitted email (`RawMessage`) as `store` does, and return its hash; `release_raw` ends its protection.
+
+    Raises StorageError if the disk has little space, and OSError if the file cannot be written.
+    """
+    disk_guard.require_space()
+    sha256 = hashlib.sha256(content).hexdigest()
+    with _lock:
+        _pending[sha256] += 1
+    try:
+        _write_file(_get_path(sha256), content)
+    except BaseException:
+        release_raw(sha256)
+        raise
+    return sha256
+
+
+def read_raw(content: bytes | None, sha256: str | None) -> bytes:
+    """Return a submitted email by its columns in `RawMessage`. Raises FileNotFoundError if its file was deleted."""
+    return bytes(content or b"") if sha256 is None else _get_path(sha256).read_bytes()
+
+
 def _write_file(path: Path, content: bytes) -> None:
     if path.exists():
         return
@@ -254,8 +279,17 @@ def _write_file(path: Path, content: bytes) -> None:
 
 def release(files: Iterable[StoredFile]) -> None:
     """End the protection of files that `store` gave them; those without rows are deleted by the housekeeping."""
+    _release([file.sha256 for file in files])
+
+
+def release_raw(sha256: str) -> None:
+    """End the protection of an email that `store_raw` gave it."""
+    _release([sha256])
+
+
+def _release(hashes: Sequence[str]) -> None:
     with _lock:
-        _pending.subtract(file.sha256 for file in files)
+        _pending.subtract(hashes)
         for sha256 in [sha256 for sha256, count in _pending.items() if count <= 0]:
             del _pending[sha256]
 
@@ -279,20 +313,46 @@ def attach(message_ids: Sequence[int], files: Sequence[StoredFile]) -> None:
 
 
 def list_files(message_id: int) -> list[Attachment]:
-    """Return the attached files of a message in the order of the request, without their content."""
-    return list(Attachment.select().where(Attachment.message == message_id).order_by(Attachment.id))
+    """Return the attached files of a message in the order of the request, without their content.
+
+    Those of an email that was submitted by SMTP are numbered from 1.
+    """
+    files = list(Attachment.select().where(Attachment.message == message_id).order_by(Attachment.id))
+    return files or [
+        Attachment(
+            id=number, message=message_id, filename=clean_name(file.name) or _DEFAULT_NAME,
+            content_type=file.content_type, content_id=file.content_id, size=len(file.content), sha256=_INSIDE,
+        )
+        for number, file in enumerate(_read_submitted_files(message_id), 1)
+    ]  # fmt: skip
 
 
-def get_file(account_id: int, message_id: int, attachment_id: int) -> tuple[Attachment, Path]:
-    """Return an attached file of an account's message, and the path of its content. Raises NotFound."""
-    row = fetch_one("SELECT 1 FROM message WHERE account_id = ? AND id = ?", (account_id, message_id))
-    file = Attachment.get_or_none(Attachment.id == attachment_id, Attachment.message == message_id)
-    if row is None or file is None or file.sha256 is None:
+def _read_submitted_files(message_id: int) -> tuple[mime_parts.Attachment, ...]:
+    """Return the files in an email that was submitted by SMTP, empty for another message or if it was deleted."""
+    row = fetch_one(
+        "SELECT r.content, r.sha256 FROM raw_message r JOIN message_content c ON c.raw_message_id = r.id "
+        "WHERE c.message_id = ?",
+        (message_id,),
+    )
+    try:
+        return mime_parts.parse_parts(read_raw(*row)).attachments if row is not None else ()
+    except (FileNotFoundError, ValueError):
+        return ()
+
+
+def get_file(account_id: int, message_id: int, attachment_id: int) -> tuple[Attachment, Iterable[bytes]]:
+    """Return an attached file of an account's message, and its content in pieces. Raises NotFound."""
+    if fetch_one("SELECT 1 FROM message WHERE account_id = ? AND id = ?", (account_id, message_id)) is None:
         raise NotFound
+    file = next((file for file in list_files(message_id) if file.id == attachment_id), None)
+    if file is None or file.sha256 is None:
+        raise NotFound
+    if file.sha256 == _INSIDE:
+        return file, [_read_submitted_files(message_id)[attachment_id - 1].content]
     path = _get_path(file.sha256)
     if not path.is_file():
         raise NotFound
-    return file, path
+    return file, read_file(path)
 
 
 def read_file(path: Path) -> Iterator[bytes]:
@@ -317,6 +377,11 @@ def show_inline_images(html: str, message_id: int | None) -> str:
     if message_id is None or "cid:" not in html:
         return html
     urls = {file.content_id: url for file in list_files(message_id) if (url := _build_data_url(file)) is not None}
+    urls |= {
+        file.content_id: _format_data_url(file.content_type, file.content)
+        for file in _read_submitted_files(message_id)
+        if file.content_id and _is_shown(file.content_type, len(file.content))
+    }
     room = _MAX_SHOWN_CHARACTERS
 
     def show(match: re.Match[str]) -> str:
@@ -332,14 +397,20 @@ def show_inline_images(html: str, message_id: int | None) -> str:
 
 def _build_data_url(file: Attachment) -> str | None:
     """Return the content of an inline image as a `data:` URL, or None if it is not displayed or no longer stored."""
-    is_shown = file.content_id and file.content_type in _SHOWN_TYPES and file.size <= _MAX_SHOWN_BYTES
-    if file.sha256 is None or not is_shown:
+    if file.sha256 in (None, _INSIDE) or not file.content_id or not _is_shown(file.content_type, file.size):
         return None
     try:
-        content = _get_path(file.sha256).read_bytes()
+        return _format_data_url(file.content_type, _get_path(file.sha256).read_bytes())
     except FileNotFoundError:
         return None
-    return f"data:{file.content_type};base64,{base64.b64encode(content).decode()}"
+
+
+def _is_shown(content_type: str, size: int) -> bool:
+    return content_type in _SHOWN_TYPES and size <= _MAX_SHOWN_BYTES
+
+
+def _format_data_url(content_type: str, content: bytes) -> str:
+    return f"data:{content_type};base64,{base64.b64encode(content).decode()}"
 
 
 def build_parts(message_id: int, is_captured: bool) -> tuple[mime.Part, ...]:
@@ -435,7 +506,8 @@ def list_unreferenced(limit: int) -> list[str]:
 def _select_unreferenced(hashes: Iterable[str]) -> list[str]:
     sql = (
         "SELECT value FROM json_each(?) WHERE NOT EXISTS "
-        "(SELECT 1 FROM attachment WHERE sha256 = value AND sha256 IS NOT NULL)"
+        "(SELECT 1 FROM attachment WHERE sha256 = value AND sha256 IS NOT NULL) AND NOT EXISTS "
+        "(SELECT 1 FROM raw_message WHERE sha256 = value AND sha256 IS NOT NULL)"
     )
     unreferenced = [sha256 for (sha256,) in rows(sql, (msgspec.json.encode(list(hashes)).decode(),))]
     with _lock:

@@ -21,7 +21,7 @@ _CLEARED_SETTING = "inbox_emptied:"
 
 
 class ParsedMail(NamedTuple):
-    """The From, subject and preview text of a captured email, and the id of the message in its Message-ID."""
+    """The From, subject and preview text of a captured email, and the id of its message."""
 
     message_id: int
     from_header: str
@@ -29,15 +29,16 @@ class ParsedMail(NamedTuple):
     preview: str
 
 
-def parse_mail(raw: bytes) -> ParsedMail | None:
-    """Parse an email, or return None if its Message-ID does not name a message of this installation.
+def parse_mail(raw: bytes, mail_from: str) -> ParsedMail | None:
+    """Parse an email, or return None if its return path does not name a message of this installation.
 
-    Parsing is slow, so call it outside of the writer thread.
+    The Message-ID may be that of a program which submitted the email. Parsing is slow, so call it outside of the
+    writer thread.
     """
-    parsed = parse_message(raw)
-    number = links.read_message_id(str(parsed.get("Message-ID", "")))
+    number = links.read_return_path(mail_from.partition("@")[0])
     if number is None:
         return None
+    parsed = parse_message(raw)
     return ParsedMail(number, str(parsed.get("From", "")), str(parsed.get("Subject", "")), _preview(parsed))
 
 

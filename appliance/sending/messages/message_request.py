@@ -39,6 +39,8 @@ _SERVICE_HEADERS = ("x-smtpapi", "x-pm-metadata-campanero")
 # Headers that show which message returned mail is about (`inbound.bounce_mail`). With the address of another message in
 # one of them, a sender could hide bounces and complaints.
 _HEADERS_OF_RETURNED_MAIL = ("x-original-to", "x-hmxmroriginalrecipient")
+# A submitted email (`raw_mime`) loses these: with them, services would send copies or file its returned mail wrongly.
+UNSAFE_HEADERS = frozenset(("x-msys-api", "x-mc-bccaddress", *_SERVICE_HEADERS, *_HEADERS_OF_RETURNED_MAIL))
 _HEADER_NAME = re.compile(r"(?:X|List)-[A-Za-z0-9-]{1,60}", re.IGNORECASE)
 _HEADER_VALUE = re.compile(rf"[\x20-\x7e]{{0,{MAX_HEADER_CHARACTERS}}}")
 # RFC 5322, section 3.4: a display name, as a quoted string or as it is written, before the address.

@@ -28,6 +28,7 @@ from appliance.sending.messages import (
     senders,
     shared_content,
     sms_rules,
+    submitted,
     system_emails,
 )
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender, SmsText
@@ -44,6 +45,7 @@ from appliance.sending.messages.shared_content import (
     StepSource,
     build_stored_source,
 )
+from appliance.sending.messages.submitted import StoredEmail
 from appliance.settings import config
 from appliance.storage.models import Account, Contact, Message, MessageContent
 from appliance.storage.models.message import NO_CONTACT_ID
@@ -239,6 +241,8 @@ class MessagePreparer:
             raise ValueError(gettext_noop("its recipient was erased"))
         if row.channel == "sms":
             return UnsignedMessage(self._build_sms(row))
+        if row.is_single and (stored := submitted.fetch(row.id)) is not None:
+            return self._build_submitted(row, stored)
         headers: tuple[tuple[str, str], ...] = ()
         files: tuple[mime.Part, ...] = ()
         recipient = to = addresses.to_ascii(row.recipient) or row.recipient
@@ -264,10 +268,7 @@ class MessagePreparer:
             parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(row.id)
         mail = parts.build_mail(values, shared.sender, row.id, to, attempted_at / 1000, headers, shared.headers)
         sender = mail.sender[1]
-        sender_domain = self._get_sender_domain(row.account_id, sender)
-        if sender_domain.is_unverified and row.provider != "capture":
-            domain_name = records.display_domain(records.domain_of_address(sender))
-            raise SenderRejected(_NOT_VERIFIED % {"domain": domain_name})
+        sender_domain = self._require_sender_domain(row, sender)
         content = mime.write(mail._replace(attachments=files) if files else mail)
         if len(content) > MAX_MAIL_LINES and _count_lines(content, files) > MAX_MAIL_LINES:
             raise ValueError(_TOO_MANY_LINES % {"limit": MAX_MAIL_LINES})
@@ -275,6 +276,30 @@ class MessagePreparer:
         envelope = Envelope(_get_return_path(row, sender, sender_domain), recipient, content, is_stuffed=True)
         prepared = OutgoingMessage(envelope, mail.subject, sender, mail.message_id)
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
+
+    def _build_submitted(self, row: LedgerRow, stored: StoredEmail) -> UnsignedMessage:
+        """Return an email that a program submitted, with its own bytes. Raises the errors of `build`."""
+        sender_domain = self._require_sender_domain(row, stored.sender)
+        headers: tuple[tuple[str, str], ...] = build_provider_headers(row.id, row.provider)
+        if not row.transactional:
+            name, domain = self._get_account(row.account_id).name, shared_content.get_ascii_domain(stored.sender)
+            list_id, host = f"account-{row.account_id}", sender_domain.unsubscribe_host
+            headers += compose.build_marketing_headers(row.id, None, name, list_id, domain, row.account_id, host)
+        content, message_id = submitted.complete(stored, row.created_at, headers)
+        return_path = _get_return_path(row, stored.sender, sender_domain)
+        recipient = addresses.to_ascii(row.recipient) or row.recipient
+        envelope = Envelope(return_path, recipient, content, is_8bit=not content.isascii())
+        prepared = OutgoingMessage(envelope, stored.subject, stored.sender, message_id)
+        attempted_at = row.first_attempt_at or clock.now_ms()
+        return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at))
+
+    def _require_sender_domain(self, row: LedgerRow, sender: str) -> _SenderDomain:
+        """Return the domain of a From address. Raises SenderRejected if it is not verified."""
+        sender_domain = self._get_sender_domain(row.account_id, sender)
+        if sender_domain.is_unverified and row.provider != "capture":
+            domain_name = records.display_domain(records.domain_of_address(sender))
+            raise SenderRejected(_NOT_VERIFIED % {"domain": domain_name})
+        return sender_domain
 
     def fill_again(self, message: Message) -> FilledMessage:
         """Return a message rendered again for reading in the browser, with the contact's present values.
@@ -287,6 +312,8 @@ class MessagePreparer:
             text = self._fill_sms(row, message.sent_at).body
             return FilledMessage("", compose.render_sms_page(text), text, None)
         source = self._get_source(row)
+        if source is None and (stored := submitted.fetch(row.id)) is not None:
+            return submitted.show(stored)
         if source is None:
             single = self._compile_single(row)
             shared, row = single.shared, row._replace(recipient=single.first_recipient or row.recipient)
@@ -473,6 +500,8 @@ class MessagePreparer:
         """Return a single email; `with_secrets` adds links that only the recipient may see (`fill_secrets`)."""
         message = Message.get_by_id(row.id)
         stored = MessageContent.get(MessageContent.message == row.id)
+        if with_secrets and not (stored.body or stored.text or stored.design):
+            raise ValueError(submitted.NOT_STORED)
         account = Account.get_by_id(row.account_id)
         marketing = not row.transactional
         brand = brands.get(account.id)

@@ -82,7 +82,7 @@ def load_payload(message_id: int) -> OutgoingMessage | None:
     if row is None:
         return None
     mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_hint, lookup_count = row
-    envelope = Envelope(mail_from, rcpt_to, content, is_stuffed=True)
+    envelope = Envelope(mail_from, rcpt_to, content, is_8bit=not content.isascii())
     return OutgoingMessage(envelope, subject, sender, internet_message_id, parts, bool(has_hint), lookup_count)
 
 

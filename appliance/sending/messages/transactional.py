@@ -39,7 +39,7 @@ from appliance.sending.messages.message_request import MessageRequest, Recipient
 from appliance.sending.messages.message_request import MessageWrite as MessageWrite
 from appliance.sending.sms import segments as gsm
 from appliance.settings import config
-from appliance.storage.database import fetch_one, scalar
+from appliance.storage.database import Records, fetch_one, scalar
 from appliance.storage.models import Account, Channel, Contact, Message, MessageContent, Template
 from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -231,14 +231,12 @@ def _queue_to_recipient(
     """Insert the row of one recipient, as `skipped` if the recipient may not get the message."""
     address, is_sms, now = recipient.address, request.channel == "sms", clock.now_ms()
     is_held = isinstance(request.send_at, int) and request.send_at > now
-    channel = Channel.get_or_none(
-        Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
-    )
-    reason = _get_refusal_reason(account.id, address, channel, request.transactional)
+    channel = find_channel(account.id, address)
+    reason = find_refusal_reason(account.id, address, channel, request.transactional)
     transport = get_transport(request, test)
     if is_sms and reason is None and transport != "capture":
         sms_rules.limit_unknown_numbers(account.id, address.key)
-    message: Message = Message.create(
+    message = Message(
         account=account.id, contact=channel.contact_id if channel else None, template=validated.template,
         channel=request.channel, recipient=address.value, recipient_key=address.key,
         sender=get_sender(account, request, validated.template, address, transport),
@@ -249,10 +247,28 @@ def _queue_to_recipient(
         provider=transport, idempotency_key=key, tags=_value_or_none(request.tags),
         due_at=None if reason else (request.send_at if is_held else DUE_NOW), created_at=now, updated_at=now,
     )  # fmt: skip
-    if reason:
-        data, event = {"message_id": message.id, "reason": reason}, f"{request.channel}_skipped"
-        log.record(NewEvent(account.id, event, message.contact_id, data, f"message:{message.id}", test=test))
+    insert_single(message)
     return message
+
+
+_MESSAGES, _CHANNELS = Records(Message), Records(Channel)
+
+
+def find_channel(account_id: int, address: addresses.Address) -> Channel | None:
+    """Return the channel of the contact with an address, or None."""
+    channels = _CHANNELS.find("account_id = ? AND kind = ? AND key = ?", (account_id, address.kind, address.key))
+    return channels[0] if channels else None
+
+
+def insert_single(message: Message) -> None:
+    """Insert the row of a single message and set its id; record an event if it is `skipped`."""
+    require_write_transaction()
+    _MESSAGES.insert(message)
+    if message.skip_reason:
+        data, event = {"message_id": message.id, "reason": message.skip_reason}, f"{message.channel}_skipped"
+        log.record(
+            NewEvent(message.account_id, event, message.contact_id, data, f"message:{message.id}", test=message.test)
+        )
 
 
 def _store_content(
@@ -457,9 +473,10 @@ def _build_source(fields: dict[str, Any], account: Account, marketing: bool) -> 
     return compose.build_source(fields, look, fields["language"] or account.locale, marketing, fields["text"])
 
 
-def _get_refusal_reason(
+def find_refusal_reason(
     account_id: int, address: addresses.Address, channel: Channel | None, transactional: bool
 ) -> str | None:
+    """Return why an address may not get a message, as `skip_reason`, or None; `channel` is that of the address."""
     hashed = crypto.hash_address(address.kind, address.key)
     reason = consent.find_suppression_reason(account_id, address.kind, hashed)
     if reason:

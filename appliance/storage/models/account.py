@@ -91,6 +91,12 @@ class ApiKey(Table):
     test = BooleanField(default=False)
     created_by = ForeignKeyField(User, null=True, on_delete="SET NULL")
     last_used_at = Time(null=True)
+    # SMTP submission: how many emails it accepted, when the last one was, and the limit of recipients in an hour (null:
+    # that of the setting `submission.recipients_per_hour`), with the time of the last notice that it was reached.
+    smtp_count = IntegerField(default=0)
+    smtp_last_at = Time(null=True)
+    smtp_hourly_limit = IntegerField(null=True)
+    smtp_limit_notice_at = Time(null=True)
     revoked_at = Time(null=True)
     created_at = Time()
 

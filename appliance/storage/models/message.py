@@ -3,7 +3,7 @@
 from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, ForeignKeyField, IntegerField, TextField
 
 from appliance.storage.database import Json, Table, Time
-from appliance.storage.models.account import Account, Contact
+from appliance.storage.models.account import Account, ApiKey, Contact
 from appliance.storage.models.content import Campaign, Flow, Run, Template
 
 OPEN = ("queued", "held", "sending")
@@ -119,6 +119,31 @@ Message.add_index(
 )
 
 
+class RawMessage(Table):
+    """An email as a program submitted it by SMTP, shared by the messages to its recipients.
+
+    `sending/messages/submitted.py` stores small ones here and large ones on disk, beside attached files.
+    """
+
+    account = ForeignKeyField(Account)
+    api_key = ForeignKeyField(ApiKey, null=True, on_delete="SET NULL", index=False)
+    message_id_hash = BlobField(null=True)  # hash of its Message-ID, by which a repeated submission is recognized
+    recipient_count = IntegerField()
+    size = IntegerField()
+    created_at = Time()
+    sha256 = TextField(null=True)  # the name of its file; null if `content` has its bytes
+    content = BlobField(null=True)
+
+    class Meta:
+        indexes = ((("api_key", "created_at"), False),)
+
+
+RawMessage.add_index(
+    SQL("CREATE INDEX raw_message_repeated ON raw_message (api_key_id, message_id_hash) WHERE message_id_hash NOT NULL")
+)
+RawMessage.add_index(SQL("CREATE INDEX raw_message_sha256 ON raw_message (sha256) WHERE sha256 NOT NULL"))
+
+
 # Value of `MessageContent.shown_as` for a message that shows no contact's values, although its recipient is a contact.
 NO_CONTACT_ID = 0
 
@@ -156,8 +181,14 @@ class MessageContent(Table):
     bulk = ForeignKeyField(BulkContent, null=True, on_delete="SET NULL", index=False)
     # Whether opens are tracked although it is no marketing message and its recipient may be no contact.
     tracks_opens = BooleanField(default=False)
+    # The email that it sends as it is
+    raw_message = ForeignKeyField(RawMessage, null=True, on_delete="SET NULL", index=False)
 
 
+# The messages that send the same submitted email.
+MessageContent.add_index(
+    SQL("CREATE INDEX message_content_raw ON message_content (raw_message_id) WHERE raw_message_id NOT NULL")
+)
 # The erasure of a contact finds by this index the test emails that show the contact's values.
 MessageContent.add_index(
     SQL("CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL")

@@ -1,0 +1,248 @@
+"""Read an email that a program submits by SMTP: check its headers, and remove those that recipients must not get.
+
+The rest of the email stays as it came, byte for byte. Headers that different programs would read in different ways are
+refused, because the From address that is checked must be the one that recipients see (RFC 5322, RFC 6409).
+"""
+
+import email
+import email.errors
+import email.header
+import email.utils
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.core import addresses
+from appliance.sending.messages import links
+from appliance.sending.messages.message_request import UNSAFE_HEADERS
+
+# The headers of a message, and its lines. A message of 36 MB in base64 has half a million lines.
+MAX_HEADER_BYTES, MAX_HEADERS, MAX_LINES = 262_144, 1_000, 1_000_000
+# Parts that contain parts, which programs parse recursively.
+MAX_COMPOSITE_PARTS = 100
+# A message that passed through more servers is in a loop (RFC 5321, 6.3).
+MAX_RECEIVED_HEADERS = 50
+MAX_TAGS, MAX_TAG_CHARACTERS, MAX_DATA_BYTES = 10, 100, 16_384
+_MAX_SUBJECT_CHARACTERS, _MAX_FROM_BYTES, _MAX_SENDERS = 998, 2_000, 20
+CLASS_HEADER, TAG_HEADER, DATA_HEADER = "x-campanero-class", "x-campanero-tag", "x-campanero-data"
+# RFC 5322, 3.6.8 and 4.5: a field name, which obsolete syntax allows spaces after.
+_FIELD = re.compile(rb"([!-9;-~]{1,76})[ \t]*:")
+_COMPOSITE = re.compile(rb"^content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/", re.IGNORECASE | re.MULTILINE)
+# RFC 5322, 3.4: mailboxes, with a name as quoted string or as it is written, or without one.
+_MAILBOX = re.compile(
+    r'\s*(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
+)
+# The recipient must not get these, or they would name recipients and messages that are not counted here.
+_REMOVED = frozenset(("bcc", "resent-bcc", "return-path")) | UNSAFE_HEADERS
+# Of marketing email these are ours (`compose.build_marketing_headers`).
+_OWN_IN_MARKETING = frozenset((
+    "list-unsubscribe", "list-unsubscribe-post", "list-id", "feedback-id", "precedence", "auto-submitted",
+    "x-auto-response-suppress",
+))  # fmt: skip
+_ONCE = ("from", "sender", "message-id", "date", "subject", CLASS_HEADER, DATA_HEADER)
+
+
+class Malformed(Exception):
+    """The email is refused; the text is an English sentence for the reply, without the content of the email."""
+
+
+class RawEmail(NamedTuple):
+    """An email to send as it is. `content` has no headers of `_REMOVED`; its lines end in CRLF.
+
+    `senders` are the addresses of From and Sender, empty without a From header. `visible` are the normal forms of the
+    addresses in To and Cc, by header. `message_id` has no brackets; None means that the header is missing.
+    """
+
+    content: bytes
+    senders: tuple[str, ...]
+    subject: str
+    message_id: str | None
+    has_date: bool
+    is_marketing: bool
+    tags: dict[str, Any] | None
+    data: dict[str, Any]
+    visible: dict[str, frozenset[str]]
+
+
+def parse(content: bytes, recipient_count: int = 1) -> RawEmail:
+    """Return a submitted email, ready to be stored. Raises Malformed.
+
+    The addresses in To and Cc are read only for an email to more than one recipient.
+    """
+    _require_lines(content)
+    head, body = _split(content)
+    fields = _parse_fields(head)
+    values: dict[str, list[bytes]] = {}
+    for name, field in fields:
+        values.setdefault(name, []).append(field[field.index(b":") + 1 :].strip())
+    for name in _ONCE:
+        if len(values.get(name, ())) > 1:
+            raise Malformed(f"The header {name.title()} may occur only once")
+    if len(values.get("received", ())) > MAX_RECEIVED_HEADERS:
+        raise Malformed("The message is in a loop: it passed through too many servers")
+    is_marketing = _parse_class(values.get(CLASS_HEADER))
+    kept = [field for name, field in fields if not _is_removed(name, field, is_marketing)]
+    if len(kept) < len(fields):
+        content = b"".join((*kept, b"\r\n", body))
+    return RawEmail(
+        content,
+        (*_parse_senders(values, "from"), *_parse_senders(values, "sender")),
+        decode_text(_first(values, "subject"))[:_MAX_SUBJECT_CHARACTERS],
+        _clean_message_id(_first(values, "message-id")),
+        bool(_first(values, "date")),
+        is_marketing,
+        _parse_tags(values.get(TAG_HEADER, ())),
+        _parse_data(_first(values, DATA_HEADER)),
+        {name: _read_addresses(values.get(name, ())) for name in ("to", "cc")} if recipient_count > 1 else {},
+    )
+
+
+def list_names(content: bytes) -> set[str]:
+    """Return the names of the headers of a stored email, in lower case."""
+    return {name for name, _ in _parse_fields(_split(content)[0])}
+
+
+def find_message_id(content: bytes) -> str | None:
+    """Return the Message-ID of a stored email without brackets, or None if it has none."""
+    for name, field in _parse_fields(_split(content)[0]):
+        if name == "message-id":
+            return _clean_message_id(field.partition(b":")[2])
+    return None
+
+
+def _clean_message_id(value: bytes) -> str | None:
+    return value.decode("utf-8", "replace").strip("<> \t\r\n") or None
+
+
+def hash_message_id(message_id: str) -> bytes:
+    """Return the hash of a Message-ID by which a repeated submission is recognized."""
+    return hashlib.blake2b(message_id.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def decode_text(value: bytes) -> str:
+    """Return the text of a header with its encoded words decoded (RFC 2047), as far as they can be decoded."""
+    text = value.decode("utf-8", "replace").replace("\r\n", "")
+    if "=?" in text:
+        try:
+            text = str(email.header.make_header(email.header.decode_header(text)))
+        except (LookupError, ValueError, email.errors.MessageError):
+            pass  # An unknown charset or invalid base64: the text stays as it is written.
+    return "".join(char if char.isprintable() else " " for char in text).strip()
+
+
+def _require_lines(content: bytes) -> None:
+    """Raise Malformed for a bare CR or LF, by which a second message could be hidden (T33), and for zero bytes."""
+    line_count = content.count(b"\r\n")
+    if content.count(b"\n") != line_count or content.count(b"\r") != line_count:
+        raise Malformed("Bare CR or LF is not allowed in a message")
+    if b"\0" in content:
+        raise Malformed("Zero bytes are not allowed in a message")
+    if line_count > MAX_LINES:
+        raise Malformed("The message has too many lines")
+    if content.count(b"/") > MAX_COMPOSITE_PARTS and len(_COMPOSITE.findall(content)) > MAX_COMPOSITE_PARTS:
+        raise Malformed("The message has too many nested parts")
+
+
+def _split(content: bytes) -> tuple[bytes, bytes]:
+    """Return the headers, each with its line end, and the body."""
+    if content.startswith(b"\r\n"):
+        raise Malformed("The message has no header")
+    head, separator, body = content.partition(b"\r\n\r\n")
+    if len(head) > MAX_HEADER_BYTES:
+        raise Malformed("The headers of the message are too long")
+    return (head + b"\r\n" if separator else content), body
+
+
+def _parse_fields(head: bytes) -> list[tuple[str, bytes]]:
+    """Return name, in lower case, and bytes of each header."""
+    fields: list[tuple[str, bytes]] = []
+    for line in head.split(b"\r\n")[:-1]:
+        if line[:1] in (b" ", b"\t"):
+            # Some programs take a line of spaces for the end of the headers.
+            if not fields or not line.strip():
+                raise Malformed("The headers of the message cannot be read")
+            name, field = fields[-1]
+            fields[-1] = (name, field + line + b"\r\n")
+            continue
+        match = _FIELD.match(line)
+        if match is None:
+            raise Malformed("The headers of the message cannot be read")
+        fields.append((match[1].decode().lower(), line + b"\r\n"))
+    if len(fields) > MAX_HEADERS:
+        raise Malformed("The message has too many headers")
+    return fields
+
+
+def _first(values: dict[str, list[bytes]], name: str) -> bytes:
+    return values[name][0] if name in values else b""
+
+
+def _is_removed(name: str, field: bytes, is_marketing: bool) -> bool:
+    if name in _REMOVED or name.startswith("x-campanero-") or (is_marketing and name in _OWN_IN_MARKETING):
+        return True
+    if name in ("message-id", "date") and not field.partition(b":")[2].strip(b"<> \t\r\n"):
+        return True  # An empty one is missing, and added.
+    return name == "list-unsubscribe" and links.may_name_message(field.decode("utf-8", "replace"))
+
+
+def _parse_class(written: Sequence[bytes] | None) -> bool:
+    word = written[0].lower() if written else b"transactional"
+    if word not in (b"marketing", b"transactional"):
+        raise Malformed("X-Campanero-Class must be marketing or transactional")
+    return word == b"marketing"
+
+
+def _parse_tags(written: Sequence[bytes]) -> dict[str, Any] | None:
+    tags = [tag for value in written if (tag := decode_text(value))]
+    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARACTERS for tag in tags):
+        raise Malformed(f"X-Campanero-Tag: at most {MAX_TAGS} tags of {MAX_TAG_CHARACTERS} characters")
+    return {"tag": tags[0] if len(tags) == 1 else tags} if tags else None
+
+
+def _parse_data(written: bytes) -> dict[str, Any]:
+    if not written:
+        return {}
+    if len(written) > MAX_DATA_BYTES:
+        raise Malformed(f"X-Campanero-Data has more than {MAX_DATA_BYTES} bytes")
+    try:
+        return msgspec.json.decode(decode_text(written), type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise Malformed("X-Campanero-Data must be a JSON object") from None
+
+
+def _parse_senders(values: dict[str, list[bytes]], name: str) -> tuple[str, ...]:
+    return parse_mailboxes(_first(values, name)) if name in values else ()
+
+
+@lru_cache(maxsize=256)
+def parse_mailboxes(value: bytes) -> tuple[str, ...]:
+    """Return the normal forms of the addresses in a From header. Raises Malformed for anything else in it.
+
+    Groups and quoted local parts are refused, because programs read them in different ways.
+    """
+    text = value.decode("utf-8", "replace").replace("\r\n", "")
+    if len(value) > _MAX_FROM_BYTES:
+        raise Malformed("The From header is too long")
+    mailboxes, position = list[str](), 0
+    while position < len(text):
+        match = _MAILBOX.match(text, position)
+        if match is None or len(mailboxes) == _MAX_SENDERS:
+            break
+        try:
+            mailboxes.append(addresses.parse_email(match[1] or match[2]).value)
+        except ValueError:
+            break
+        position = match.end()
+        if not match[3]:
+            return tuple(mailboxes)
+    raise Malformed("The From header has no valid address")
+
+
+def _read_addresses(written: Sequence[bytes]) -> frozenset[str]:
+    """Return the addresses in To or Cc in lower case, as far as they can be read; nothing is decided by them."""
+    texts = [value.decode("utf-8", "replace").replace("\r\n", "") for value in written]
+    return frozenset(address.lower() for _, address in email.utils.getaddresses(texts) if address)

@@ -1,0 +1,209 @@
+"""Emails that programs submit: what of their bytes is sent, which are refused, repeats, and their end."""
+
+from email import message_from_bytes
+
+import pytest
+
+from appliance.accounts import access
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import removal
+from appliance.core import addresses
+from appliance.sending.messages import attachments, message_source, raw_mime, submitted
+from appliance.sending.messages.ledger import get_row
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.raw_mime import Malformed
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
+from appliance.storage.models import ApiKey, Message
+from tests.domain.home import BY_API, Home
+
+BODY = (
+    b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; "
+    b"charset=iso-8859-1\r\n\r\n<p>Gr\xfc\xdfe  \t </p>\r\n.leading dot\r\n--x\r\nContent-Type: application/pdf; "
+    b'name="a b.pdf"\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment; filename="a b.pdf"\r\n'
+    b"\r\naGVsbG8=\r\n--x--\r\n"
+)
+HEAD = b"From: Shop <shop@bakery.example>\r\nTo: ann@example.org\r\nSubject: =?utf-8?q?Caf=C3=A9?=\r\n"
+IDENTIFIED = b"Message-ID: <1@shop>\r\nDate: Fri, 27 Nov 2026 10:00:00 +0000\r\n"
+
+
+@pytest.fixture
+def key_id(home: Home) -> int:
+    """Return the id of an API key of the account."""
+    home.configure(
+        email__transport="relay", email__relay__host="mail.example.com", email__allow_unverified_domains=True
+    )
+    transactions.write(access.issue_key, home.account_id, "shop", "send")
+    return int(ApiKey.get().id)
+
+
+def submit(home: Home, content: bytes, *recipients: str) -> submitted.Queued:
+    """Queue an email with the only key for recipients, as the listener does."""
+    email = raw_mime.parse(content, len(recipients))
+    parsed = [addresses.parse_email(recipient) for recipient in recipients]
+    key_id, sha256 = int(ApiKey.get().id), submitted.store_large(email)
+    submission = submitted.Submission(
+        home.account_id, key_id, False, email, (*email.senders, "www@bakery.example")[0], parsed, sha256
+    )
+    queued = transactions.write(submitted.queue, submission)
+    if sha256 is not None:
+        attachments.release_raw(sha256)
+    return queued
+
+
+def sent_bytes(message: Message) -> bytes:
+    """Return the bytes that a message is sent with."""
+    return MessagePreparer().prepare(get_row(message.id)).envelope.content
+
+
+@pytest.mark.usefixtures("key_id")
+def test_an_email_is_sent_byte_for_byte(home: Home) -> None:
+    """Nothing changes in an email that has its Message-ID and Date, whatever its encoding and spaces are."""
+    content = HEAD + IDENTIFIED + BODY
+    [message] = submit(home, content, "ann@example.org").messages
+    prepared = MessagePreparer().prepare(get_row(message.id))
+    assert prepared.envelope.content == content and prepared.envelope.is_8bit
+    assert (prepared.internet_message_id, message.subject, message.sender) == ("1@shop", "Café", "shop@bakery.example")
+    assert message_source.get_source(home.account_id, message.id) == content
+    assert "Grüße" in message_source.get_html(home.account_id, message.id)
+    [file] = attachments.list_files(message.id)
+    assert (file.filename, file.content_type, file.size) == ("a b.pdf", "application/pdf", 5)
+    assert b"".join(attachments.get_file(home.account_id, message.id, file.id)[1]) == b"hello"
+
+
+@pytest.mark.usefixtures("key_id")
+def test_removed_and_added_headers(home: Home) -> None:
+    """Bcc and our headers are removed with their continuation lines; Message-ID, Date and From are added, all once."""
+    head = (
+        b"Subject: Hi\r\nBCC : secret@example.org,\r\n second@example.org\r\nX-Campanero-Tag: welcome\r\n"
+        b'X-Campanero-Data: {"order": 7}\r\nReturn-Path: <x@y.example>\r\nResent-Bcc: third@example.org\r\n'
+        b"X-SMTPAPI: {}\r\nX-Original-To: b+00@bounce.example\r\nMessage-ID: \r\n"
+    )
+    queued = submit(home, head + b"\r\nBcc: stays in the text\r\n", "ann@example.org", "secret@example.org")
+    first, second = (sent_bytes(message) for message in queued.messages)
+    assert first == second and first == sent_bytes(queued.messages[0])
+    mail = message_from_bytes(first)
+    assert sorted(mail.keys()) == ["Date", "From", "Message-ID", "Subject"] and b"secret@" not in first
+    assert mail["From"] == "www@bakery.example" and mail.get_payload() == "Bcc: stays in the text\r\n"
+    assert [message.tags for message in queued.messages] == [{"tag": "welcome"}] * 2
+    assert {scalar("SELECT data FROM message_content")} == {'{"order":7}'}
+    assert rows("SELECT kind FROM message_content") == [("bcc",), ("bcc",)]
+
+
+REFUSED = (
+    b"From: a@x.example\r\nFrom: b@x.example\r\n\r\n", b"From: a@x.example, \r\n\r\n", b"From: A <a@x.example\r\n\r\n",
+    b"From: a@x.example (<b@y.example>)\r\n\r\n", b"From: group: a@x.example;\r\n\r\n", b"From: <>\r\n\r\n",
+    b"From: <a@x.example> <b@x.example>\r\n\r\n", b"From: a@x.example\r\nFr\xc3\xb6m: b\r\n\r\n", b"no header\r\n",
+    b"From: a@x.example\r\n \r\nSubject: x\r\n\r\n", b" From: a@x.example\r\n\r\n", b"\r\nFrom: a@x.example\r\n\r\n",
+    b"From: a@x.example\nBcc: b@x.example\r\n\r\n", b"From: a@x.example\r\n\r\na\rb\r\n", b"Subject: x\r\n\r\na\0\r\n",
+    b"From: a@x.example\r\n\r\na\n.\nb\r\n", b"From: a@x.example\r\nMessage-ID: <1>\r\nMessage-ID: <2>\r\n\r\n",
+    b"X-Campanero-Class: spam\r\n\r\n", b"X-Campanero-Data: [1]\r\n\r\n", b"X-Campanero-Data: {\r\n\r\n",
+    b"X-Campanero-Data: " + b'{"a":' * 3_000 + b"1" + b"}" * 3_000 + b"\r\n\r\n", b"A: b\r\n" * 1_001 + b"\r\n",
+    b"X-Campanero-Tag: " + b"a" * 101 + b"\r\n\r\n", b"X-Campanero-Tag: a\r\n" * 11 + b"\r\n",
+    b"Received: x\r\n" * 51 + b"\r\n", b"Content-Type: multipart/mixed\r\n" * 101 + b"\r\n",
+    b"Subject: " + b"a" * 300_000 + b"\r\n\r\n", b"Subject: x\r\n\r\n" + b"\r\n" * 1_000_001,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("content", REFUSED, ids=lambda content: repr(content[:40]))
+def test_ambiguous_emails_are_refused(content: bytes) -> None:
+    """What programs would read in different ways, or take long to read, is refused with a reason (T07, T33)."""
+    with pytest.raises(Malformed):
+        raw_mime.parse(content)
+
+
+@pytest.mark.parametrize(
+    ("written", "senders"),
+    [
+        ("shop@bakery.example", ["shop@bakery.example"]),
+        ("Shop (EU), <a@b.example>", None),
+        ('"Shop, EU" <a@b.example>', ["a@b.example"]),
+        ("Shop (EU) <a@b.example>", ["a@b.example"]),
+        ('"ceo@bank.example" <a@b.example>', ["a@b.example"]),
+        ("a@b.example, C <c@d.example>", ["a@b.example", "c@d.example"]),
+        ("=?utf-8?b?Q2Fmw6k=?=\r\n <a@b.example>", ["a@b.example"]),
+        ("Café <a@b.example>", ["a@b.example"]),
+        ("<@relay.example:a@b.example>", None),
+        ("a@b.example@c.example", None),
+    ],
+)
+def test_from_addresses(written: str, senders: list[str] | None) -> None:
+    """The addresses of From are all read, so that each can be checked; anything ambiguous is refused."""
+    content = f"From: {written}\r\n\r\n".encode()
+    if senders is None:
+        with pytest.raises(Malformed):
+            raw_mime.parse(content)
+    else:
+        assert list(raw_mime.parse(content).senders) == senders
+
+
+@pytest.mark.usefixtures("key_id")
+def test_a_repeated_message_id_is_the_same_message(home: Home) -> None:
+    """A repeat queues the recipients who are new, and after a day it is a new message; a revoked key queues nothing."""
+    content = HEAD + IDENTIFIED + BODY
+    assert len(submit(home, content, "ann@example.org").messages) == 1
+    repeated = submit(home, content, "Ann@example.org")
+    assert (repeated.messages, repeated.repeated_count, repeated.is_refused) == ((), 1, False)
+    [message] = submit(home, content, "ann@example.org", "bea@example.org").messages
+    assert message.recipient == "bea@example.org"
+    assert len(submit(home, HEAD + BODY, "ann@example.org").messages) == 1  # without a Message-ID
+    home.advance(86_401)
+    assert len(submit(home, content, "ann@example.org").messages) == 1
+    key = ApiKey.get()
+    assert (key.smtp_count, scalar("SELECT count(*) FROM raw_message")) == (4, 4)
+    transactions.write(access.revoke_key, home.account_id, key.id, Actor())
+    with pytest.raises(submitted.KeyRevoked):
+        submit(home, content, "new@example.org")
+    assert scalar("SELECT count(*) FROM raw_message") == 4
+
+
+@pytest.mark.usefixtures("key_id")
+def test_marketing_needs_consent_and_gets_list_headers(home: Home) -> None:
+    """A receipt ignores opt-outs; marketing goes only to those who agreed, with our list headers instead of others."""
+    home.contact("ann@example.org")
+    home.contact("out@example.org")
+    home.opt_out("out@example.org")
+    home.suppress("bad@example.org", "hard_bounce")
+    everyone = ("ann@example.org", "out@example.org", "new@example.org", "bad@example.org")
+    receipt = submit(home, HEAD + BODY, *everyone)
+    assert [message.skip_reason for message in receipt.messages] == [None, None, None, "suppressed_hard_bounce"]
+    own = b"X-Campanero-Class: Marketing\r\nList-Unsubscribe: <https://shop.example/u>\r\nPrecedence: list\r\n"
+    marketing = submit(home, own + HEAD + BODY, *everyone)
+    assert [message.skip_reason for message in marketing.messages] == [
+        None, "unsubscribed", "no_consent", "suppressed_hard_bounce",
+    ]  # fmt: skip
+    mail = message_from_bytes(sent_bytes(marketing.messages[0]))
+    assert mail.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
+    [unsubscribe] = mail.get_all("List-Unsubscribe")
+    assert "/u/" in unsubscribe and "shop.example" not in unsubscribe
+    assert submit(home, own + HEAD + BODY, "new@example.org").is_refused
+
+
+@pytest.mark.usefixtures("key_id")
+def test_the_content_of_large_and_small_emails_ends(home: Home) -> None:
+    """Content is deleted 30 days after the last change of its messages, the large one on disk too, and by erasure."""
+    large = HEAD + b"\r\n" + b"x" * 76 * 4_000 + b"\r\n"
+    [message] = submit(home, large, "ann@example.org").messages
+    [other] = submit(home, HEAD + BODY, "bea@example.org").messages
+    assert sent_bytes(message).endswith(large) and len(list(home.directory.glob("attachments/*/*"))) == 1
+    run("UPDATE message SET status = 'sent' WHERE id = ?", (message.id,))
+    home.advance(31 * 86_400)
+    expired = submitted.list_expired(10)
+    assert transactions.write(submitted.delete, expired) == 1
+    unreferenced = attachments.list_unreferenced(10)
+    assert transactions.write(attachments.delete_unreferenced, unreferenced) == 1
+    with pytest.raises(message_source.NotReproducible, match="deleted"):
+        message_source.get_source(home.account_id, message.id)
+    contact = home.contact("bea@example.org")
+    transactions.write(removal.erase, home.account_id, contact.id, BY_API)
+    assert scalar("SELECT count(*) FROM raw_message") == 0 and Message.get_by_id(other.id).status == "skipped"
+
+
+@pytest.mark.usefixtures("key_id")
+def test_an_erased_recipient_does_not_stop_others(home: Home) -> None:
+    """An email to several people is sent to the others; then its content is deleted with the next erasure."""
+    queued = submit(home, HEAD + BODY, "ann@example.org", "bea@example.org")
+    contact = home.contact("bea@example.org")
+    transactions.write(removal.erase, home.account_id, contact.id, BY_API)
+    assert sent_bytes(queued.messages[0]).endswith(BODY)
+    assert Message.get_by_id(queued.messages[1].id).status == "skipped"
