@@ -37,6 +37,13 @@ ApiUrl = Annotated[
         description='URL of the API, also of another server with the same API; "" = that of the provider',
     ),
 ]
+LoginUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?)?\Z",
+        description='URL of the authorization server, as of a national cloud; "" = the usual one',
+    ),
+]
 # The limit of rates that are set on a page, because numbers of more than 28 digits cannot be shown.
 _MAX_RATE = 1_000_000_000
 
@@ -52,6 +59,10 @@ class Relay(Struct, frozen=True):
         Literal["none", "starttls", "tls"],
         _help("encryption: none, starttls or tls; only none allows a login in clear text"),
     ] = "starttls"
+    login: Annotated[
+        Literal["password", "google", "microsoft"],
+        _help("password, or OAuth 2.0 with the client of [email.google] or [email.microsoft]"),
+    ] = "password"
 
 
 class Direct(Struct, frozen=True):
@@ -78,6 +89,11 @@ class Direct(Struct, frozen=True):
 
 def _key(text: str, secret: bool = True) -> Meta:
     return Meta(pattern=r"^[!-~]*\Z", description=text, extra={"secret": secret, "required": True})
+
+
+def _token() -> Meta:
+    text = "refresh token of the consent; set by Settings, Sending"
+    return Meta(pattern=r"^[!-~]*\Z", description=text, extra={"secret": True})
 
 
 class Ses(Struct, frozen=True):
@@ -152,6 +168,43 @@ class Mailjet(Struct, frozen=True):
     base_url: ApiUrl = ""
 
 
+# The clients of OAuth 2.0, also for `email.relay.login`. A refresh token is a setting, so that it is sealed and bound
+# to its installation like a password; the consent on *Settings, Sending* sets it.
+
+
+class Google(Struct, frozen=True):
+    """Gmail and Google Workspace, if `email.transport` or `email.relay.login` is `google`."""
+
+    client_id: Annotated[str, _key("OAuth client ID of an app of yours", secret=False)] = ""
+    client_secret: Annotated[str, _key("secret of the OAuth client")] = ""
+    refresh_token: Annotated[str, _token()] = ""
+    login_url: LoginUrl = ""
+    base_url: ApiUrl = ""
+
+
+class Microsoft(Struct, frozen=True):
+    """Microsoft 365, if `email.transport` or `email.relay.login` is `microsoft`."""
+
+    tenant: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9.-]{1,253}\Z",
+            description="tenant ID or domain; organizations = that of the mailbox, for an app of several tenants",
+            extra={"required": True},
+        ),
+    ] = "organizations"
+    client_id: Annotated[str, _key("application (client) ID of an app of yours", secret=False)] = ""
+    client_secret: Annotated[
+        str,
+        Meta(
+            pattern=r"^[!-~]*\Z", description='client secret; "" = the app is a public client', extra={"secret": True}
+        ),
+    ] = ""
+    refresh_token: Annotated[str, _token()] = ""
+    login_url: LoginUrl = ""
+    base_url: ApiUrl = ""
+
+
 class Hooks(Struct, frozen=True):
     """Webhooks by which email services report bounces and complaints; a path returns 404 while its setting is empty."""
 
@@ -177,7 +230,20 @@ class Email(Struct, frozen=True):
     """Sending of email."""
 
     transport: Annotated[
-        Literal["capture", "relay", "direct", "ses", "mailgun", "postmark", "sendgrid", "resend", "brevo", "mailjet"],
+        Literal[
+            "capture",
+            "relay",
+            "direct",
+            "ses",
+            "mailgun",
+            "postmark",
+            "sendgrid",
+            "resend",
+            "brevo",
+            "mailjet",
+            "google",
+            "microsoft",
+        ],
         _help("capture: keep mail in the built-in inbox; relay: one SMTP server; direct: no relay; else: an HTTP API"),
     ] = "capture"
     connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions or HTTP requests")] = 4
@@ -230,6 +296,8 @@ class Email(Struct, frozen=True):
     resend: Resend = Resend()
     brevo: Brevo = Brevo()
     mailjet: Mailjet = Mailjet()
+    google: Google = Google()
+    microsoft: Microsoft = Microsoft()
     hooks: Hooks = Hooks()
 
 

@@ -26,8 +26,9 @@ from appliance.sending.messages import outcomes
 from appliance.sending.transports import TRANSPORTS, ses
 from appliance.sending.transports.base import OutgoingEmail, Transport
 from appliance.sending.transports.mime_parts import parse_parts
+from appliance.sending.transports.oauth_api import OAuthApi, address_to_recipient, with_token
 from appliance.settings import config, schema
-from tests.kit.email_api_vendors import VENDORS, Request, Response, Vendor
+from tests.kit.email_api_vendors import ACCESS_TOKEN, VENDORS, Request, Response, Vendor
 
 LINK = "https://mail.bakery.example/u/" + "t" * 60
 MAIL = Mail(
@@ -63,6 +64,8 @@ def build_email(content: bytes = BYTES, is_marketing: bool = True) -> OutgoingEm
 def to_request(transport: Transport, email_: OutgoingEmail, settings: schema.Email) -> Request:
     """Return the request of a transport as a server sees it."""
     request = transport.build_request(email_, settings)
+    if isinstance(transport, OAuthApi):
+        request = with_token(request, ACCESS_TOKEN)
     headers = {"host": urlsplit(request.url).netloc} | {
         name.lower(): value for name, value in request.headers.items()
     }  # fmt: skip
@@ -81,7 +84,8 @@ def test_every_transport_has_a_vendor_and_settings() -> None:
     for name, known_transport in TRANSPORTS.items():
         names = {setting for setting, _ in config.list_settings() if setting.startswith(f"email.{name}.")}
         shown = {f"email.{name}.{field.name}" for field in known_transport.fields}
-        assert names - shown == {f"email.{name}.base_url"}
+        consent = {"refresh_token", "login_url"} if isinstance(known_transport, OAuthApi) else set()
+        assert names - shown == {f"email.{name}.{setting}" for setting in {"base_url", *consent}}
 
 
 def test_requests_have_all_parts(vendor: Vendor, settings: schema.Email) -> None:
@@ -126,6 +130,21 @@ def test_attachments_are_parts() -> None:
         ("logo.png", "image/png", b"\x89PNG", "logo@bakery"),
         ("Rechnung Ä.pdf", "application/pdf", b"%PDF-1.7\r\n", None),
     ]
+
+
+def test_copies_go_to_their_own_recipient_only() -> None:
+    """For an API that reads the header, a copy names its recipient alone, and a message to one person is unchanged."""
+    head = b"DKIM-Signature: v=1;\r\n b=x\r\nTo: Bob <bob@example.net>\r\nSubject: Bread\r\n"
+    single = head + b"\r\nTo: body\r\n"
+    assert address_to_recipient(build_email(single)) == single
+    for more in (b"Cc: Carl <carl@example.net>,\r\n dora@example.net\r\n", b"BCC: x@example.net\r\n"):
+        assert address_to_recipient(build_email(head + more + b"\r\nTo: body\r\n")) == (
+            b"Subject: Bread\r\nTo: bob@example.net\r\n\r\nTo: body\r\n"
+        )
+    other = single.replace(b"bob@", b"ann@")
+    assert b"ann@" not in address_to_recipient(build_email(other)).partition(b"\r\n\r\n")[0]
+    both = single.replace(b"<bob@example.net>", b"<ann@example.net>, <bob@example.net>")
+    assert b"ann@" not in address_to_recipient(build_email(both)).partition(b"\r\n\r\n")[0]
 
 
 def test_attachments_reach_the_provider(vendor: Vendor, settings: schema.Email) -> None:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from email.message import EmailMessage
+from email.utils import getaddresses
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -84,6 +85,7 @@ class Vendor(NamedTuple):
     errors: dict[str, Response]
     takes_mime: bool = False
     is_idempotent: bool = False
+    token_path: str = ""  # where an access token is requested, if the API needs one
 
 
 def read_mime(raw: bytes, to: str) -> AcceptedEmail:
@@ -465,4 +467,82 @@ MAILJET = Vendor(
     },
 )
 
-VENDORS = {vendor.name: vendor for vendor in (SES, MAILGUN, POSTMARK, SENDGRID, RESEND, BREVO, MAILJET)}
+# Gmail: https://developers.google.com/workspace/gmail/api/reference/rest/v1/users.messages/send
+
+ACCESS_TOKEN = "ya29.access-token"
+
+
+def _read_headed(request: Request, raw: Callable[[], bytes]) -> AcceptedEmail:
+    """Return an email that goes to the addresses in its header, of which there must be one."""
+    _require(request.headers.get("authorization") == f"Bearer {ACCESS_TOKEN}")
+    if request.method == "GET":
+        return _NOTHING
+    content = raw()
+    message = email.message_from_bytes(content, policy=email.policy.default)
+    [(_, to)] = getaddresses([str(value) for name in ("To", "Cc", "Bcc") for value in message.get_all(name, [])])
+    return read_mime(content, to)
+
+
+def _google_error(status: int, reason: str, name: str, text: str) -> Response:
+    error = {"code": status, "message": text, "errors": [{"message": text, "domain": "global", "reason": reason}],
+             "status": name}  # fmt: skip
+    return status, {"error": error}, {}
+
+
+GOOGLE = Vendor(
+    "google",
+    {"client_id": "client.apps.googleusercontent.com", "client_secret": "GOCSPX-secret", "refresh_token": "1//refresh"},
+    "/gmail/v1/users/me/messages/send",
+    lambda request: _read_headed(request, lambda: base64.urlsafe_b64decode(request.json["raw"])),
+    lambda accepted: (200, {"id": accepted.id, "threadId": accepted.id, "labelIds": ["SENT"]}, {}),
+    "/v1/userinfo",
+    {"sub": "1", "email": "ana@bakery.example", "email_verified": True},
+    {
+        "invalid": _google_error(400, "invalidArgument", "INVALID_ARGUMENT", "Invalid To header"),
+        "sender": _google_error(403, "forbidden", "PERMISSION_DENIED", "Delegation denied for ana@bakery.example"),
+        "account": _google_error(400, "failedPrecondition", "FAILED_PRECONDITION", "Mail service not enabled"),
+        "login": _google_error(401, "authError", "UNAUTHENTICATED", "Invalid Credentials"),
+        "rate": _google_error(403, "userRateLimitExceeded", "RESOURCE_EXHAUSTED", "User-rate limit exceeded."),
+    },
+    takes_mime=True,
+    token_path="/token",
+)
+
+
+# Microsoft Graph: https://learn.microsoft.com/graph/outlook-send-mime-message
+
+
+def _decode_graph(request: Request) -> bytes:
+    assert request.headers["content-type"] == "text/plain"
+    return base64.b64decode(request.body, validate=True)
+
+
+def _graph_error(status: int, code: str, text: str) -> Response:
+    return status, {"error": {"code": code, "message": text, "innerError": {"request-id": "r"}}}, {}
+
+
+MICROSOFT = Vendor(
+    "microsoft",
+    {"tenant": "bakery.example", "client_id": "6731de76", "client_secret": "a~secret", "refresh_token": "0.refresh"},
+    "/v1.0/me/sendMail",
+    lambda request: _read_headed(request, lambda: _decode_graph(request)),
+    lambda accepted: (202, "", {"request-id": accepted.id}),
+    "/v1.0/me",
+    {"id": "1", "mail": "ana@bakery.example", "userPrincipalName": "ana@bakery.onmicrosoft.example"},
+    {
+        "invalid": _graph_error(400, "ErrorInvalidRecipients", "At least one recipient is not valid."),
+        "content": _graph_error(400, "ErrorMimeContentInvalid", "The MIME content is not valid."),
+        "sender": _graph_error(
+            403, "ErrorSendAsDenied", "The user account does not have the right to send as another."
+        ),
+        "account": _graph_error(403, "ErrorAccessDenied", "Access is denied. Check credentials and try again."),
+        "login": _graph_error(401, "InvalidAuthenticationToken", "Access token has expired or is not yet valid."),
+        "rate": _graph_error(429, "ApplicationThrottled", "Application is over its MailboxConcurrency limit."),
+    },
+    takes_mime=True,
+    token_path="/bakery.example/oauth2/v2.0/token",
+)
+
+VENDORS = {
+    vendor.name: vendor for vendor in (SES, MAILGUN, POSTMARK, SENDGRID, RESEND, BREVO, MAILJET, GOOGLE, MICROSOFT)
+}

@@ -14,8 +14,9 @@ import json
 import threading
 import time
 from typing import Any, Self, cast
+from urllib.parse import parse_qsl
 
-from tests.kit.email_api_vendors import VENDORS, AcceptedEmail, BadLogin, Request, Response
+from tests.kit.email_api_vendors import ACCESS_TOKEN, VENDORS, AcceptedEmail, BadLogin, Request, Response
 from tests.kit.server import free_port
 from tests.kit.sms_provider import Connection, Provider
 from tests.kit.sms_rules import Rule
@@ -45,6 +46,8 @@ class FakeEmailApi:
         """The environment of a server whose email transport is this API, with quick retries."""
         prefix = f"CAMPANERO_EMAIL__{self.vendor.name.upper()}__"
         settings = {f"{prefix}{name.upper()}": value for name, value in self.vendor.settings.items()}
+        if self.vendor.token_path:
+            settings[f"{prefix}LOGIN_URL"] = self.url
         return {
             "CAMPANERO_EMAIL__TRANSPORT": self.vendor.name, f"{prefix}BASE_URL": self.url, **settings,
             "CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true", "CAMPANERO_EMAIL__RETRY_AFTER": "1,1,1",
@@ -119,6 +122,8 @@ class FakeEmailApi:
         """Return the response to a request, and the rule that applies to it."""
         self.request_count += 1
         vendor = self.vendor
+        if vendor.token_path and target == vendor.token_path:
+            return _NO_RULE, self._give_token(body)
         try:
             request = Request(method, target, headers, body)
             # Reading takes longer than sending, so a benchmark does without it
@@ -137,6 +142,14 @@ class FakeEmailApi:
         if rule.delay:
             await asyncio.sleep(rule.delay)
         return rule, self._error(rule) if rule.status is not None else vendor.accept(email)
+
+    def _give_token(self, body: bytes) -> Response:
+        """Return an access token for the refresh token and client of the settings (RFC 6749, section 6)."""
+        form, settings = dict(parse_qsl(body.decode())), self.vendor.settings
+        assert form["grant_type"] == "refresh_token"
+        is_right = all(form[name] == settings[name] for name in ("refresh_token", "client_id", "client_secret"))
+        token = {"access_token": ACCESS_TOKEN, "expires_in": 3599, "token_type": "Bearer"}
+        return (200, token, {}) if is_right else (400, {"error": "invalid_grant"}, {})
 
     def _take(self, email: AcceptedEmail) -> AcceptedEmail:
         """Store an email, or return the one that was accepted with the same idempotency key."""

@@ -225,6 +225,11 @@ def parse_id(value: Any) -> str | None:
     return text if _ID.fullmatch(text) else None
 
 
+def is_token(value: str) -> bool:
+    """Return whether a text can be a token in a header or a form: printable ASCII characters without spaces."""
+    return re.fullmatch(r"[!-~]{1,8192}", value) is not None
+
+
 def clean_text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str:
     """Return a provider's text on one line without control characters, truncated to `max_characters`; "" for None."""
     return " ".join(CONTROL_CHARACTERS.sub("", str(value)).split())[:max_characters] if value is not None else ""

@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from appliance.core import addresses
 from appliance.core.errors import (
@@ -148,10 +148,23 @@ class Envelope(NamedTuple):
     is_8bit: bool = False  # True if the content has bytes that are not ASCII (RFC 6152)
 
 
+class TokenSource(Protocol):
+    """The access tokens for the login at a server."""
+
+    async def get(self) -> str:
+        """Return an access token. Raises ClientRejected or ConnectionFailed."""
+        ...
+
+    def discard(self) -> None:
+        """Forget the last access token, because the server has rejected it."""
+        ...
+
+
 class Server(NamedTuple):
     """A server to connect to; the timeouts are in seconds.
 
     `max_messages` is the number of messages sent over one connection; an empty `helo` means the name of this machine.
+    With `token_source`, the login is XOAUTH2 with the user name and an access token instead of the password.
     """
 
     host: str
@@ -165,6 +178,7 @@ class Server(NamedTuple):
     reply_timeout: float = 600.0
     max_messages: int = 100
     address: str = ""  # the IP address if known, so that the name is not resolved again
+    token_source: TokenSource | None = None
 
 
 def dot_stuff(content: bytes) -> bytes:

@@ -25,8 +25,10 @@ from appliance.sending.delivery.smtp_client import (
     Reply,
     Server,
     SmtpClient,
+    TokenSource,
     connection_error,
 )
+from appliance.sending.oauth import tokens
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
@@ -122,10 +124,10 @@ async def _start_session(client: SmtpClient, context: ContextFactory) -> None:
         encrypted = True
     if server.tls == "offered" and "STARTTLS" in client.extensions:
         await _try_to_encrypt(client, context)
-    if server.username:
+    if server.username or server.token_source is not None:
         if not encrypted and server.host not in _LOOPBACK:
             raise ClientRejected(_CLEAR_TEXT_PASSWORD)
-        await _log_in(client)
+        await (_log_in(client) if server.token_source is None else _log_in_with_token(client, server.token_source))
 
 
 async def _try_to_encrypt(client: SmtpClient, context: ContextFactory) -> None:
@@ -188,6 +190,34 @@ async def _log_in(client: SmtpClient) -> None:
         _require_login(reply)
     else:
         raise ClientRejected(f"login is not possible: {server.host} offers {', '.join(mechanisms) or 'no mechanism'}")
+
+
+async def _log_in_with_token(client: SmtpClient, source: TokenSource) -> None:
+    """Log in with XOAUTH2 (developers.google.com, "OAuth 2.0 Mechanism").
+
+    An access token may be revoked before it expires, so a rejected one is replaced and tried once more. Raises the
+    errors of `TokenSource.get` and of a rejected login.
+    """
+    server = client.server
+    mechanisms = client.extensions.get("AUTH", "").upper().split()
+    if "XOAUTH2" not in mechanisms:
+        offered = ", ".join(mechanisms) or "no mechanism"
+        raise ClientRejected(f"login with OAuth 2.0 is not possible: {server.host} offers {offered}")
+    reply = await _send_token(client, await source.get())
+    if reply.code in (334, 535):
+        source.discard()
+        reply = await _send_token(client, await source.get())
+    _require_login(reply)
+
+
+async def _send_token(client: SmtpClient, token: str) -> Reply:
+    """Send the initial response of XOAUTH2 and return the final reply of the server.
+
+    The server describes an error in a challenge (334), which is answered with an empty line.
+    """
+    initial = f"user={client.server.username}\x01auth=Bearer {token}\x01\x01"
+    reply = await client.send_command(f"AUTH XOAUTH2 {base64.b64encode(initial.encode()).decode()}")
+    return await client.send_command("") if reply.code == 334 else reply
 
 
 def _require_login(reply: Reply) -> None:
@@ -419,6 +449,18 @@ async def _can_connect(domain: str) -> bool | None:
 # The email providers with a fixed server: the relay and the capture server.
 
 
+class _ConsentTokens(NamedTuple):
+    """The access tokens of the consent in email settings, for the login at the relay."""
+
+    email: Email
+
+    async def get(self) -> str:
+        return await tokens.get_access_token(self.email.relay.login, "smtp", self.email)
+
+    def discard(self) -> None:
+        tokens.discard(self.email.relay.login, "smtp", self.email)
+
+
 def build_relay_server(email: Email) -> Server:
     """Return the relay of the email settings as a server to connect to."""
     relay = email.relay
@@ -427,6 +469,7 @@ def build_relay_server(email: Email) -> Server:
         connect_timeout=parse_seconds(email.connect_timeout), command_timeout=parse_seconds(email.command_timeout),
         reply_timeout=parse_seconds(email.reply_timeout),
         max_messages=email.messages_per_connection,
+        token_source=None if relay.login == "password" else _ConsentTokens(email),
     )  # fmt: skip
 
 
@@ -467,6 +510,8 @@ async def connect_to_provider(provider: str) -> SmtpClient:
 async def check_relay_login(email: Email) -> None:
     """Connect to the relay of the email settings, log in, and close the connection.
 
-    Raises the errors of `open_connection`.
+    A login with OAuth 2.0 asks the provider for a new access token. Raises the errors of `open_connection`.
     """
+    if email.relay.login != "password":
+        await tokens.get_access_token(email.relay.login, "smtp", email, is_check=True)
     await (await open_connection(build_relay_server(email))).close()

@@ -79,6 +79,8 @@ email.sendgrid: api_key region base_url
 email.resend: api_key base_url
 email.brevo: api_key base_url
 email.mailjet: api_key secret_key base_url
+email.google: client_id client_secret refresh_token login_url base_url
+email.microsoft: tenant client_id client_secret refresh_token login_url base_url
 email.hooks: ses_topic postmark mailgun sendgrid brevo mailjet resend postal
 inbound: tls_certificate tls_key
 sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
