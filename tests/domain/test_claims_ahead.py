@@ -105,7 +105,7 @@ def test_messages_are_sent_while_others_write(home: Home, monkeypatch: pytest.Mo
     """Constant writes, or a rejected message, delay neither single messages nor those of an account with a cap."""
     with SmtpServer() as smtp:
         if kind == "single":
-            queue_single_messages(home, 5)
+            queue_single_messages(home.account_id, 5)
         else:
             send_campaign(home, *ADDRESSES)
             transactions.write(run, 'UPDATE account SET frequency_cap = \'{"messages": 100, "days": 1}\'')

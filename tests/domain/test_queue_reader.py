@@ -108,7 +108,7 @@ def test_live_campaigns_share_each_fetch(home: Home) -> None:
     counted = {number: sum(row.campaign_id == number for row in candidates) for number in (large, small, paused)}
     assert counted[small] == 4 and counted[paused] == 0 and 6 <= counted[large] <= 8
     assert [row.campaign_id for row in candidates[:4]].count(small) == 2
-    assert {row.campaign_id for row in QueueReader().fetch_candidates(12, held=(large,))} == {small}
+    assert {row.campaign_id for row in QueueReader().fetch_candidates(12, held=(Source("campaign", large),))} == {small}
 
 
 def test_each_row_is_sent_once_while_groups_open_and_close(home: Home) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from appliance.accounts import accounts
+from appliance.content.designs import sanitizer
 from appliance.core import validation
 from appliance.core.errors import Deferred
 from appliance.sending.delivery.bounce_classes import is_rate_limited
-from appliance.sending.messages import queue, transactional
+from appliance.sending.messages import compose, queue, transactional
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
@@ -23,6 +25,7 @@ from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.rate_limits import ALL
+from appliance.sending.workers.renderer import RenderedMessage, Renderer
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import run
@@ -41,12 +44,12 @@ def use_relay(home: Home, port: int, **settings: Any) -> None:
     transactions.write(run, "UPDATE message SET provider = 'relay'")
 
 
-def queue_single_messages(home: Home, count: int) -> None:
-    """Queue single messages, numbered in their addresses."""
+def queue_single_messages(account_id: int, count: int, body: str = "y") -> None:
+    """Queue single messages, numbered in their addresses and after their bodies."""
 
     def queue_one(number: int) -> None:
-        body = {"to": f"s{number:04}@example.org", "subject": "x", "body": "y"}
-        transactional.queue_message(home.account_id, validation.read(MessageWrite, body))
+        fields = {"to": f"s{number:04}@example.org", "subject": "x", "body": f"{body}{number}"}
+        transactional.queue_message(account_id, validation.read(MessageWrite, fields))
 
     transactions.write(lambda: [queue_one(number) for number in range(count)])
 
@@ -137,7 +140,7 @@ def test_single_messages_are_sent_in_order(limited: bool, home: Home, monkeypatc
     limits = {"email__sender_limits": ["campanero.invalid 5/s"]} if limited else {}
     with SmtpServer() as smtp:
         smtp.rules.delay("body", 0.1)
-        queue_single_messages(home, 400)
+        queue_single_messages(home.account_id, 400)
         use_relay(home, smtp.port, **limits)
         with run_sender(monkeypatch) as counts:
             time.sleep(3)
@@ -166,7 +169,7 @@ def test_an_opt_out_before_a_reconnect_stops_the_message(home: Home, monkeypatch
 
 def test_messages_of_a_stopped_account_stay_queued(home: Home) -> None:
     """After sending is stopped, a fetched message cannot be claimed and is not fetched again."""
-    queue_single_messages(home, 2)
+    queue_single_messages(home.account_id, 2)
     transactions.write(run, "UPDATE message SET recipient = 'a@gmail.com', recipient_key = 'a@gmail.com' WHERE id = 1")
     reader = QueueReader()
     (row,) = reader.fetch_candidates(16, frozenset(), room={"google": 0})
@@ -266,6 +269,46 @@ def test_fewer_large_messages_are_rendered_ahead(home: Home, monkeypatch: pytest
     transactions.start(before_write=queue.settle_log)
     counts = asyncio.run(take_all())
     assert len(counts) == 40 and max(counts[16:]) <= 2
+
+
+def test_content_that_is_compiled_delays_no_other_account(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the HTML of one account's messages is compiled, messages of another are taken, and no rows are reread."""
+    other, may_end, refill_count = int(transactions.write(lambda: accounts.create("Other").id)), threading.Event(), 0
+    queue_single_messages(home.account_id, 3, "<p>long</p>" * 1_000)
+    use_relay(home, free_port())
+    compose.try_compile.cache_clear()
+    sanitizer._fetch_result.cache.clear()
+    compile_content, refill = Renderer._compile, ready_queue.ReadyQueue._refill
+
+    def compile_later(self: Renderer, *arguments: Any) -> list[RenderedMessage]:
+        may_end.wait(10)
+        return compile_content(self, *arguments)
+
+    async def refill_and_count(self: ready_queue.ReadyQueue) -> None:
+        nonlocal refill_count
+        refill_count += 1
+        await refill(self)
+
+    async def take_all() -> list[int]:
+        limits = EmailRateLimits(config.current().email)
+        waiting = ready_queue.ReadyQueue(CircuitBreaker(60.0), limits, 16, StopSwitch())
+        takes = [asyncio.create_task(waiting.take()) for _ in range(4)]
+        await asyncio.sleep(0.5)
+        queue_single_messages(other, 1)
+        use_relay(home, free_port())
+        waiting.refill()
+        done, _ = await asyncio.wait(takes, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0.5)
+        assert len(done) == 1 and refill_count < 10
+        may_end.set()
+        messages = [await task for task in (*done, *(task for task in takes if task not in done))]
+        await waiting.close()
+        return [message.row.account_id for message in messages if message is not None and message.prepared is not None]
+
+    monkeypatch.setattr(Renderer, "_compile", compile_later)
+    monkeypatch.setattr(ready_queue.ReadyQueue, "_refill", refill_and_count)
+    transactions.start(before_write=queue.settle_log)
+    assert asyncio.run(take_all()) == [other] + 3 * [home.account_id]
 
 
 def test_a_closed_queue_renders_no_more(home: Home) -> None:

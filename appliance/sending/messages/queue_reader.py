@@ -127,7 +127,7 @@ class QueueReader:
         limit: int,
         taken: Set[int] = frozenset(),
         paused: tuple[str, ...] = (),
-        held: Iterable[int] = (),
+        held: Iterable[Source] = (),
         room: Mapping[str, int] | None = None,
         singles: int | None = None,
         get_used: Callable[[int], float] | None = None,
@@ -137,13 +137,14 @@ class QueueReader:
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
         flows. Both are divided evenly between the accounts; the account for which `get_used` returns the least time
         (`limited_process.FairShares`) comes first. Messages with an id in `taken`, with a provider in `paused` or of a
-        campaign in `held` are left out. `room` is the number of messages that may be returned by recipient group or
+        source in `held` are left out. `room` is the number of messages that may be returned by recipient group or
         limit; a name that is not in it is unlimited.
         """
         request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names)
         self.has_more = False
         live = get_live_sources(self._channel)
         all_sources = {source for sources in live.values() for source in sources}
+        readable = all_sources.difference(held)
         self._forget_finished(all_sources)
         self._restore_returned()
         accounts = random.sample(sorted(live), len(live))
@@ -153,9 +154,9 @@ class QueueReader:
             by_account = ([source for source in live[account_id] if source in sources] for account_id in accounts)
             return _interleave(self._read_evenly([own for own in by_account if own], count, request))
 
-        single = {source for source in all_sources if source.kind == "single"}
+        single = {source for source in readable if source.kind == "single"}
         single_rows = read(single, limit if singles is None else singles)
-        return single_rows + read(all_sources - single - {Source("campaign", number) for number in held}, limit)
+        return single_rows + read(readable - single, limit)
 
     def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[LedgerRow]]:
         """Read up to `limit` rows, divided evenly between accounts and then between the sources of each account.

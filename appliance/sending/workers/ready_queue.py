@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from appliance.core import clock, logs
 from appliance.sending.messages.ledger import LedgerRow
-from appliance.sending.messages.queue_reader import LimitNames, QueueReader
+from appliance.sending.messages.queue_reader import LimitNames, QueueReader, Source, get_source
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, NEVER, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
@@ -74,6 +74,9 @@ class ReadyQueue:
         self._reader = QueueReader(channel, names)
         self._blocked_groups: set[str] = set()  # recipient groups and limits with parked rows
         self._filling: asyncio.Task[None] | None = None
+        # The compilation in progress; until it is done, the rows without compiled content, which stay taken.
+        self._compiling: asyncio.Task[None] | None = None
+        self._uncompiled: dict[int, LedgerRow] = {}
         self._turn = asyncio.Lock()  # of the worker that waits for a limit
         self._changed = asyncio.Event()  # ends that wait (`_wait_for_change`)
         self._refill_requested = False
@@ -157,7 +160,7 @@ class ReadyQueue:
         return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
     def _waits_for_limits(self) -> bool:
-        """Return whether messages, rendered or parked, wait for a limit, or a failed refill will be tried again.
+        """Return whether messages wait for a limit or for their content, or a failed refill will be tried again.
 
         A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
         sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
@@ -165,7 +168,8 @@ class ReadyQueue:
         """
         if self._rendered or self._filling is not None:
             return bool(self._rendered)
-        return bool(self._blocked_groups or any(self._get_queues()) or self._retry_at is not None)
+        is_waiting = self._retry_at is not None or self._compiling is not None
+        return bool(is_waiting or self._blocked_groups or any(self._get_queues()))
 
     async def _wait_for_refill(self) -> bool:
         """Wait for the refill in progress, if any; return whether there was one."""
@@ -320,6 +324,7 @@ class ReadyQueue:
         count = len(candidates)
         try:
             await self._render(candidates)
+            self._keep_uncompiled(candidates)
         finally:
             for row in candidates.values():
                 self._drop(row)
@@ -349,17 +354,47 @@ class ReadyQueue:
         if name is not None and campaign_id is not None:
             self._sender_limits[campaign_id] = name
 
-    def _get_held_campaigns(self) -> tuple[int, ...]:
-        """Return the ids of campaigns whose rows are not read.
+    def _keep_uncompiled(self, candidates: dict[int, LedgerRow]) -> None:
+        """Keep the rows whose content has to be compiled, removing them from the dict, and compile one content.
 
-        They are the campaigns that the circuit breaker holds, and those with enough rendered messages that wait for the
-        limit of the sender.
+        If they were given back, they would be read again and again until they can be rendered.
+        """
+        rows = [row for source_rows in self._renderer.uncompiled.values() for row in source_rows]
+        for row in rows:
+            self._uncompiled[row.id] = candidates.pop(row.id)
+        if rows and self._compiling is None:
+            self._compiling = asyncio.create_task(self._finish_compiling(self._renderer.compile_first()))
+
+    async def _finish_compiling(self, compiling: "Future[list[RenderedMessage]]") -> None:
+        """Wait until a content is compiled; then all rows in `_uncompiled` are read again, in fair shares.
+
+        Refills go on meanwhile, so other messages do not wait: a compilation may take as long as
+        `limited_process.MAX_SECONDS`.
+        """
+        try:
+            await self._append_turn(compiling, self._uncompiled)
+        except Exception as error:
+            self._errors.log(error)
+        finally:
+            for row in self._uncompiled.values():
+                self._drop(row)
+            self._uncompiled, self._compiling = {}, None
+            self._changed.set()
+        # Also if a refill is in progress, because it may have passed these rows. It begins before any worker goes on.
+        self.is_exhausted, self._refill_requested = False, True
+        self._start_refill()
+
+    def _get_held_sources(self) -> set[Source]:
+        """Return the campaigns, and accounts of other messages, whose rows are not read.
+
+        They are the campaigns that the circuit breaker holds, those with enough rendered messages that wait for the
+        limit of the sender, and all with messages whose content is not compiled.
         """
         full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
-        return (
-            *self._breaker.get_held_campaigns(),
-            *(campaign_id for campaign_id, name in self._sender_limits.items() if name in full),
-        )
+        campaigns = {campaign_id for campaign_id, name in self._sender_limits.items() if name in full}
+        campaigns.update(self._breaker.get_held_campaigns())
+        held = {Source("campaign", campaign_id) for campaign_id in campaigns}
+        return held.union(map(get_source, self._uncompiled.values()))
 
     def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[LedgerRow]:
         """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
@@ -368,7 +403,7 @@ class ReadyQueue:
             limit,
             self._taken_ids,
             paused,
-            self._get_held_campaigns(),
+            self._get_held_sources(),
             room,
             max(0, self._max_ready - waiting),
             self._renderer.shares.get_used,
@@ -403,8 +438,10 @@ class ReadyQueue:
             del candidates[message.row.id]
 
     async def close(self) -> None:
-        """End the refill in progress, if any, and wait until the signing threads have ended."""
-        if self._filling is not None:
-            self._filling.cancel()
-            await asyncio.wait({self._filling})
+        """End the refill and the compilation in progress, if any, and wait until the signing threads have ended."""
+        tasks = {task for task in (self._filling, self._compiling) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         await asyncio.get_running_loop().run_in_executor(None, self._renderer.close)

@@ -68,6 +68,8 @@ class Renderer:
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compiler")
         # The account and duration of each compilation that is not charged yet; `shares` is only used by one thread.
         self._compile_seconds: deque[tuple[int, float]] = deque()
+        # The messages left out by the last `render_turns`, by the content that has to be compiled first.
+        self.uncompiled: dict[MessageSource, list[LedgerRow]] = {}
         self.shares = FairShares()
 
     def reset(self) -> None:
@@ -80,9 +82,9 @@ class Renderer:
         """Render messages in turns of up to `_MAX_TURN_MESSAGES`; yield a future of the signed messages of each turn.
 
         A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
-        may be missing. The messages of a content that is compiled in the other thread are missing too; the last future
-        waits for it. Accounts take turns by the processor time that they used, so that a slow template of one account
-        does not delay the others.
+        may be missing. The messages of a content that has to be compiled in the other thread are missing too, and are
+        in `uncompiled` afterwards. Accounts take turns by the processor time that they used, so that a slow template of
+        one account does not delay the others.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -94,7 +96,7 @@ class Renderer:
             waiting.setdefault(row.account_id, deque()).append(row)
             sources.setdefault(_get_source_key(row), []).append(row)
         preparer.clear_cache()
-        uncompiled: dict[MessageSource, list[LedgerRow]] = {}
+        uncompiled = self.uncompiled = {}
         is_first = True
         while waiting and (is_first or time.monotonic() < until):
             is_first = False
@@ -118,13 +120,18 @@ class Renderer:
                 turn = Future()
                 turn.set_result(_sign_turn(drafts))
             yield turn
-        if uncompiled:
-            # One content for each call, so that new messages of other contents do not wait for many.
-            source, missing = next(iter(uncompiled.items()))
-            yield self._compiler.submit(self._compile, source, missing)
+
+    def compile_first(self) -> "Future[list[RenderedMessage]]":
+        """Compile the first content of `uncompiled`; return a future of its messages that have to wait longer.
+
+        The others can be rendered once the future is done. Only one content is compiled at a time, so that a message
+        of another account does not wait for many.
+        """
+        source, messages = next(iter(self.uncompiled.items()))
+        return self._compiler.submit(self._compile, source, messages)
 
     def _compile(self, source: MessageSource, messages: list[LedgerRow]) -> list[RenderedMessage]:
-        """Compile a content for the next call of `render_turns`; return its messages if they have to wait longer."""
+        """Compile a content for later calls of `render_turns`; return its messages if they have to wait longer."""
         started_at = time.monotonic()
         try:
             with charge_account(messages[0].account_id):
