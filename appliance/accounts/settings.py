@@ -26,7 +26,8 @@ log = logging.getLogger("campanero")
 _PURPOSE = "settings of pages"
 # The settings that pages can change. A running service applies them without a restart, by recreating its senders.
 _PAGE_SETTINGS = (
-    "email.transport", "email.relay.host", "email.relay.port", "email.relay.username", "email.relay.password",
+    "email.transport", "email.transports", "email.routes", "email.relay.host", "email.relay.port",
+    "email.relay.username", "email.relay.password",
     "email.relay.tls", "email.allow_unverified_domains", "email.connections", "email.rate_per_second",
     "email.rate_per_hour",
     *(f"email.{transport.name}.{field.name}" for transport in TRANSPORTS.values() for field in transport.fields),
@@ -50,7 +51,8 @@ def load() -> dict[str, Any]:
     settings = dict(config.list_settings())
     values = {row.name: row.value for row in Setting.select() if row.name in settings}
     decrypted = {
-        name: _decrypt(name, value) if config.is_secret(settings[name]) else value for name, value in values.items()
+        name: _decrypt(name, value, config.is_structured(settings[name])) if config.is_secret(settings[name]) else value
+        for name, value in values.items()
     }
     return {name: value for name, value in decrypted.items() if value is not None}
 
@@ -75,7 +77,7 @@ def save(values: Mapping[str, Any]) -> LoadedConfig:
         if value is None:
             Setting.delete().where(Setting.name == name).execute()
             continue
-        stored = _encrypt(name, value) if config.is_secret(settings[name]) else value
+        stored = _encrypt(name, value) if config.is_secret(settings[name]) else msgspec.to_builtins(value)
         Setting.insert(name=name, value=stored, updated_at=clock.now_ms()).on_conflict_replace().execute()
     return loaded
 
@@ -128,18 +130,19 @@ def _to_invalid(error: ConfigError) -> Invalid:
     return Invalid(faults)
 
 
-def _encrypt(name: str, value: str) -> dict[str, str]:
-    sealed = crypto.seal(crypto.derive_key(_PURPOSE), name, value.encode())
+def _encrypt(name: str, value: Any) -> dict[str, str]:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    sealed = crypto.seal(crypto.derive_key(_PURPOSE), name, text.encode())
     return {"sealed": base64.b64encode(sealed).decode()}
 
 
-def _decrypt(name: str, value: Any) -> str | None:
+def _decrypt(name: str, value: Any, is_json: bool) -> Any:
     sealed = base64.b64decode(value["sealed"]) if isinstance(value, dict) else b""
     plain = crypto.unseal(crypto.derive_key(_PURPOSE), name, sealed)
     if plain is None:
         log.error("settings: secret cannot be decrypted with this installation's key, set it again name=%s", name)
         return None
-    return plain.decode()
+    return msgspec.json.decode(plain) if is_json else plain.decode()
 
 
 def write_heartbeat() -> None:

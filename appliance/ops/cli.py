@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
+import msgspec
 import peewee
 
 from appliance import VERSION
@@ -465,7 +466,7 @@ def _check(options: argparse.Namespace) -> None:
     for words in loaded.warnings:
         print(f"campanero: {words}", file=sys.stderr)
     for name, info in config.list_settings():
-        value = config.get_value(loaded.config, name)
+        value = msgspec.to_builtins(config.get_value(loaded.config, name))
         displayed = "***" if config.is_secret(info) and value else json.dumps(value, ensure_ascii=False)
         print(f"{name} = {displayed}  # {loaded.sources[name]}")
 

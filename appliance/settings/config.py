@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,6 +19,7 @@ from msgspec.structs import FieldInfo, fields
 
 from appliance.core import addresses
 from appliance.core.errors import ConfigError
+from appliance.settings import transports
 from appliance.settings.schema import Config
 
 PREFIX = "CAMPANERO_"
@@ -157,11 +158,23 @@ def _read_environment(
         name = variable[len(PREFIX) :].lower().replace("__", ".")
         if name not in settings:
             warnings.append(f"unknown environment variable {variable} is ignored")
+        elif is_structured(settings[name]):
+            try:
+                values[name] = msgspec.json.decode(text)
+            except msgspec.DecodeError as error:
+                raise ConfigError(f"{name} (environment): is not valid JSON: {error}") from None
         elif get_origin(_without_metadata(settings[name].type)) is list:
             values[name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
             values[name] = text
     return values, warnings
+
+
+def is_structured(info: FieldInfo) -> bool:
+    """Return whether a setting is a list of tables, which the environment gives as JSON."""
+    kind = _without_metadata(info.type)
+    return get_origin(kind) is list and any(isinstance(item, type) and issubclass(item, msgspec.Struct)
+                                            for item in get_args(kind))  # fmt: skip
 
 
 def _without_metadata(kind: Any) -> Any:
@@ -234,6 +247,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
         faults.append(f"base_url: {config.base_url!r} is not an http(s) address")
     faults += find_missing_settings(config, config.email.transport)
+    faults += transports.find_faults(config.email)
     try:
         addresses.parse_networks(tuple(config.network.trusted_proxies))
     except ValueError as error:

@@ -226,6 +226,36 @@ class Hooks(Struct, frozen=True):
     postal: Annotated[str, _help("/hooks/postal: the server's public key: its jwks.json, or PEM")] = ""
 
 
+class NamedTransport(Struct, frozen=True, forbid_unknown_fields=True):
+    """A transport of email beside the one of `email.transport` (`settings/transports.py`).
+
+    Its options are the settings of the section of its kind, such as `host` and `password` of `email.relay`.
+    """
+
+    key: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]{0,39}\Z", description="id in rules and in the ledger; stays")]
+    name: Annotated[str, Meta(min_length=1, max_length=60, description="name that people read")]
+    kind: Annotated[str, Meta(description="relay, direct or the name of an HTTP API")]
+    options: Annotated[dict[str, str | int], Meta(description="settings of its kind")] = field(default_factory=dict)
+    connections: Annotated[int, Meta(ge=1, le=100, description="concurrent transactions or requests")] = 4
+    rate_per_second: Annotated[float, Meta(ge=0, le=_MAX_RATE, description="messages per second; 0 = unlimited")] = 0
+    rate_per_hour: Annotated[int, Meta(ge=0, le=_MAX_RATE, description="messages per hour; 0 = unlimited")] = 0
+    warm_up: Annotated[bool, Meta(description="few messages a day at first, more after each good day")] = False
+
+
+class Route(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule that says which transports send the email that meets its conditions; an empty condition is always met."""
+
+    shares: Annotated[
+        dict[str, Annotated[int, Meta(ge=0, le=100)]],
+        Meta(description="shares by transport; one with 0 only takes over while the others cannot send"),
+    ]
+    domains: Annotated[list[str], Meta(description="sending domains")] = field(default_factory=list)
+    traffic: Annotated[Literal["all", "marketing", "transactional"], Meta(description="class of the email")] = "all"
+    recipients: Annotated[list[str], Meta(description="mailbox providers or domains of the recipients")] = field(
+        default_factory=list
+    )
+
+
 class Email(Struct, frozen=True):
     """Sending of email."""
 
@@ -287,6 +317,14 @@ class Email(Struct, frozen=True):
     feedback_secret: Annotated[
         str, _help('signs requests to /hooks/email; "" = that path returns 404', secret=True)
     ] = ""
+    transports: Annotated[
+        list[NamedTransport],
+        _help("further transports: [[email.transports]] with key, name, kind, options; see the guide", secret=True),
+    ] = field(default_factory=list)
+    routes: Annotated[
+        list[Route],
+        _help("rules of [[email.routes]], first match wins: shares = { default = 80, backup = 20 }, conditions"),
+    ] = field(default_factory=list)
     relay: Relay = Relay()
     direct: Direct = Direct()
     ses: Ses = Ses()

@@ -172,7 +172,13 @@ def _send_log(handle: Any) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Any], None], ...] = (_create_first_schema, _restorations, _installation, _send_log)
+def _send_log_provider(handle: Any) -> None:
+    handle.execute("ALTER TABLE send_log ADD COLUMN provider TEXT")
+
+
+MIGRATIONS: tuple[Callable[[Any], None], ...] = (
+    _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
+)  # fmt: skip
 
 
 def schema_version() -> int:

@@ -210,13 +210,16 @@ def test_check_masks_secrets() -> None:
     """`check` shows every setting with its layer, and of secrets only whether they are set."""
     secrets = [name for name, info in config.list_settings() if config.is_secret(info)]
     assert set(secrets) == {
-        "email.relay.password", "email.feedback_secret", "email.hooks.mailgun", "email.hooks.postmark",
+        "email.transports", "email.relay.password", "email.feedback_secret", "email.hooks.mailgun",
+        "email.hooks.postmark",
         "email.hooks.brevo", "email.hooks.mailjet", "email.hooks.resend",
         "email.ses.secret_access_key", "email.mailgun.api_key", "email.postmark.server_token",
         "email.sendgrid.api_key", "email.resend.api_key", "email.brevo.api_key", "email.mailjet.secret_key",
         "sms.twilio.auth_token", "sms.http.secret"
     }  # fmt: skip
     variables = {f"CAMPANERO_{name.upper().replace('.', '__')}": f"hush-{place}" for place, name in enumerate(secrets)}
+    transport = {"key": "a", "name": "A", "kind": "relay", "options": {"host": "x", "password": "hush"}}
+    variables["CAMPANERO_EMAIL__TRANSPORTS"] = json.dumps([transport])
     done = run_cli("check", **variables)
     assert done.returncode == 0 and "hush" not in done.stdout + done.stderr
     lines = dict(line.split(" = ", 1) for line in done.stdout.splitlines())

@@ -29,7 +29,7 @@ from appliance.sending.delivery.smtp_client import (
     connection_error,
 )
 from appliance.sending.oauth import tokens
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
 
@@ -473,10 +473,6 @@ def build_relay_server(email: Email) -> Server:
     )  # fmt: skip
 
 
-def _current_relay() -> Server:
-    return build_relay_server(config.current().email)
-
-
 _capture_port: int | None = None
 
 
@@ -492,19 +488,17 @@ def _capture_server() -> Server:
     return Server("127.0.0.1", _capture_port, "none", helo="localhost", max_messages=1_000_000)
 
 
-# To add an SMTP provider, add a function that returns its server above, and its name here
-SERVERS = {"relay": _current_relay, "capture": _capture_server}
-
-
 async def connect_to_provider(provider: str) -> SmtpClient:
-    """Open a connection to an email provider, named by a key of `SERVERS`.
+    """Open a connection to the server of a transport: the capture server, or a relay with the key `provider`.
 
-    Raises ClientRejected (also for an unknown provider), Deferred or ConnectionFailed.
+    Raises ClientRejected (also for an unknown transport), Deferred or ConnectionFailed.
     """
-    server_of = SERVERS.get(provider)
-    if server_of is None:
+    if provider == transports.CAPTURE:
+        return await open_connection(_capture_server())
+    email = config.current().email
+    if transports.get_kind(provider, email) != "relay":
         raise ClientRejected(f"{provider} is not an email provider of this installation")
-    return await open_connection(server_of())
+    return await open_connection(build_relay_server(transports.build_settings(provider, email)))
 
 
 async def check_relay_login(email: Email) -> None:

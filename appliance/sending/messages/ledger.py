@@ -37,11 +37,12 @@ class LedgerRow(NamedTuple):
 
     A worker reads the row while it is queued; the message is claimed once `queue.record_and_claim` has returned its id.
 
-    `provider` is the transport: `relay`, `direct`, `capture` or the name of an HTTP API for email, the name of a
-    provider for SMS. `attempts` counts ended attempts, and `uncertain_count` the attempts among them that may have been
-    accepted. `body_hash` is the CRC of the bytes to send (`retries.hash_body`), by which the next start knows whether
-    it can repeat them; it is None if the message could not be rendered, so that nothing was sent. `created_at` and
-    `first_attempt_at` are milliseconds since 1970 UTC.
+    `provider` is the transport: for email the key of one (`settings/transports.py`) or `capture`, the name of a
+    provider for SMS. Which one an email gets is chosen when its row is read (`transport_choice.py`), and stored by the
+    claim. `sender` is the From address. `attempts` counts ended attempts, and `uncertain_count` the attempts among them
+    that may have been accepted. `body_hash` is the CRC of the bytes to send (`retries.hash_body`), by which the next
+    start knows whether it can repeat them; it is None if the message could not be rendered, so that nothing was sent.
+    `created_at` and `first_attempt_at` are milliseconds since 1970 UTC.
     """
 
     id: int
@@ -64,6 +65,7 @@ class LedgerRow(NamedTuple):
     body_hash: int | None
     run_id: int | None
     step_id: int | None
+    sender: str | None = None
 
     @property
     def is_single(self) -> bool:

@@ -34,13 +34,13 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
-from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
+from appliance.sending.messages.transport_choice import TransportRules
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.transports import TRANSPORTS
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email, Sms
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
@@ -112,9 +112,8 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     """
     require_write_transaction()
     ledger_rows = [outcome.row for outcome in outcomes]
-    by_domain = Counter(domain_of(outcome.sender or "") for outcome in outcomes if outcome.row.provider == DIRECT
-                    and not outcome.row.test)  # fmt: skip
-    senders.count_warm_up_sent(by_domain)
+    warm_ups = (senders.get_warm_up_name(outcome.row, outcome.sender or "") for outcome in outcomes)
+    senders.count_warm_up_sent(Counter(name for name in warm_ups if name is not None))
     repeated = [row.id for row in ledger_rows if row.uncertain_count]
     if repeated:
         run_set("DELETE FROM retry_payload WHERE message_id IN (SELECT value FROM json_each(:items))", repeated)
@@ -335,11 +334,12 @@ def record_failure(outcome: Outcome) -> None:
         ledger.record_error(row, error)
         # No attempt is counted, because the transport failed and not this recipient. Messages of a campaign wait until
         # the transport works or a user cancels the campaign; all others expire.
-        delay = parse_seconds(get_channel_settings(row).probe_after)
+        delay = 0.0 if _can_fall_over(row) else parse_seconds(get_channel_settings(row).probe_after)
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
         ledger.record_error(row, error if isinstance(error, RateLimited) else None)
-        return _reschedule(row, now, error.seconds, attempts=row.attempts, uncertain_count=row.uncertain_count)
+        delay = 0.0 if isinstance(error, RateLimited) and _can_fall_over(row) else error.seconds
+        return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     _store_sent_headers(outcome, now)
     if isinstance(error, OutcomeLost):
         return _end_uncertain(row, error, now)
@@ -351,6 +351,15 @@ def record_failure(outcome: Outcome) -> None:
             row, now, get_retry_delay(row), attempts=row.attempts + 1, uncertain_count=row.uncertain_count
         )
     return _mark_failed(row, error, now)
+
+
+def _can_fall_over(row: LedgerRow) -> bool:
+    """Return whether another transport may take a message at once, because its own is shut or throttled.
+
+    If none of them is open, the message waits in the queue. A message that may have been accepted keeps its transport.
+    """
+    email = config.current().email
+    return bool(email.transports) and TransportRules(email).has_alternative(row)
 
 
 def _store_sent_headers(outcome: Outcome, now: int) -> None:
@@ -412,7 +421,8 @@ def _end_uncertain(row: LedgerRow, error: DeliveryError, now: int) -> None:
 
 def _is_idempotent_email(row: LedgerRow, at: int) -> bool:
     """Return whether the transport of an email sends it only once if its request is repeated at a time (ms)."""
-    transport = TRANSPORTS.get(row.provider) if row.channel == "email" else None
+    kind = transports.get_kind(row.provider, config.current().email)
+    transport = TRANSPORTS.get(kind) if row.channel == "email" else None
     return transport is not None and at - (row.first_attempt_at or at) < transport.idempotent_seconds * 1000
 
 

@@ -46,7 +46,7 @@ from appliance.sending.messages.shared_content import (
     build_stored_source,
 )
 from appliance.sending.messages.submitted import StoredEmail
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.storage.models import Account, Contact, Message, MessageContent
 from appliance.storage.models.message import NO_CONTACT_ID
 
@@ -59,17 +59,18 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
     """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
 
     The webhooks identify a message by this id, because the services replace its Message-ID; the services remove the
-    headers. The result is empty unless `provider` is `relay` or the service itself. The HTTP APIs of Brevo and Mailjet
-    get the id in a field of their own.
+    headers. The result is empty unless the kind of `provider` is `relay` or the service itself. The HTTP APIs of Brevo
+    and Mailjet get the id in a field of their own.
     """
-    hooks = config.current().email.hooks
+    email = config.current().email
+    hooks, kind = email.hooks, transports.get_kind(provider, email)
     enabled = (
         ("X-PM-Metadata-campanero", "{}", hooks.postmark, ("relay", "postmark")),
         ("X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', hooks.sendgrid, ("relay", "sendgrid")),
         ("X-Mailin-custom", "{}", hooks.brevo, ("relay",)),
         ("X-MJ-CustomID", "{}", hooks.mailjet, ("relay",)),
     )
-    headers = [(name, text) for name, text, secret, providers in enabled if secret and provider in providers]
+    headers = [(name, text) for name, text, secret, kinds in enabled if secret and kind in kinds]
     if not headers:
         return ()
     token = crypto.sign_token(links.MESSAGE_ID, message_id, 8)

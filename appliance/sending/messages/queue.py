@@ -102,7 +102,7 @@ def claim_one(row: LedgerRow, process: str, rendered: LedgerRow, now: int) -> bo
 
     A message that may never be sent is skipped. A message that has to wait stays open, if necessary with a later due
     time. `row` is the row as stored. `rendered` is the same row as it was read before rendering: its
-    `first_attempt_at` and `body_hash` are stored.
+    `first_attempt_at`, `body_hash` and `provider` are stored.
     """
     require_write_transaction()
     if not _is_source_live(row):
@@ -110,7 +110,7 @@ def claim_one(row: LedgerRow, process: str, rendered: LedgerRow, now: int) -> bo
     due_row = fetch_one(
         "SELECT due_at FROM message WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ?", (row.id, now)
     )
-    if due_row is None:
+    if due_row is None or not _keeps_transport(row, rendered):
         return False
     if row.run_id is not None and not _flow_allows(row, due_row[0], now):
         return False
@@ -128,10 +128,18 @@ def claim_one(row: LedgerRow, process: str, rendered: LedgerRow, now: int) -> bo
     # The Date header is the time of the first attempt, so that a retry sends the same bytes.
     connection().execute(
         "UPDATE message SET status = 'sending', claimed_by = ?, first_attempt_at = coalesce(first_attempt_at, ?), "
-        "body_hash = ?, updated_at = ? WHERE id = ?",
-        (process, rendered.first_attempt_at or now, rendered.body_hash, now, row.id),
+        "body_hash = ?, provider = ?, updated_at = ? WHERE id = ?",
+        (process, rendered.first_attempt_at or now, rendered.body_hash, rendered.provider, now, row.id),
     )
     return True
+
+
+def _keeps_transport(row: LedgerRow, rendered: LedgerRow) -> bool:
+    """Return whether a message has its stored transport, or may have another: it was not tried with an unknown outcome.
+
+    Another transport would not recognize the message, so its recipient might get a second copy (P3).
+    """
+    return rendered.provider == row.provider or (row.channel == "email" and not row.uncertain_count)
 
 
 def _is_source_live(row: LedgerRow) -> bool:
@@ -298,13 +306,17 @@ IS_ALLOWED = (
     "AND h.suppression IS NULL) AND (channel = 'email' OR NOT EXISTS (SELECT 1 FROM contact p "
     "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') IS NOT NULL))"
 )
-# Items: (id, time of the first attempt, hash of the body).
+# Whether a message is claimed with its stored transport, or may be claimed with another (`_keeps_transport`).
+_KEEPS_TRANSPORT = (
+    "(message.provider = item.value ->> 3 OR (message.uncertain_count = 0 AND message.channel = 'email'))"
+)
+# Items: (id, time of the first attempt, hash of the body, transport).
 _CLAIM = (
     "UPDATE message SET status = 'sending', claimed_by = :process, "
-    "first_attempt_at = coalesce(first_attempt_at, item.value ->> 1), body_hash = item.value ->> 2, updated_at = :now "
-    "FROM json_each(:items) AS item "
+    "first_attempt_at = coalesce(first_attempt_at, item.value ->> 1), body_hash = item.value ->> 2, "
+    "provider = item.value ->> 3, updated_at = :now FROM json_each(:items) AS item "
     "WHERE message.id = item.value ->> 0 AND status IN ('queued', 'held') AND due_at <= :now AND "
-    f"{IS_ALLOWED} RETURNING message.id"
+    f"{_KEEPS_TRANSPORT} AND {IS_ALLOWED} RETURNING message.id"
 )
 _CLAIMED = (
     "FROM message WHERE id = ? AND (status = 'sending' OR EXISTS "
@@ -355,7 +367,9 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
     now = clock.now_ms()
     candidates_by_id = {row.id: row for row in candidates}
     suspects = sms_rules.find_suspects(candidates, now)
-    items = [(row.id, row.first_attempt_at, row.body_hash) for row in candidates if row.id not in suspects]
+    items = [
+        (row.id, row.first_attempt_at, row.body_hash, row.provider) for row in candidates if row.id not in suspects
+    ]
     values = {"items": msgspec.json.encode(items).decode(), "process": process, "now": now}
     claimed = {row[0] for row in rows(_CLAIM, values)}
     for message_id in candidates_by_id.keys() - claimed:
@@ -383,12 +397,12 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
 _UNFINISHED = "('queued', 'held', 'sending')"
 _LOST_ACCEPTANCE = gettext_noop("it was accepted, but this could not be recorded")
 _LOST_OUTCOME = gettext_noop("it was tried, but the outcome could not be recorded")
-# Items: (id, time of the first attempt, hash of the body).
+# Items: (id, time of the first attempt, hash of the body, transport).
 _LOG_CLAIM = (
-    "INSERT INTO send_log (message_id, batch, process, first_attempt_at, body_hash) "
-    "SELECT message.id, :batch, :process, item.value ->> 1, item.value ->> 2 "
+    "INSERT INTO send_log (message_id, batch, process, first_attempt_at, body_hash, provider) "
+    "SELECT message.id, :batch, :process, item.value ->> 1, item.value ->> 2, item.value ->> 3 "
     "FROM json_each(:items) AS item JOIN message ON message.id = item.value ->> 0 "
-    "WHERE +status IN ('queued', 'held') AND due_at <= :now "
+    f"WHERE +status IN ('queued', 'held') AND due_at <= :now AND {_KEEPS_TRANSPORT} "
     f"AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id) AND {IS_ALLOWED}"
 )
 # Items: (id, subject, sender, Message-ID). The claim may have been settled since; then the acceptance gets a row alone.
@@ -403,18 +417,21 @@ _LOG_ACCEPTED = (
 _SHOW_CLAIMS = (
     "UPDATE message SET status = 'sending', claimed_by = l.process, "
     "first_attempt_at = coalesce(message.first_attempt_at, l.first_attempt_at), body_hash = l.body_hash, "
-    "updated_at = :now FROM send_log l WHERE message.id = +l.message_id AND l.sent_at IS NULL "
+    "provider = coalesce(l.provider, message.provider), updated_at = :now "
+    "FROM send_log l WHERE message.id = +l.message_id AND l.sent_at IS NULL "
     "AND +message.status IN ('queued', 'held')"
 )
+_ACCEPTED_COLUMNS = {"provider": "coalesce(l.provider, m.provider)"}
 _ACCEPTED = f"l.sent_at IS NOT NULL AND +m.status IN {_UNFINISHED} AND (:id IS NULL OR m.id = :id)"
 _LIST_ACCEPTED = (
-    f"SELECT json_group_array(json_array({', '.join(f'm.{name}' for name in LedgerRow._fields)}, l.sender)) "
+    "SELECT json_group_array(json_array("
+    f"{', '.join(_ACCEPTED_COLUMNS.get(name, f'm.{name}') for name in LedgerRow._fields)}, l.sender)) "
     f"FROM send_log l JOIN message m ON m.id = +l.message_id WHERE {_ACCEPTED}"
 )
 _MARK_SENT = (
     "UPDATE message AS m SET status = 'sent', sent_at = l.sent_at, attempts = attempts + 1, due_at = NULL, "
     "claimed_by = NULL, first_attempt_at = coalesce(m.first_attempt_at, l.first_attempt_at), "
-    "body_hash = coalesce(l.body_hash, m.body_hash), "
+    "body_hash = coalesce(l.body_hash, m.body_hash), provider = coalesce(l.provider, m.provider), "
     "subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE l.subject END, sender = l.sender, "
     "internet_message_id = l.internet_message_id, error_code = NULL, error_smtp = NULL, error_enhanced = NULL, "
     f"error_text = NULL, updated_at = :now FROM send_log l WHERE m.id = +l.message_id AND {_ACCEPTED}"
@@ -468,7 +485,9 @@ def _can_be_logged(outcome: Outcome) -> bool:
 def _claim_in_log(candidates: list[LedgerRow], process: str) -> set[int]:
     # If not all are claimed, the rows with this number are the claimed ones: the log may have others.
     number = next(_batch_numbers)
-    items = [(row.id, row.first_attempt_at, row.body_hash) for row in candidates if row.channel == "email"]
+    items = [
+        (row.id, row.first_attempt_at, row.body_hash, row.provider) for row in candidates if row.channel == "email"
+    ]
     claimed = {row[0] for row in items}
     if run_set(_LOG_CLAIM, items, batch=number, process=process, now=clock.now_ms()) < len(items):
         claimed = {row[0] for row in rows("SELECT message_id FROM send_log WHERE batch = ?", (number,))}

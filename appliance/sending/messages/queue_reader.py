@@ -131,6 +131,7 @@ class QueueReader:
         room: Mapping[str, int] | None = None,
         singles: int | None = None,
         get_used: Callable[[int], float] | None = None,
+        choose: Callable[[LedgerRow], LedgerRow] | None = None,
     ) -> list[LedgerRow]:
         """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
@@ -138,9 +139,9 @@ class QueueReader:
         flows. Both are divided evenly between the accounts; the account for which `get_used` returns the least time
         (`limited_process.FairShares`) comes first. Messages with an id in `taken`, with a provider in `paused` or of a
         source in `held` are left out. `room` is the number of messages that may be returned by recipient group or
-        limit; a name that is not in it is unlimited.
+        limit; a name that is not in it is unlimited. `choose` returns each row with the provider that it is to have.
         """
-        request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names)
+        request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names, choose)
         self.has_more = False
         live = get_live_sources(self._channel)
         all_sources = {source for sources in live.values() for source in sources}
@@ -223,7 +224,7 @@ class QueueReader:
                 f"{_NOT_STOPPED if source.kind != 'campaign' else ''} {_ACTIVE if source.kind == 'flow' else ''}",
                 (*ids, request.now),
             )
-            for row in map(LedgerRow._make, current):
+            for row in map(request.build_row, current):
                 if request.is_taken(row):
                     continue
                 if row.provider in request.paused:
@@ -251,9 +252,9 @@ class QueueReader:
             page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit)
             is_at_end = len(page) < (_PAGE_ROWS if request.room else limit)
             for *columns, due_at in page:
-                row = LedgerRow._make(columns)
+                row = request.build_row(columns)
                 if source.kind == "campaign" and row.provider in request.paused:
-                    # All messages of a campaign are sent by the same provider, so its first row decides for all.
+                    # Its other messages have the same provider, or all providers are paused: the first row decides.
                     return candidates
                 if len(candidates) >= limit:
                     is_at_end = False
@@ -322,11 +323,18 @@ class _ReadRequest:
     """The parameters and state of one call of `fetch_candidates`."""
 
     def __init__(
-        self, now: int, taken: Set[int], paused: tuple[str, ...], room: dict[str, int], names: LimitNames
-    ) -> None:
+        self, now: int, taken: Set[int], paused: tuple[str, ...], room: dict[str, int], names: LimitNames,
+        choose: Callable[[LedgerRow], LedgerRow] | None = None,
+    ) -> None:  # fmt: skip
         self.now, self.taken, self.paused, self.room, self._names = now, taken, paused, room, names
+        self._choose = choose
         # Ids of parked rows returned in this call, because scanning the source may read the same rows again.
         self.returned_ids: set[int] = set()
+
+    def build_row(self, columns: Iterable[Any]) -> LedgerRow:
+        """Return the row of these columns, with the provider that is chosen for it."""
+        row = LedgerRow._make(columns)
+        return row if self._choose is None else self._choose(row)
 
     def is_taken(self, row: LedgerRow) -> bool:
         """Return whether the caller has a row already, or this call has read it already."""

@@ -14,7 +14,7 @@ from appliance.sending.domains import records
 from appliance.sending.domains import store as domains
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.sms.providers import PROVIDERS
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.models import Account
 from appliance.storage.transactions import require_write_transaction
@@ -425,10 +425,28 @@ def format_day(ms: int) -> str:
 # The functions below are called in the transaction that records outcomes.
 
 
-def count_warm_up_sent(counts: Mapping[str, int]) -> None:
-    """Add numbers of accepted messages by From domain to the domain's warm-up row of today (UTC).
+def get_warm_up_name(row: LedgerRow, sender: str) -> str | None:
+    """Return the name of the warm-up that a message counts towards: its From domain, or `via` and its transport.
 
-    Domains without a row for today are not warming up; their numbers are left out.
+    The first is that of direct delivery, the second that of a further transport. None if it has no warm-up.
+    """
+    if row.test or row.channel != "email":
+        return None
+    if row.provider == DIRECT:
+        return domain_of(sender)
+    named = transports.find_named(row.provider, config.current().email)
+    return get_transport_limit_name(row.provider) if named is not None and named.warm_up else None
+
+
+def get_transport_limit_name(key: str) -> str:
+    """Return the name of the limits and of the warm-up of a transport."""
+    return f"via {key}"
+
+
+def count_warm_up_sent(counts: Mapping[str, int]) -> None:
+    """Add numbers of accepted messages by name (`get_warm_up_name`) to the warm-up row of today (UTC).
+
+    Names without a row for today are not warming up; their numbers are left out.
     """
     require_write_transaction()
     day = get_day_number()
@@ -437,12 +455,15 @@ def count_warm_up_sent(counts: Mapping[str, int]) -> None:
 
 
 def count_warm_up_failure(row: LedgerRow, column: str, sender: str | None = None) -> None:
-    """Add one to a column of today's warm-up day of a message's From domain: `hard`, `refused` or `complaints`.
+    """Add one to a column of today's warm-up day of a message: `hard`, `refused` or `complaints`.
 
-    Only messages of direct delivery count, without test messages. `sender` defaults to the sender in the ledger.
+    Test messages and those without a warm-up do not count. `sender` defaults to the sender in the ledger.
     """
     require_write_transaction()
-    if row.provider != DIRECT or row.test:
+    if row.channel != "email" or row.test:
         return
-    domain = domain_of(sender or scalar("SELECT sender FROM message WHERE id = ?", (row.id,)) or "")
-    run(f"UPDATE warm_up_day SET {column} = {column} + 1 WHERE domain = ? AND day = ?", (domain, get_day_number()))
+    if row.provider == DIRECT and not sender:
+        sender = scalar("SELECT sender FROM message WHERE id = ?", (row.id,))
+    name = get_warm_up_name(row, sender or "")
+    if name is not None:
+        run(f"UPDATE warm_up_day SET {column} = {column} + 1 WHERE domain = ? AND day = ?", (name, get_day_number()))

@@ -19,7 +19,6 @@ from appliance.core.errors import (
 from appliance.sending.delivery import http_client
 from appliance.sending.delivery.http_client import HttpRequest, HttpResponse
 from appliance.sending.delivery.smtp_client import Envelope
-from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
 
@@ -89,13 +88,12 @@ class Transport(ABC):
         Raises DeliveryError if the key is not accepted.
         """
 
-    async def send(self, email: OutgoingEmail, check: Callable[[], None]) -> str:
-        """Send an email in one attempt, and return the provider's id of it.
+    async def send(self, email: OutgoingEmail, check: Callable[[], None], settings: Email) -> str:
+        """Send an email in one attempt with the settings of a transport, and return the provider's id of it.
 
         Calls `check` right before anything of the request is written. Raises the errors of `parse_response`, or
         ConnectionFailed if nothing of the request was written.
         """
-        settings = config.current().email
         request = self.build_request(email, settings)
         response = await http_client.fetch(request, parse_seconds(settings.request_timeout), check)
         return self.parse_response(response, email)

@@ -8,7 +8,6 @@ from appliance.sending.delivery import http_client
 from appliance.sending.delivery.http_client import HttpRequest, HttpResponse
 from appliance.sending.oauth import tokens
 from appliance.sending.transports.base import OutgoingEmail, Transport
-from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
 
@@ -24,12 +23,11 @@ class OAuthApi(Transport):
 
     name: ClassVar[str]
 
-    async def send(self, email: OutgoingEmail, check: Callable[[], None]) -> str:
+    async def send(self, email: OutgoingEmail, check: Callable[[], None], settings: Email) -> str:
         """Send an email with an access token; one that is rejected is replaced, and the request made once more.
 
         A response of 401 accepts nothing (RFC 9110, section 15.5.2). Raises also the errors of `get_access_token`.
         """
-        settings = config.current().email
         request = self.build_request(email, settings)
         timeout = parse_seconds(settings.request_timeout)
         response = await http_client.fetch(await self._authorize(request, settings), timeout, check)

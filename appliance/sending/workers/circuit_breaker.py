@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.core import clock, data_dir
@@ -54,6 +55,16 @@ class _TransportPause(NamedTuple):
     reason: str
 
 
+class _Probe(NamedTuple):
+    """A message that shows whether a provider works again, and until when its answer is awaited (`clock.monotonic`)."""
+
+    message_id: int
+    until: float
+
+
+_NO_PROBE = _Probe(0, float("-inf"))
+
+
 def _forget_oldest(counts: dict[Any, Any]) -> None:
     """Remove the oldest entry of counts that have more than `_MAX_COUNTS`; call it after each addition."""
     if len(counts) > _MAX_COUNTS:
@@ -64,14 +75,17 @@ class CircuitBreaker:
     """The transports of one channel that are paused, and the counts of rejections; any thread may call its methods.
 
     A provider that fails is paused for `probe_after` seconds, in which its messages wait without using up attempts.
+    If `is_replaceable` is true for it, others take its messages, so no campaign is paused because it rejects us.
     This class pauses no campaign itself: `jobs.advance_campaigns` pauses what `get_pause_request` returns.
     """
 
-    def __init__(self, probe_after: float) -> None:
+    def __init__(self, probe_after: float, is_replaceable: Callable[[str], bool] | None = None) -> None:
         self._probe_after = probe_after
+        self._is_replaceable = is_replaceable or (lambda _provider: False)
         self._lock = threading.Lock()
         # By provider: its current pause, or the last one until the provider replies.
         self._pauses: dict[str, _TransportPause] = {}
+        self._probes: dict[str, _Probe] = {}
         # Rejections in a row: of this client by provider, of the sender by campaign id.
         self._refusal_counts: dict[str | int, int] = {}
         # By campaign id: ids of the messages that could not be authenticated.
@@ -87,6 +101,34 @@ class CircuitBreaker:
         now = clock.monotonic()
         with self._lock:
             return tuple(name for name, pause in self._pauses.items() if pause.until > now)
+
+    def get_closed_providers(self) -> tuple[str, ...]:
+        """Return the providers that are paused now, and those that wait for the answer to a probe (`begin_probe`)."""
+        now = clock.monotonic()
+        with self._lock:
+            return tuple(
+                name
+                for name, pause in self._pauses.items()
+                if pause.until > now or self._probes.get(name, _NO_PROBE).until > now
+            )
+
+    def begin_probe(self, row: LedgerRow) -> bool:
+        """Use a message as the probe of its provider if a pause has just ended, and return whether it is one.
+
+        Until the provider has answered, or `probe_after` seconds have passed, it gets no other message: other
+        transports can take them.
+        """
+        now = clock.monotonic()
+        with self._lock:
+            pause = self._pauses.get(row.provider)
+            if pause is None or pause.until > now or self._probes.get(row.provider, _NO_PROBE).until > now:
+                return False
+            self._probes[row.provider] = _Probe(row.id, now + self._probe_after)
+            return True
+
+    def is_probe(self, row: LedgerRow) -> bool:
+        """Return whether a message is the probe of its provider."""
+        return self._probes.get(row.provider, _NO_PROBE).message_id == row.id
 
     def get_paused_transports(self) -> tuple[PausedTransport, ...]:
         """Return the providers that are paused now, each with the reason, the start and the end of the pause (ms)."""
@@ -105,10 +147,11 @@ class CircuitBreaker:
         """
         with self._lock:
             self._pause(provider, error)
-            if isinstance(error, ClientRejected):
+            if isinstance(error, ClientRejected) and not self._is_replaceable(provider):
                 self._count_refusal(provider, error)
 
     def _pause(self, provider: str, error: DeliveryError) -> None:
+        self._probes.pop(provider, None)
         last = self._pauses.get(provider)
         since = last.since if last is not None else clock.now_ms()
         self._pauses[provider] = _TransportPause(clock.monotonic() + self._probe_after, since, error.text)
@@ -138,6 +181,7 @@ class CircuitBreaker:
                 # The reply may be a late one on a connection that was opened before the pause, which then goes on.
                 if pause is not None and pause.until <= clock.monotonic():
                     del self._pauses[row.provider]
+                    self._probes.pop(row.provider, None)
                 if row.campaign_id is not None:
                     self._refusal_counts.pop(row.campaign_id, None)
                     if self._reputation_counts or isinstance(error, RecipientRejected):

@@ -3,12 +3,15 @@
 The limits come from the settings and apply to all email, to each sending domain and to each recipient group. In
 addition, a recipient group whose servers ask for a lower rate is throttled (`AdaptiveThrottle`), while sending to
 other groups continues. Only messages that are not claimed yet wait for a limit.
+
+With several transports, each has limits of its own, and its own number of messages in progress, so that a slow one does
+not occupy the workers of the others. The rates of the default transport are `email.rate_per_second` and `_per_hour`.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from appliance.core import clock
@@ -19,10 +22,11 @@ from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
 from appliance.sending.messages import senders
 from appliance.sending.messages.delivery_status import PausedTransport, SendStatus, WarmingDomain
 from appliance.sending.messages.ledger import LedgerRow
-from appliance.sending.messages.senders import WarmUpDay
+from appliance.sending.messages.senders import WarmUpDay, get_transport_limit_name
+from appliance.sending.messages.transport_choice import TransportRules, TransportStates
 from appliance.sending.transports import TRANSPORTS
 from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.settings.config import RateLimit, parse_limit, parse_seconds
 from appliance.settings.schema import Email
 from appliance.storage import transactions
@@ -36,8 +40,8 @@ class WarmUpQuota:
     `used` counts accepted messages, `in_use` messages being sent; a `day.cap` of 0 is no limit.
     """
 
-    def __init__(self, day: WarmUpDay) -> None:
-        self.name = f"from {day.domain}"
+    def __init__(self, day: WarmUpDay, name: str = "") -> None:
+        self.name = name or f"from {day.domain}"
         self.day = day
         self.used = day.accepted
         self.in_use = 0
@@ -95,13 +99,36 @@ _MAX_THROTTLES, _DROPPED_THROTTLES = 256, 64
 _FIRST_CONNECTIONS = 4
 
 
+# Workers for each allowed connection in direct delivery, where most may be waiting for a server.
+_WORKERS_PER_CONNECTION = 8
+_MAX_DIRECT_WORKERS = 100
+
+
+def count_workers(key: str, email: Email) -> int:
+    """Return the number of workers that messages of a transport may occupy."""
+    connections = transports.build_settings(key, email).connections
+    return min(connections * _WORKERS_PER_CONNECTION, _MAX_DIRECT_WORKERS) if key == DIRECT else connections
+
+
 class EmailRateLimits(RateLimits):
     """The limits of email in one process; used on one event loop. Other threads may only read them."""
 
     def __init__(self, email: Email) -> None:
-        super().__init__(RateLimit(email.rate_per_second, email.rate_per_hour))
-        self._provider = email.transport
-        self._pause_seconds, self._max_connections = parse_seconds(email.slow_down), email.connections
+        self._rules = TransportRules(email)
+        has_several = self._rules.has_choice
+        super().__init__(RateLimit() if has_several else RateLimit(email.rate_per_second, email.rate_per_hour))
+        self._email, self._provider = email, email.transport
+        self._providers = frozenset(self._rules.keys)
+        # The limits of transports; also of those that some messages were queued for before they were replaced.
+        self._transports: dict[str, RateLimiter] = {}
+        self._warming = frozenset(transport.key for transport in email.transports if transport.warm_up)
+        # Whether workers share the connections of a transport, because there are more workers than connections to it.
+        self.shares_connections = has_several or email.transport == DIRECT
+        if has_several:
+            self.get_names = self._list_names
+            for key in self._rules.keys:
+                self._get_transport_limit(key)
+        self._pause_seconds = parse_seconds(email.slow_down)
         self._senders = {
             name: RateLimiter(f"from {name}", limit) for name, limit in map(parse_limit, email.sender_limits)
         }
@@ -116,19 +143,21 @@ class EmailRateLimits(RateLimits):
         self._throttles: dict[tuple[str, str], AdaptiveThrottle] = {}
         self._recently_throttled: deque[tuple[float, str]] = deque(maxlen=100)
         self._has_limits = bool(self.has_overall_limit or self._senders or self._groups)
-        self._is_direct = self._provider == DIRECT
         self._has_warm_up = email.direct.warm_up
         self._quotas: dict[str, WarmUpQuota] = {}  # by sending domain
-        self.is_unlimited = not self._has_limits and not self._is_direct
+        self.is_unlimited = not self._has_limits and not self.shares_connections
 
     async def load_quota(self, row: LedgerRow, sender: str) -> None:
         """Load the warm-up quota of a sending domain for today, unless it is loaded."""
-        if not self._has_warm_up or row.provider != DIRECT:
+        if row.provider in self._warming:
+            name = domain = get_transport_limit_name(row.provider)
+        elif self._has_warm_up and row.provider == DIRECT:
+            name, domain = "", domain_of(sender)
+        else:
             return
-        domain = domain_of(sender)
         quota = self._quotas.get(domain)
         if quota is None or quota.is_over():
-            self._quotas[domain] = WarmUpQuota(await transactions.commit(senders.get_or_create_today, domain))
+            self._quotas[domain] = WarmUpQuota(await transactions.commit(senders.get_or_create_today, domain), name)
 
     def get_sender_limit_name(self, sender: str) -> str:
         """Return the name of the limit of a sender address: `from ` and its domain."""
@@ -139,18 +168,118 @@ class EmailRateLimits(RateLimits):
         limits: list[SendLimit | None] = []
         if row.provider == DIRECT:
             limits.append(self._get_throttle(DIRECT, names[0]))
-            quota = self._quotas.get(domain_of(sender)) if self._quotas else None
+        elif self._throttles:
+            limits += [self._throttles.get((row.provider, ALL)), self._throttles.get((row.provider, names[0]))]
+        if self._quotas and (row.provider == DIRECT or row.provider in self._warming):
+            is_domain = row.provider == DIRECT
+            quota = self._quotas.get(domain_of(sender) if is_domain else get_transport_limit_name(row.provider))
             if quota is not None:
                 # A transactional message must not wait for the next day because a newsletter used up the quota.
                 is_uncapped = row.transactional or (row.campaign_id is None and row.flow_id is None)
                 limits.append(UncappedQuota(quota) if is_uncapped else quota)
-        elif self._throttles:
-            limits += [self._throttles.get((row.provider, ALL)), self._throttles.get((row.provider, names[0]))]
-        # The settings limit the configured transport only, not test messages that go to the capture server.
-        if self._has_limits and row.provider == self._provider:
+        # The settings limit the configured transports only, not test messages that go to the capture server.
+        if self._has_limits and row.provider in self._providers:
             limits += [self._senders.get(domain_of(sender)), *map(self._groups.get, names)]
             limits += [self.overall] if self.has_overall_limit else []
+        if self.shares_connections and (self._rules.has_choice or row.provider != DIRECT):
+            limits.append(self._get_transport_limit(row.provider))
         return [limit for limit in limits if limit is not None]
+
+    def _get_transport_limit(self, key: str) -> RateLimiter:
+        """Return the limit of a transport: its rates, and the number of its messages in progress."""
+        existing = self._transports.get(key)
+        if existing is not None:
+            return existing
+        named = transports.find_named(key, self._email)
+        rates = named or self._email
+        has_rates = named is not None or (key == self._provider and self._rules.has_choice)
+        limit = RateLimit(
+            rates.rate_per_second if has_rates else 0, rates.rate_per_hour if has_rates else 0,
+            count_workers(key, self._email),
+        )  # fmt: skip
+        limiter = self._transports[key] = RateLimiter(get_transport_limit_name(key), limit, is_transport=True)
+        return limiter
+
+    def _list_names(self, row: LedgerRow) -> tuple[str, ...]:
+        """Return the names of the limits by which a row is held back: of its transport, and of its recipient groups."""
+        groups = mx_routes.get_group_names(row.provider, row.recipient_key or "")
+        return (
+            get_transport_limit_name(row.provider),
+            *groups,
+            *(self._name_throttle(row.provider, name) for name in groups),
+        )
+
+    def _name_throttle(self, provider: str, group: str) -> str:
+        """Return the name of the limit of a throttled group; with several transports, it is that of one transport."""
+        if not self._rules.has_choice:
+            return group
+        return get_transport_limit_name(provider) if group == ALL else f"{group} {get_transport_limit_name(provider)}"
+
+    def _shares_place(self, limits: list[SendLimit], row: LedgerRow, first: LedgerRow) -> bool:
+        [limit, *others] = limits
+        return (
+            not others
+            and isinstance(limit, RateLimiter)
+            and limit.is_transport
+            and not (limit.limit.per_second or limit.limit.per_hour)
+            and row.provider == first.provider
+            and first.id in self._admitted
+        )
+
+    def _get_states(self, closed: Collection[str]) -> TransportStates:
+        """Return which transports cannot take messages now, if the circuit breaker has closed these."""
+        now = clock.monotonic()
+        throttled = [
+            (provider, throttle.group) for (provider, group), throttle in self._throttles.items()
+            if group != ALL and throttle.paused_until > now
+        ]  # fmt: skip
+        full = [
+            key
+            for key in self._warming
+            if (quota := self._quotas.get(get_transport_limit_name(key))) and quota.is_full()
+        ]
+        return TransportStates(frozenset(self.list_closed(closed)), frozenset(full), frozenset(throttled))
+
+    def get_chooser(
+        self, closed: Collection[str], begin_probe: Callable[[LedgerRow], bool]
+    ) -> Callable[[LedgerRow], LedgerRow] | None:
+        """Return the function that chooses transports by the rules (`TransportRules`), with the present states."""
+        if not self._rules.has_choice:
+            return self._rules.replace_deleted
+        states = self._get_states(closed)
+
+        def choose(row: LedgerRow) -> LedgerRow:
+            nonlocal states
+            chosen = self._rules.choose(row, states)
+            if begin_probe(chosen):
+                states = states._replace(closed=states.closed | {chosen.provider})
+            return chosen
+
+        return choose
+
+    def list_paused(self, paused: Collection[str]) -> tuple[str, ...]:
+        """Return the paused providers; with several transports only if all are, because others take their messages."""
+        if not self._rules.has_choice:
+            return super().list_paused(paused)
+        closed = self.list_closed(paused)
+        return tuple(closed) if self._providers <= set(closed) else ()
+
+    def list_closed(self, paused: Collection[str]) -> Collection[str]:
+        """Return the transports that are paused or throttled as a whole, or have used up their hourly limit."""
+        if not self._rules.has_choice:
+            return paused
+        now = clock.monotonic()
+        full = (key for key, limiter in self._transports.items() if limiter.hour_allowed_at(now) > now)
+        return {*paused, *self.get_paused_providers(), *full}
+
+    def get_room(self, waiting: Mapping[str, Collection[object]], closed: Collection[str] = ()) -> dict[str, int]:
+        """Return the room of each limited group and transport (`RateLimits`); a transport that is closed has none."""
+        room = super().get_room(waiting)
+        return (
+            room | {get_transport_limit_name(key): 0 for key in self.list_closed(closed)}
+            if self._rules.has_choice
+            else room
+        )
 
     def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles and quotas from the outcome of a message (`error`, None if accepted), and return its error.
@@ -166,7 +295,7 @@ class EmailRateLimits(RateLimits):
                 self._record_accepted(row)
             return None
         now = clock.monotonic()
-        if isinstance(error, RateLimited) and row.provider in TRANSPORTS:
+        if isinstance(error, RateLimited) and transports.get_kind(row.provider, self._email) in TRANSPORTS:
             # An HTTP API asks the whole account for a lower rate, and says for how long.
             throttle = self._slow_down(row.provider, ALL, now, error)
             throttle.paused_until = max(throttle.paused_until, now + error.seconds)
@@ -198,12 +327,14 @@ class EmailRateLimits(RateLimits):
             return existing
         if len(self._throttles) >= _MAX_THROTTLES:
             self._drop_throttles()
+        name = self._name_throttle(provider, group)
         if provider == DIRECT:
             throttle = AdaptiveThrottle(
-                group, self._max_group_connections, self._pause_seconds, self._first_connections
+                name, self._max_group_connections, self._pause_seconds, self._first_connections, group
             )
         else:
-            throttle = AdaptiveThrottle(group, self._max_connections, self._pause_seconds)
+            connections = transports.build_settings(provider, self._email).connections
+            throttle = AdaptiveThrottle(name, connections, self._pause_seconds, group=group)
         self._throttles[provider, group] = throttle
         self.is_unlimited = False
         return throttle
@@ -236,7 +367,7 @@ class EmailRateLimits(RateLimits):
     def get_admitted_group(self, row: LedgerRow) -> str | None:
         """Return the recipient group whose throttle admitted a message, or None if no throttle applied."""
         return next(
-            (limit.name for limit in self._admitted.get(row.id, ()) if isinstance(limit, AdaptiveThrottle)), None
+            (limit.group for limit in self._admitted.get(row.id, ()) if isinstance(limit, AdaptiveThrottle)), None
         )
 
     def is_paused(self, group: str) -> bool:
@@ -253,7 +384,7 @@ class EmailRateLimits(RateLimits):
                     throttle.reason = ""  # the throttle is kept, because direct delivery limits every group
                 else:
                     del self._throttles[row.provider, group]
-        self.is_unlimited = not self._throttles and not self._has_limits and not self._is_direct
+        self.is_unlimited = not self._throttles and not self._has_limits and not self.shares_connections
 
     def get_paused_providers(self) -> tuple[str, ...]:
         """Return the providers that are paused as a whole."""
@@ -265,20 +396,21 @@ class EmailRateLimits(RateLimits):
         )
 
     def _get_all_limits(self) -> list[SendLimit]:
-        configured = [self.overall, *self._senders.values(), *self._groups.values()]
+        configured = [self.overall, *self._senders.values(), *self._groups.values(), *self._transports.values()]
         return [*configured, *self._throttles.values(), *self._quotas.values()]
 
     def _get_group_limits(self) -> list[tuple[str, RateLimiter | AdaptiveThrottle]]:
-        throttles = [(group, throttle) for (_, group), throttle in self._throttles.items() if group != ALL]
-        return [*self._groups.items(), *throttles]
+        throttles = [(throttle.name, throttle) for (_, group), throttle in self._throttles.items() if group != ALL]
+        own = [(limiter.name, limiter) for limiter in self._transports.values()] if self._rules.has_choice else []
+        return [*self._groups.items(), *throttles, *own]
 
     def _get_configured_limits(self, provider: str, sender: str, recipient: str) -> list[RateLimiter]:
-        if provider != self._provider:
+        if provider not in self._providers:
             return []
+        own = [self._get_transport_limit(provider)] if self._rules.has_choice else []
         groups = map(self._groups.get, mx_routes.get_group_names(provider, recipient))
-        return [
-            limiter for limiter in (self.overall, self._senders.get(domain_of(sender)), *groups) if limiter is not None
-        ]
+        shared = (self.overall, self._senders.get(domain_of(sender)), *groups)
+        return [*own, *(limiter for limiter in shared if limiter is not None)]
 
     def get_status(self) -> SendStatus:
         """Return the paused providers, throttled groups, exhausted hourly limits and domains in warm-up, for pages."""

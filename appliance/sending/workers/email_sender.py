@@ -17,16 +17,71 @@ from appliance.sending.delivery import http_client
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
 from appliance.sending.messages.ledger import Outcome
+from appliance.sending.messages.transport_choice import TransportRules
 from appliance.sending.transports import TRANSPORTS
 from appliance.sending.workers.circuit_breaker import UnreachableHosts
-from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit
+from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit, count_workers
 from appliance.sending.workers.http_worker import HttpWorker
 from appliance.sending.workers.mx_connections import MxConnection, MxConnections
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
-from appliance.sending.workers.smtp_worker import SmtpWorker
-from appliance.settings import config
+from appliance.sending.workers.smtp_worker import IDLE_SECONDS, SmtpWorker
+from appliance.settings import config, transports
 from appliance.storage.database import close_database
+
+
+class IdleConnections:
+    """Open connections to relays that no worker uses now, so that there are no more of them than messages in progress.
+
+    They are used on one event loop, and closed after `IDLE_SECONDS`, because servers drop idle clients.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[str, dict[SmtpClient, asyncio.TimerHandle]] = {}
+        self._closing: set[asyncio.Future[None]] = set()
+
+    @property
+    def count(self) -> int:
+        """Return the number of connections; may be called from any thread."""
+        return sum(len(idle) for idle in [*self._idle.values()])
+
+    def take(self, provider: str) -> SmtpClient | None:
+        """Remove and return the connection to a transport that was used last, or return None."""
+        idle = self._idle.get(provider, {})
+        while idle:
+            client, timer = idle.popitem()
+            timer.cancel()
+            if client.is_open():
+                return client
+            self._close(client)
+        return None
+
+    def put(self, provider: str, client: SmtpClient) -> None:
+        """Keep a connection for the next message of its transport, if it is still open."""
+        if not client.is_open():
+            self._close(client)
+            return
+
+        def expire() -> None:
+            del idle[client]
+            self._close(client)
+
+        idle = self._idle.setdefault(provider, {})
+        idle[client] = asyncio.get_running_loop().call_later(IDLE_SECONDS, expire)
+
+    def _close(self, client: SmtpClient) -> None:
+        self._closing.add(task := asyncio.ensure_future(client.close()))
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close all connections with QUIT, and wait until they are closed."""
+        for idle in self._idle.values():
+            for client, timer in idle.items():
+                timer.cancel()
+                self._close(client)
+        self._idle = {}
+        if self._closing:
+            await asyncio.wait({*self._closing})
 
 
 class EmailWorker(SmtpWorker):
@@ -38,11 +93,14 @@ class EmailWorker(SmtpWorker):
     For direct delivery it looks up the recipient's mail servers and connects before it claims the message, so that no
     message is claimed while a server is slow. There are more workers than `email.connections`, because most may be
     waiting for a server, but `TransactionLimit` allows only `email.connections` claimed messages
-    (docs/promises.md#p3).
+    (docs/promises.md#p3). Messages for other transports are as many as their limit allows (`EmailRateLimits`).
     """
 
-    def __init__(self, context: WorkerContext[EmailRateLimits], mx_connections: MxConnections) -> None:
+    def __init__(
+        self, context: WorkerContext[EmailRateLimits], mx_connections: MxConnections, idle_connections: IdleConnections
+    ) -> None:
         super().__init__(context)
+        self._idle_connections = idle_connections
         self._http_worker = HttpWorker(context)
         self._is_requesting = False
         self._mx_connections = mx_connections
@@ -51,12 +109,12 @@ class EmailWorker(SmtpWorker):
 
     async def _send_next(self) -> None:
         ready = self._next
-        if ready is not None and ready.prepared is not None and ready.row.provider in TRANSPORTS:
+        if ready is not None and ready.prepared is not None and self._get_kind(ready.row.provider) in TRANSPORTS:
             await self._send_over_http(ready)
             return
         await self._http_worker.store_pending_outcome()
         if ready is None or ready.prepared is None or ready.row.provider != DIRECT:
-            await super()._send_next()
+            await self._send_to_fixed_server(ready)
             return
         await self._store_pending_outcome()
         self._next = None
@@ -76,6 +134,36 @@ class EmailWorker(SmtpWorker):
         # leave in doubt.
         async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
             await self._process_with(ready, connection)
+
+    async def _send_to_fixed_server(self, ready: RenderedMessage | None) -> None:
+        """Send the next message over a connection of this worker, or over one that no worker uses now.
+
+        While workers share connections, this worker keeps the connection only for a message that it sends next.
+        """
+        if ready is None or not self._limits.shares_connections:
+            await super()._send_next()
+            return
+        provider = ready.row.provider
+        if provider not in self._connections and (client := self._idle_connections.take(provider)) is not None:
+            self._connections[provider] = client
+        try:
+            await super()._send_next()
+        finally:
+            if self._next is None or self._next.row.provider != provider:
+                client = self._connections.pop(provider, None)
+                if client is not None:
+                    self._next_envelope = None
+                    self._idle_connections.put(provider, client)
+
+    async def _connect_for_next(self) -> bool:
+        # A connection that workers share is opened only for a message that is admitted.
+        if self._limits.shares_connections:
+            return await self._ready_queue.peek_provider() is not None
+        return await super()._connect_for_next()
+
+    @staticmethod
+    def _get_kind(provider: str) -> str:
+        return transports.get_kind(provider, config.current().email)
 
     async def _send_over_http(self, ready: RenderedMessage) -> None:
         """Send the next message with a request, or put it back into the queue if a limit now applies to it."""
@@ -135,7 +223,7 @@ class EmailWorker(SmtpWorker):
                 self._mx_connections.give_back(connection.target, client, error)
 
     def _has_fixed_server(self, provider: str) -> bool:
-        return provider != DIRECT and provider not in TRANSPORTS
+        return provider != DIRECT and self._get_kind(provider) not in TRANSPORTS
 
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         if ready.row.provider == DIRECT:
@@ -150,9 +238,6 @@ class EmailWorker(SmtpWorker):
 
 # Messages rendered ahead for each worker; more would only wait longer.
 _READY_PER_CONNECTION = 8
-# Workers for each allowed connection in direct delivery.
-_WORKERS_PER_CONNECTION = 8
-_MAX_WORKERS = 100
 
 
 class EmailSender(Sender[EmailRateLimits]):
@@ -163,7 +248,9 @@ class EmailSender(Sender[EmailRateLimits]):
         self._hosts = UnreachableHosts()
         self._workers: set[EmailWorker] = set()
         self._mx_connections: MxConnections | None = None
-        super().__init__("email", "smtp", process, email.probe_after, EmailRateLimits(email))
+        self._idle_connections = IdleConnections()
+        rules = TransportRules(email)
+        super().__init__("email", "smtp", process, email.probe_after, EmailRateLimits(email), rules.is_replaceable)
 
     def drain(self) -> None:
         """Send messages until none is due or sending is stopped.
@@ -182,16 +269,18 @@ class EmailSender(Sender[EmailRateLimits]):
 
     def _create_workers(self) -> WorkerGroup[EmailRateLimits]:
         email = config.current().email
-        worker_count = email.connections
-        if email.transport == DIRECT:
-            worker_count = min(email.connections * _WORKERS_PER_CONNECTION, _MAX_WORKERS)
+        keys = TransportRules(email).keys
+        worker_count = sum(count_workers(key, email) for key in keys)
+        connections = sum(transports.build_settings(key, email).connections for key in keys)
+        direct_connections = transports.build_settings(DIRECT, email).connections
         self._mx_connections = mx_connections = MxConnections(
-            self.breaker, self.limits, self._hosts, TransactionLimit(email.connections)
+            self.breaker, self.limits, self._hosts, TransactionLimit(direct_connections)
         )
-        context = self._create_context(worker_count * _READY_PER_CONNECTION, email.connections)
+        context = self._create_context(worker_count * _READY_PER_CONNECTION, connections)
+        idle_connections = self._idle_connections
 
         async def run_worker() -> None:
-            worker = EmailWorker(context, mx_connections)
+            worker = EmailWorker(context, mx_connections, idle_connections)
             self._workers.add(worker)
             try:
                 await worker.run()
@@ -213,9 +302,10 @@ class EmailSender(Sender[EmailRateLimits]):
 
     async def _close_connections(self) -> None:
         await http_client.close_connections()
+        await self._idle_connections.close()
         if self._mx_connections is not None:
             await self._mx_connections.pool.close()
 
     def _count_connections(self) -> int:
         idle_count = self._mx_connections.pool.idle_count if self._mx_connections is not None else 0
-        return idle_count + sum(worker.connections for worker in [*self._workers])
+        return idle_count + self._idle_connections.count + sum(worker.connections for worker in [*self._workers])

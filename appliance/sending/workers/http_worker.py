@@ -10,21 +10,23 @@ from appliance.sending.transports import TRANSPORTS
 from appliance.sending.transports.base import OutgoingEmail
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.request_worker import RequestWorker
-from appliance.settings import config
+from appliance.settings import config, transports
 
 
 class HttpWorker(RequestWorker[EmailRateLimits]):
     """A worker that sends each email with one request to the transport of its ledger row."""
 
     async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome, check: Callable[[], None]) -> None:
-        row, transport = outcome.row, TRANSPORTS[outcome.row.provider]
+        row, settings = outcome.row, config.current()
+        kind = transports.get_kind(row.provider, settings.email)
         outcome.subject, outcome.internet_message_id = prepared.subject, prepared.internet_message_id
-        # The settings may have been changed since the message was queued.
-        faults = config.find_missing_settings(config.current(), row.provider)
+        # The settings may have been changed since the message was queued. Those of further transports are complete.
+        faults = config.find_missing_settings(settings, kind) if kind == row.provider else []
         if faults:
             raise ClientRejected(f"{row.provider} is no longer configured: {'; '.join(faults)}")
         email = OutgoingEmail(prepared.envelope, prepared.internet_message_id, not row.transactional)
-        outcome.provider_id = await transport.send(email, check)
+        own_settings = transports.build_settings(row.provider, settings.email)
+        outcome.provider_id = await TRANSPORTS[kind].send(email, check, own_settings)
 
     async def _send(self, prepared: OutgoingMessage, outcome: Outcome, revision: int) -> DeliveryError | None:
         started_at = time.monotonic()

@@ -6,7 +6,7 @@ Only messages that are not claimed yet wait for a limit. The limits of email are
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from appliance.core import clock
@@ -14,6 +14,7 @@ from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, 
 from appliance.sending.messages import queue
 from appliance.sending.messages.delivery_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages.ledger import LedgerRow
+from appliance.sending.messages.queue_reader import LimitNames
 from appliance.sending.messages.senders import get_limit_name
 from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
@@ -33,8 +34,8 @@ class RateLimiter:
     Only the event loop of the senders may change a RateLimiter; other threads may read it.
     """
 
-    def __init__(self, name: str, limit: RateLimit) -> None:
-        self.name, self.limit = name, limit
+    def __init__(self, name: str, limit: RateLimit, is_transport: bool = False) -> None:
+        self.name, self.limit, self.is_transport = name, limit, is_transport
         self.in_use = 0
         self._gap = 1 / limit.per_second if limit.per_second else 0.0
         self._next = 0.0
@@ -97,13 +98,14 @@ _MIN_GAP_SECONDS, _MAX_GAP_SECONDS = 0.5, 60.0
 class AdaptiveThrottle:
     """The reduced rate of one recipient group; used on one event loop.
 
+    `name` is the name of the limit; `group` is given if it is another, because several transports reach the group.
     Times are seconds of `clock.monotonic`, except `since` (Unix ms), when the group was throttled. `usual` is the
     number of connections without a throttle, `first` the initial number (default `usual`), `pause` the first pause in
     seconds.
     """
 
-    def __init__(self, name: str, usual: int, pause: float, first: int | None = None) -> None:
-        self.name = name
+    def __init__(self, name: str, usual: int, pause: float, first: int | None = None, group: str | None = None) -> None:
+        self.name, self.group = name, group or name
         self.since = clock.now_ms()
         self._usual = usual
         self.max_in_use = usual if first is None else first
@@ -182,7 +184,7 @@ class AdaptiveThrottle:
         `now` is the present time in seconds of `clock.monotonic`, and `now_ms` the same time in Unix milliseconds.
         """
         until = now_ms + int((self.paused_until - now) * 1000) if self.paused_until > now else None
-        return ThrottledGroup(provider, self.name, self.reason, self.since, until, self.max_in_use)
+        return ThrottledGroup(provider, self.group, self.reason, self.since, until, self.max_in_use)
 
 
 # The name of the limits that apply to all messages of a channel, or to all of a provider.
@@ -206,6 +208,8 @@ class SendLimit(Protocol):
 
 # Messages of a limited group to render ahead, for each allowed connection or each message a second.
 READY_FACTOR = 2
+# The same for each connection of a transport without a limit of messages a second.
+TRANSPORT_READY_FACTOR = 8
 _SOON_SECONDS = 5.0
 
 
@@ -222,6 +226,8 @@ class RateLimits(ABC):
         self.has_overall_limit = any(overall)
         self.is_unlimited = False
         self._admitted: dict[int, list[SendLimit]] = {}
+        # By message id: the message that takes over its place when it is released (`follow`).
+        self._followers: dict[int, int] = {}
         self._has_counted_past = False
 
     @abstractmethod
@@ -277,20 +283,64 @@ class RateLimits(ABC):
         """Return whether a message is still admitted; if no limit applied to it before, admit it now if possible."""
         return self.is_unlimited or row.id in self._admitted or self.admit(row, sender) is None
 
-    def exempts(self, row: LedgerRow, sender: str) -> bool:
-        """Return whether no limit applies to a message."""
-        return self.is_unlimited or not self._get_limits_of(row, sender)
+    def follow(self, row: LedgerRow, sender: str, first: LedgerRow) -> bool:
+        """Admit a message that will be sent behind another on the same connection, and return whether it may be.
+
+        It may be if no limit applies to it, or only one that both share and that allows it to take the place of the
+        first message when that is released.
+        """
+        if self.is_unlimited:
+            return True
+        limits = self._get_limits_of(row, sender)
+        if limits and self._shares_place(limits, row, first):
+            self._followers[first.id] = row.id
+            return True
+        return not limits
+
+    def _shares_place(self, limits: list[SendLimit], row: LedgerRow, first: LedgerRow) -> bool:
+        """Return whether a message with these limits may take the place of another when that is released."""
+        return False
 
     def release(self, message_id: int, used: bool = True) -> None:
         """End the admission of a message; `used` is False if it was not sent."""
-        if self._admitted:
-            for limit in self._admitted.pop(message_id, ()):
+        follower = self._followers.pop(message_id, None) if self._followers else None
+        limits = self._admitted.pop(message_id, None) if self._admitted else None
+        if limits is None:
+            # It may have been about to take the place of another message.
+            for first, second in [*self._followers.items()]:
+                if second == message_id:
+                    del self._followers[first]
+        elif follower is not None:
+            self._admitted[follower] = limits
+        else:
+            for limit in limits:
                 limit.end(used)
 
-    def get_room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
+    # Returns the names of the limits by which a row is held back before it is rendered, if not the usual ones.
+    get_names: LimitNames | None = None
+
+    def get_chooser(
+        self, _closed: Collection[str], _begin_probe: Callable[[LedgerRow], bool]
+    ) -> Callable[[LedgerRow], LedgerRow] | None:
+        """Return the function that chooses the transports of the rows read next, or None to send each as it is stored.
+
+        The arguments are `get_closed_providers` and `begin_probe` of the circuit breaker.
+        """
+        return None
+
+    def list_paused(self, paused: Collection[str]) -> tuple[str, ...]:
+        """Return the providers whose rows need not be read, if the circuit breaker has paused these."""
+        return (*paused, *self.get_paused_providers())
+
+    def list_closed(self, paused: Collection[str]) -> Collection[str]:
+        """Return the providers whose rendered messages are dropped, if the circuit breaker has paused these."""
+        return paused
+
+    def get_room(self, waiting: Mapping[str, Collection[object]], _closed: Collection[str] = ()) -> dict[str, int]:
         """Return the number of further messages of each limited group to render, by group name.
 
-        `waiting` maps the name of a limit to the rendered messages that wait for it.
+        `waiting` maps the name of a limit to the rendered messages that wait for it. `_closed` are the providers that
+        the circuit breaker has closed, for channels with limits of providers.
         """
         now = clock.monotonic()
         room: dict[str, int] = {}
@@ -364,6 +414,8 @@ def _get_group_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
     if isinstance(limiter, AdaptiveThrottle):
         return READY_FACTOR * limiter.max_in_use
     limit = limiter.limit
+    if limiter.is_transport and not limit.per_second:
+        return TRANSPORT_READY_FACTOR * limit.connections
     return max(READY_FACTOR, READY_FACTOR * limit.connections, int(READY_FACTOR * limit.per_second))
 
 

@@ -71,7 +71,7 @@ class ReadyQueue:
         self._taken_ids: set[int] = set()
         self._sender_limits: dict[int, str] = {}  # by campaign id: the limit of its sender
         self._renderer = Renderer()
-        self._reader = QueueReader(channel, names)
+        self._reader = QueueReader(channel, names or limits.get_names)
         self._blocked_groups: set[str] = set()  # recipient groups and limits with parked rows
         self._filling: asyncio.Task[None] | None = None
         # The compilation in progress; until it is done, the rows without compiled content, which stay taken.
@@ -128,11 +128,11 @@ class ReadyQueue:
                 return None
         return None
 
-    def poll(self, behind: bool = False) -> RenderedMessage | None:
+    def poll(self, behind: LedgerRow | None = None) -> RenderedMessage | None:
         """Return the next message that may be sent now, or None; start a refill if needed.
 
-        With `behind`, the message will be pipelined behind another and thus sent later than it is taken, so only a
-        message to which no limit applies is returned.
+        The message will be pipelined behind `behind`, if that is given, and thus sent later than it is taken. So only a
+        message to which no limit applies is returned, or one that can take over the place of the other.
         """
         ready = self._pop_admitted(behind)
         self._start_refill()
@@ -156,7 +156,7 @@ class ReadyQueue:
             return not self.is_exhausted
         if self._blocked_until > clock.monotonic():
             return False
-        room = self._limits.get_room(self._waiting)
+        room = self._limits.get_room(self._waiting, self._breaker.get_closed_providers())
         return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
     def _waits_for_limits(self) -> bool:
@@ -178,7 +178,7 @@ class ReadyQueue:
         await asyncio.shield(self._filling)
         return True
 
-    def _pop_admitted(self, behind: bool) -> RenderedMessage | None:
+    def _pop_admitted(self, behind: LedgerRow | None) -> RenderedMessage | None:
         for queue in self._get_queues():
             while queue:
                 ready = self._pop_fresh(queue)
@@ -187,7 +187,9 @@ class ReadyQueue:
                 if ready.prepared is None or self._limits.is_unlimited:
                     return ready
                 sender = ready.prepared.sender
-                if behind and not self._limits.exempts(ready.row, sender):
+                if behind is not None:
+                    if self._limits.follow(ready.row, sender, behind):
+                        return ready
                     queue.appendleft(ready)
                     return None
                 blocking_limit = self._limits.admit(ready.row, sender)
@@ -207,12 +209,14 @@ class ReadyQueue:
 
         Messages of paused providers or held campaigns and outdated messages are dropped; their rows are read again.
         """
-        paused, held = self._breaker.get_paused_providers(), self._breaker.get_held_campaigns()
+        paused = self._limits.list_closed(self._breaker.get_closed_providers())
+        held = self._breaker.get_held_campaigns()
         oldest = time.monotonic() - _MAX_AGE_SECONDS
         while queue:
             ready = queue.popleft()
             row = ready.row
-            if row.provider not in paused and row.campaign_id not in held and ready.rendered_at > oldest:
+            is_paused = row.provider in paused and not self._breaker.is_probe(row)
+            if not is_paused and row.campaign_id not in held and ready.rendered_at > oldest:
                 return ready
             self._drop(row)
             self.is_exhausted = False
@@ -317,8 +321,9 @@ class ReadyQueue:
 
     async def _read_and_render(self) -> None:
         self._forget_idle_limits()
-        paused = (*self._breaker.get_paused_providers(), *self._limits.get_paused_providers())
-        room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting)
+        closed = self._breaker.get_closed_providers()
+        paused = self._limits.list_paused(closed)
+        room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting, closed)
         limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
         candidates = {row.id: row for row in self._read(limit, paused, room)}
         count = len(candidates)
@@ -407,6 +412,7 @@ class ReadyQueue:
             room,
             max(0, self._max_ready - waiting),
             self._renderer.shares.get_used,
+            self._limits.get_chooser(self._breaker.get_closed_providers(), self._breaker.begin_probe),
         )
         self._taken_ids.update(row.id for row in candidates)
         # A message keeps the Date of its first attempt, so that each attempt has the same bytes.

@@ -61,12 +61,15 @@ class Sender(ABC, Generic[Limits]):
     the component in log lines, and `process` the id of the process, which is stored with each claim.
     """
 
-    def __init__(self, channel: str, name: str, process: str, probe_after: str, limits: Limits) -> None:
+    def __init__(
+        self, channel: str, name: str, process: str, probe_after: str, limits: Limits,
+        is_replaceable: Callable[[str], bool] | None = None,
+    ) -> None:  # fmt: skip
         self._channel, self._name, self._process = channel, name, process
         self.stop_switch = StopSwitch()
         self.stopping = self.stop_switch.stopping
         self._is_shutdown = threading.Event()
-        self.breaker = CircuitBreaker(parse_seconds(probe_after))
+        self.breaker = CircuitBreaker(parse_seconds(probe_after), is_replaceable)
         self.limits = limits
         # `wake` sets both: the first is read when the event loop has ended, the second wakes the one that runs.
         self._woken = threading.Event()
@@ -105,7 +108,7 @@ class Sender(ABC, Generic[Limits]):
 
     def is_due(self) -> bool:
         """Return whether a message is due whose provider is not paused, and sending is not stopped."""
-        paused = (*self.breaker.get_paused_providers(), *self.limits.get_paused_providers())
+        paused = self.limits.list_paused(self.breaker.get_paused_providers())
         return not self.stop_switch.is_halted() and queue_reader.has_due(paused, self._channel)
 
     def wake(self) -> None:

@@ -45,7 +45,7 @@ log = logging.getLogger("campanero.sender")
 # A message that waits this long for a connection, or for the message before it, is put back into the queue.
 _MAX_WAIT_SECONDS = 1.0
 # Connections that are idle for this long are closed.
-_IDLE_SECONDS = 30.0
+IDLE_SECONDS = 30.0
 
 
 class _PendingClaim(NamedTuple):
@@ -118,7 +118,7 @@ class SmtpWorker:
         if self._next is None:
             # The wait may be long, so the known outcome is stored before.
             await self._store_pending_outcome()
-            timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._close_idle)
+            timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_idle)
             try:
                 # With a rate limit, the worker connects first, so that connecting does not delay an admitted message.
                 if not self._limits.has_overall_limit or await self._connect_for_next():
@@ -207,7 +207,8 @@ class SmtpWorker:
         if connection is not None and connection.is_open():
             return connection, None
         await self._store_pending_outcome()
-        self._start_waiting()
+        if not self._limits.shares_connections:  # else the message keeps its place at the limit of its transport
+            self._start_waiting()
         try:
             return await self._get_connection(provider), None
         except DeliveryError as error:
@@ -338,7 +339,7 @@ class SmtpWorker:
         """
         provider, next_envelope, started_at = outcome.row.provider, None, time.monotonic()
         if not (self._limits.has_overall_limit or self._is_server_slow or self._stop_switch.is_halted()):
-            self._next = self._ready_queue.poll(behind=True)
+            self._next = self._ready_queue.poll(behind=outcome.row)
         if (
             self._next is not None
             and self._next.prepared is not None

@@ -251,6 +251,7 @@ class SendLog(Table):
     subject = TextField(null=True)
     sender = TextField(null=True)
     internet_message_id = TextField(null=True)
+    provider = TextField(null=True)  # the transport that it is sent with
 
 
 class Link(Table):

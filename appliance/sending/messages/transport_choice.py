@@ -1,0 +1,130 @@
+"""Choose the transport of an email by the rules of `email.routes`.
+
+The choice is made each time a row is read from the queue, and stored when the message is claimed. It depends only on
+the row, the settings, and which transports can send now, so a message has exactly one transport or waits. A message
+that may have been accepted keeps its transport: another one would not recognize it, and send a second copy (P3).
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from appliance.sending.delivery.mx_routes import domain_of, get_address_group
+from appliance.sending.messages.ledger import LedgerRow
+from appliance.settings import transports
+from appliance.settings.schema import Email, Route
+from appliance.settings.transports import ALL_KINDS, CAPTURE, DEFAULT
+
+
+class TransportStates(NamedTuple):
+    """Which transports cannot take messages now, by key.
+
+    `closed` are shut, throttled as a whole, or have used up an hourly limit; `warming` have used up the quota of their
+    warm-up, which transactional messages need not wait for. `closed_groups` are (transport, recipient group) whose
+    servers asked for a lower rate.
+    """
+
+    closed: frozenset[str] = frozenset()
+    warming: frozenset[str] = frozenset()
+    closed_groups: frozenset[tuple[str, str]] = frozenset()
+
+    def is_open(self, key: str, group: str, is_transactional: bool) -> bool:
+        """Return whether a transport can take a message to a recipient group now."""
+        return (
+            key not in self.closed
+            and (is_transactional or key not in self.warming)
+            and (key, group) not in self.closed_groups
+        )
+
+
+ALL_OPEN = TransportStates()
+
+
+class TransportRules:
+    """The rules of one configuration. `has_choice` is False while every email has the transport it was queued for."""
+
+    def __init__(self, email: Email) -> None:
+        self.keys = transports.list_keys(email)
+        self.has_choice = email.transport != CAPTURE and bool(email.transports)
+        self._default = email.transport
+        self._known = frozenset((*ALL_KINDS, *self.keys))
+        self._rules = [_Rule(route, email.transport) for route in email.routes]
+
+    def list_candidates(self, row: LedgerRow) -> Sequence[str]:
+        """Return the transports that may send a message, in the order in which they are preferred."""
+        if row.provider == CAPTURE or row.channel != "email" or row.uncertain_count:
+            return (row.provider,)
+        if not self.has_choice:
+            # A message that was queued for a transport that was deleted since.
+            return (row.provider,) if row.provider in self._known else (self._default,)
+        address = row.recipient_key or ""
+        domain = domain_of(row.sender or "")
+        for rule in self._rules:
+            if rule.matches(domain, row.transactional, address):
+                return rule.order(address)
+        return (self._default,)
+
+    def choose(self, row: LedgerRow, states: TransportStates) -> LedgerRow:
+        """Return a row with its transport: the first candidate that is open, or the first of all if none is."""
+        candidates = self.list_candidates(row)
+        if len(candidates) > 1:
+            group = get_address_group(row.recipient_key or "")
+            key = next((key for key in candidates if states.is_open(key, group, row.transactional)), candidates[0])
+        else:
+            key = candidates[0]
+        return row if key == row.provider else row._replace(provider=key)
+
+    def replace_deleted(self, row: LedgerRow) -> LedgerRow:
+        """Return a row with the default transport if its own was deleted since it was queued; for one transport."""
+        return row if row.provider in self._known else self.choose(row, ALL_OPEN)
+
+    def has_alternative(self, row: LedgerRow) -> bool:
+        """Return whether another transport than that of the row may send its message."""
+        return any(key != row.provider for key in self.list_candidates(row))
+
+    def is_replaceable(self, key: str) -> bool:
+        """Return whether every rule with a transport names another one too, so that its messages need not wait."""
+        used = [rule for rule in self._rules if key in rule.shares]
+        has_catch_all = any(rule.is_catch_all for rule in self._rules)
+        return (
+            self.has_choice
+            and all(len(rule.shares) > 1 for rule in used)
+            and (has_catch_all or key != self._default)
+            and bool(used)
+        )
+
+
+class _Rule:
+    def __init__(self, route: Route, default: str) -> None:
+        self.shares = {default if key == DEFAULT else key: share for key, share in route.shares.items()}
+        self._domains = frozenset(domain.lower() for domain in route.domains)
+        self._recipients = frozenset(name.lower() for name in route.recipients)
+        self._traffic = route.traffic
+        self._weighted = [(key, share) for key, share in self.shares.items() if share]
+        self._standby = tuple(key for key, share in self.shares.items() if not share)
+        self.is_catch_all = not self._domains and not self._recipients and self._traffic == "all"
+
+    def matches(self, sender_domain: str, is_transactional: bool, address: str) -> bool:
+        if self._traffic != "all" and (self._traffic == "transactional") != is_transactional:
+            return False
+        if self._domains and sender_domain not in self._domains:
+            return False
+        return not self._recipients or bool({get_address_group(address), domain_of(address)} & self._recipients)
+
+    def order(self, address: str) -> Sequence[str]:
+        """Return the transports of the rule for a recipient, those with a share first.
+
+        The order is the same each time, and a transport is first for a part of all recipients that is its share. It is
+        weighted rendezvous hashing: a change of the shares moves as few recipients as possible.
+        """
+        if len(self._weighted) == 1:
+            return (self._weighted[0][0], *self._standby)
+        ranked = sorted(self._weighted, key=lambda entry: (-math.log(_hash(entry[0], address)) / entry[1], entry[0]))
+        return (*(key for key, _ in ranked), *self._standby)
+
+
+def _hash(key: str, address: str) -> float:
+    """Return a number above 0 and at most 1 that is the same for the same transport and recipient."""
+    digest = hashlib.blake2b(f"{key}\0{address}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) + 1) / 2.0**64
