@@ -1,5 +1,6 @@
 """The circuit breaker: repeated rejections pause a campaign or provider, and the pause is not lost."""
 
+import asyncio
 import time
 
 import pytest
@@ -8,17 +9,28 @@ from peewee import IntegrityError
 from appliance.core.errors import (
     ClientRejected,
     ConnectionFailed,
+    Deferred,
+    DeliveryError,
     MailUnauthenticated,
+    Postponed,
+    RateLimited,
     RecipientRejected,
     SenderRejected,
 )
 from appliance.jobs import Jobs
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue
-from appliance.sending.messages.ledger import LedgerRow
+from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.queue_reader import QueueReader
-from appliance.sending.workers.circuit_breaker import MAX_REFUSALS, CircuitBreaker
+from appliance.sending.workers.circuit_breaker import MAX_REFUSALS, CircuitBreaker, StopSwitch
+from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.email_sender import EmailSender
+from appliance.sending.workers.outcome_writer import OutcomeWriter
+from appliance.sending.workers.ready_queue import ReadyQueue
+from appliance.sending.workers.renderer import RenderedMessage
+from appliance.sending.workers.sender import WorkerContext
+from appliance.sending.workers.smtp_worker import SmtpWorker
+from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home
@@ -153,6 +165,31 @@ def test_failures_of_rendering_do_not_hide_rejections(home: Home) -> None:
         sender.drain()
     assert rows("SELECT count(*), skip_reason FROM message WHERE status = 'skipped'")[0][1] == "render_error"
     assert sender.breaker.get_held_campaigns() == (campaign.id,)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Deferred("no attempt for 15 more minutes", None, "4.4.1"), RateLimited("mx replies slowly", 60), Postponed("", 0)],
+    ids=["unreachable", "slow", "closed"],
+)
+def test_what_no_server_said_does_not_hide_rejections(error: DeliveryError, home: Home) -> None:
+    """Delays and failed look-ups between rejections of the sender do not reset their count."""
+    campaign_id = send_campaign(home, "ana@example.org")
+    [row] = QueueReader().fetch_candidates(1)
+    limits, stop_switch = EmailRateLimits(config.current().email), StopSwitch()
+    breaker = CircuitBreaker(60.0)
+
+    async def record_answers() -> None:
+        ready_queue = ReadyQueue(breaker, limits, 8, stop_switch)
+        worker = SmtpWorker(WorkerContext(breaker, limits, stop_switch, ready_queue, OutcomeWriter("p", 1)))
+        for _ in range(MAX_REFUSALS):
+            for answer in (SenderRejected("550 not from you", 550), error):
+                ready = RenderedMessage(row, None, None, 0.0)
+                await worker._complete_outcome(ready, None, Outcome(row, answer))
+        await ready_queue.close()
+
+    asyncio.run(record_answers())
+    assert breaker.get_held_campaigns() == (campaign_id,)
 
 
 def test_counts_of_old_campaigns_are_forgotten(home: Home) -> None:

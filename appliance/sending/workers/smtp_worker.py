@@ -25,6 +25,7 @@ from appliance.core.errors import (
     ConnectionFailed,
     Deferred,
     DeliveryError,
+    MailUnauthenticated,
     Postponed,
     RecipientRejected,
     SenderRejected,
@@ -312,9 +313,14 @@ class SmtpWorker:
             outcome.skip_reason = "smtputf8_unsupported"
         if client is not None:
             outcome.error = self._limits.record_answer(ready.row, outcome.error)
-        if ready.failure is None or isinstance(outcome.error, SenderRejected):
-            # Any other failure of rendering says nothing about sender and server, so it must not reset their counts.
-            self._breaker.record_answer(ready.row, outcome.error)
+        error = outcome.error
+        if (
+            error is None
+            or error.smtp is not None
+            or isinstance(error, SenderRejected | MailUnauthenticated | Uncertain)
+        ):
+            # Any other error is ours, such as a delay or a failed look-up, and must not reset the counts of rejections.
+            self._breaker.record_answer(ready.row, error)
 
     async def _wait_until_ready(
         self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
