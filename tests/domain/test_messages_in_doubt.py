@@ -5,7 +5,7 @@ import pytest
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.campaigns import states
-from appliance.core.errors import Deferred, Uncertain
+from appliance.core.errors import Deferred, DeliveryError, RecipientRejected, Uncertain
 from appliance.jobs import housekeeping
 from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
@@ -52,6 +52,20 @@ def test_a_changed_message_is_not_sent_again(home: Home) -> None:
     row = Message.get_by_id(ledger_row.id)
     assert (row.status, row.uncertain_count, row.attempts) == ("uncertain", 1, 1)
     assert "changed since" in row.error_text
+
+
+@pytest.mark.parametrize("error", [RecipientRejected("550 no such user", 550, "5.1.1"), Deferred("451 later", 451)])
+def test_a_rejection_of_the_second_copy_leaves_the_first_in_doubt(error: DeliveryError, home: Home) -> None:
+    """The first copy may have arrived, so the message does not count as failed (P3); the bounce is recorded."""
+    row, prepared = _claim_message(home)
+    _lose_reply(row, prepared, row.provider)
+    next_row = record_and_claim(None, True)
+    assert next_row is not None
+    home.advance(80 * 3600)
+    record_and_claim(Outcome(next_row, error, prepared=prepared), False)
+    message = Message.get_by_id(row.id)
+    assert (message.status, message.attempts, message.error_text) == ("uncertain", 2, error.text)
+    assert scalar("SELECT count(*) FROM bounce") == 1 and retries.load_payload(row.id) == prepared
 
 
 def _lose_reply(row: LedgerRow, prepared: OutgoingMessage, provider: str) -> str:

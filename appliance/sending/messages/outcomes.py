@@ -468,14 +468,22 @@ def _store_payload(row: LedgerRow, prepared: OutgoingMessage | None) -> None:
 
 
 def _mark_failed(row: LedgerRow, error: DeliveryError, now: int) -> None:
+    """Set a message to `failed` and record its bounce.
+
+    If an earlier attempt may have been accepted, set it to `uncertain` instead: a rejection of the second copy does not
+    show that nobody got the first (P3).
+    """
     code = "refused" if isinstance(error, RecipientRejected) else "expired"
-    connection().execute("DELETE FROM retry_payload WHERE message_id = ?", (row.id,))
-    connection().execute(
-        "UPDATE message SET status = 'failed', attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
-        "error_code = ?, updated_at = ? WHERE id = ?",
-        (code, now, row.id),
-    )
-    ledger.count_attempt(row, "failed")
+    if row.uncertain_count:
+        connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (row.id,))
+        ledger.mark_uncertain(row, error.text[:1000], now)
+    else:
+        connection().execute(
+            "UPDATE message SET status = 'failed', attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
+            "error_code = ?, updated_at = ? WHERE id = ?",
+            (code, now, row.id),
+        )
+        ledger.count_attempt(row, "failed")
     if not row.test:
         connection().execute(
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
