@@ -39,6 +39,13 @@ from tests.domain.test_render_ahead import use_relay
 from tests.kit.smtp import SmtpServer
 
 
+def create_context(breaker: CircuitBreaker) -> WorkerContext[EmailRateLimits]:
+    """Return what a worker of email needs; call it on an event loop."""
+    limits, stop_switch = EmailRateLimits(config.current().email), StopSwitch()
+    ready_queue = ReadyQueue(breaker, limits, 8, stop_switch)
+    return WorkerContext(breaker, limits, stop_switch, ready_queue, OutcomeWriter("p", 1))
+
+
 @pytest.mark.parametrize("scope", ["campaign", "provider"])
 def test_a_pause_that_failed_to_save_is_retried(scope: str, home: Home) -> None:
     """While the pause cannot be written the campaign is held; later it is paused, and nothing stays held."""
@@ -176,17 +183,16 @@ def test_what_no_server_said_does_not_hide_rejections(error: DeliveryError, home
     """Delays and failed look-ups between rejections of the sender do not reset their count."""
     campaign_id = send_campaign(home, "ana@example.org")
     [row] = QueueReader().fetch_candidates(1)
-    limits, stop_switch = EmailRateLimits(config.current().email), StopSwitch()
     breaker = CircuitBreaker(60.0)
 
     async def record_answers() -> None:
-        ready_queue = ReadyQueue(breaker, limits, 8, stop_switch)
-        worker = SmtpWorker(WorkerContext(breaker, limits, stop_switch, ready_queue, OutcomeWriter("p", 1)))
+        context = create_context(breaker)
+        worker = SmtpWorker(context)
         for _ in range(MAX_REFUSALS):
             for answer in (SenderRejected("550 not from you", 550), error):
                 ready = RenderedMessage(row, None, None, 0.0)
                 await worker._complete_outcome(ready, None, Outcome(row, answer))
-        await ready_queue.close()
+        await context.ready_queue.close()
 
     asyncio.run(record_answers())
     assert breaker.get_held_campaigns() == (campaign_id,)

@@ -1,5 +1,6 @@
 """A message claimed while the one before it is being sent: it is checked again before its body leaves (P3, P4)."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from appliance.audience.contacts import removal
 from appliance.campaigns import states
 from appliance.sending.messages import queue
 from appliance.sending.workers import sender, smtp_worker
+from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.email_sender import EmailSender
+from appliance.sending.workers.smtp_worker import SmtpWorker
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home, recover_after_crash
+from tests.domain.test_circuit_breaker import create_context
 from tests.domain.test_queue_reader import send_campaign
 from tests.domain.test_render_ahead import queue_single_messages, run_sender, use_relay
 from tests.kit.smtp import SmtpServer
@@ -263,3 +267,20 @@ def test_a_stop_while_a_claim_is_written_leaves_no_message_in_doubt(
         smtp.rules.clear()
         assert fetch_statuses() == [("queued", None)] and smtp.messages == []
     assert recover_after_crash() == 0
+
+
+def test_a_message_taken_and_not_claimed_is_put_back_at_a_stop(home: Home) -> None:
+    """After a stop, a worker claims no message that it took while it sent another."""
+    send_campaign(home, "p1@example.org")
+
+    async def stop_worker() -> None:
+        context = create_context(CircuitBreaker(60.0))
+        worker = SmtpWorker(context)
+        worker._next = ready = await context.ready_queue.take()
+        assert ready is not None
+        context.stop_switch.stopping.set()
+        assert not await worker._take_next()
+        assert [*context.ready_queue._rendered] == [ready]
+        await context.ready_queue.close()
+
+    asyncio.run(stop_worker())

@@ -114,6 +114,8 @@ class SmtpWorker:
 
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
+        if self._next_claim is None and self._stop_switch.is_halted():
+            self._put_back_next()  # a message taken meanwhile, and not claimed
         if self._next is None and not self._limits.has_overall_limit and not self._stop_switch.is_halted():
             self._next = self._ready_queue.poll()
         if self._next is None:
