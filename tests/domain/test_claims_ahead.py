@@ -269,6 +269,29 @@ def test_a_stop_while_a_claim_is_written_leaves_no_message_in_doubt(
     assert recover_after_crash() == 0
 
 
+def test_a_failure_to_settle_the_log_leaves_nothing_open(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connections and threads of a loop are closed although its last outcomes cannot be written."""
+    send_campaign(home, "p1@example.org")
+    closed: list[sender.ReadyQueue] = []
+    close = sender.ReadyQueue.close
+
+    async def fail(self: sender.OutcomeWriter) -> None:
+        raise RuntimeError("damaged")
+
+    async def close_and_record(self: sender.ReadyQueue) -> None:
+        await close(self)
+        closed.append(self)
+
+    monkeypatch.setattr(sender.OutcomeWriter, "flush", fail)
+    monkeypatch.setattr(sender.ReadyQueue, "close", close_and_record)
+    transactions.start(before_write=queue.settle_log)
+    with SmtpServer() as smtp:
+        use_relay(home, smtp.port)
+        with pytest.raises(RuntimeError, match="damaged"):
+            EmailSender("p").drain()
+    assert len(closed) == 1
+
+
 def test_a_message_taken_and_not_claimed_is_put_back_at_a_stop(home: Home) -> None:
     """After a stop, a worker claims no message that it took while it sent another."""
     send_campaign(home, "p1@example.org")

@@ -417,7 +417,9 @@ def _require_action(row: Message, action: str) -> None:
 def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
     """Set messages of one campaign (or of none) to `queued` and due at once.
 
-    `uncertain_count` is not reset, so that a message which is uncertain again is not sent again automatically.
+    `uncertain_count` is not reset, so that a message which is uncertain again is not sent again automatically. Nor is
+    the time of the first attempt, which is the Date of the message: if its retry period is over, it is tried once
+    (docs/promises.md#p6).
     """
     if not message_ids:
         return

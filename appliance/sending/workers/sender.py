@@ -23,9 +23,9 @@ from appliance.settings.config import parse_seconds
 
 log = logging.getLogger("campanero.sender")
 # In a shutdown, open transactions and requests get this time to finish, so that a hanging one cannot delay the end of
-# the service; then cancelled workers get the second time to store outcomes. Both fit into the 27 s for which
-# `appliance.jobs` waits.
-_STOP_SECONDS = 22.0
+# the service; then cancelled workers get the second time to store outcomes, and the outcome writer gets it once more.
+# With the QUIT of idle connections, all fits into the 27 s for which `appliance.jobs` waits.
+_STOP_SECONDS = 20.0
 _CANCEL_SECONDS = 2.0
 # How often a sender that was retired looks whether the service is being shut down meanwhile.
 _SHUTDOWN_CHECK_SECONDS = 0.2
@@ -100,10 +100,10 @@ class Sender(ABC, Generic[Limits]):
 
     @abstractmethod
     def _count_connections(self) -> int:
-        """Return the number of open connections; may be called from any thread."""
+        """Return the number of open connections, for SMS of workers; may be called from any thread."""
 
     def _cancel_waiting(self) -> None:
-        """Cancel what workers wait for before they claim a message, because the service is stopping."""
+        """Cancel what workers wait for before they claim a message, because the loop ends."""
         return
 
     def is_due(self) -> bool:
@@ -133,7 +133,8 @@ class Sender(ABC, Generic[Limits]):
     def retire(self) -> None:
         """Start no new transactions or requests, and let the loop end once the open ones have ended by themselves.
 
-        Nothing is cancelled, so no message becomes uncertain; a slow server may take until its timeout.
+        Only attempts to connect are cancelled, so no message becomes uncertain; a slow server may take until its
+        timeout.
         """
         self.stopping.set()
         self.wake()
@@ -170,12 +171,16 @@ class Sender(ABC, Generic[Limits]):
             self._cancel_waiting()
             await self._finish_workers()
             self._loop = self._wake_event = None
-            # A shutdown does not wait for a database that cannot be written; the next start reads the log.
-            flushing = asyncio.create_task(outcome_writer.flush())
-            if not await self._wait_for({flushing}, _CANCEL_SECONDS):
-                flushing.result()
-            await self._close_connections()
-            await ready_queue.close()
+            try:
+                # A shutdown does not wait for a database that cannot be written; the next start reads the log.
+                flushing = asyncio.create_task(outcome_writer.flush())
+                if not await self._wait_for({flushing}, _CANCEL_SECONDS):
+                    flushing.result()
+            finally:
+                try:
+                    await self._close_connections()
+                finally:
+                    await ready_queue.close()
 
     def _start_worker(self, group: WorkerGroup[Limits], wake_event: asyncio.Event) -> None:
         """Start one worker; when the last one ends, `wake_event` is set."""
