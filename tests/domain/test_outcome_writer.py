@@ -5,7 +5,7 @@ import asyncio
 import apsw
 import pytest
 
-from appliance.core.errors import Deferred, DeliveryError
+from appliance.core.errors import Deferred, DeliveryError, RateLimited
 from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Outcome
 from appliance.sending.messages.queue_reader import QueueReader
@@ -95,3 +95,20 @@ def test_an_outcome_that_fails_alone_waits_for_a_person(error: DeliveryError | N
     asyncio.run(write())
     assert rows("SELECT status, attempts FROM message") == [("uncertain", 1)]
     assert recover_after_crash() == 0
+
+
+def test_an_expired_message_may_suppress_its_address(home: Home) -> None:
+    """Its outcome is written so that claimed messages to the same address are checked again (P4)."""
+    send_campaign(home, "p1@example.org")
+    [row] = QueueReader().fetch_candidates(1)
+
+    async def write() -> None:
+        writer = OutcomeWriter("p", 1)
+        assert await writer.write(None, row)
+        revision = transactions.get_permission_revision()
+        await writer.write(Outcome(row, RateLimited("452 too many", 60.0, 452)), None)
+        assert transactions.get_permission_revision() > revision
+        await writer.flush()
+
+    transactions.start(before_write=queue.settle_log)
+    asyncio.run(write())

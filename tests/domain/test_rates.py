@@ -179,3 +179,14 @@ def test_many_accepted_messages_end_the_throttle() -> None:
     while not throttle.record_accepted(now := now + 0.01):
         accepted_count += 1
     assert throttle.max_in_use == 3 and 100 <= accepted_count <= 150 and now < throttle.paused_until + 5
+
+
+def test_the_fiftieth_accepted_message_recovers_a_step() -> None:
+    """A throttled group gets one more connection after 50 accepted messages, and not before."""
+    throttle = AdaptiveThrottle("google", usual=8, pause=5)
+    throttle.record_refusal(0.0, "slow down", is_long=False)
+    for _ in range(49):
+        throttle.record_accepted(6.0)
+    assert throttle.max_in_use == 4
+    throttle.record_accepted(6.0)
+    assert throttle.max_in_use == 5

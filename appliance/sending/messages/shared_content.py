@@ -72,7 +72,7 @@ def build_stored_source(
 # Conditions are evaluated for many recipients in one statement, because one query for each recipient would be slow.
 
 # How long results are cached.
-_CONDITIONS_CACHE_MS = 60_000
+_CONDITIONS_CACHE_SECONDS = 60.0
 
 
 class ConditionCache:
@@ -85,7 +85,7 @@ class ConditionCache:
         self._account_id, self._conditions = account_id, conditions
         self._known: dict[int, dict[str, bool]] = {}
         self._expected: frozenset[int] = frozenset()
-        self._until = 0
+        self._until = 0.0  # `clock.monotonic`
 
     def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
         """Set the contacts of the next calls of `get_values`, which are then evaluated together.
@@ -102,12 +102,13 @@ class ConditionCache:
         """
         if contact_id is None or not self._conditions:
             return merge_tags.get_show_values(self._account_id, None, self._conditions)
-        now = clock.now_ms()
+        now = clock.monotonic()
         if contact_id not in self._known or now >= self._until:
+            # The values of all others are as old, so they are replaced too.
             self._known = merge_tags.evaluate_conditions(
                 self._account_id, {contact_id, *self._expected}, self._conditions
             )
-            self._until = now + _CONDITIONS_CACHE_MS
+            self._until = now + _CONDITIONS_CACHE_SECONDS
         return {"show": self._known[contact_id]}
 
 

@@ -1,7 +1,7 @@
 """Write outcomes and claims of many workers in one transaction (group commit).
 
 Only one transaction is in progress at a time. Entries that arrive meanwhile share the next transaction, which begins
-as soon as there are enough entries (one of every worker), or a millisecond after the first. A commit costs much more
+as soon as there are `batch_size` entries, or a millisecond after the first. A commit costs much more
 than an entry, and this millisecond does not delay a message that is claimed ahead. Accepted emails are logged
 (`messages/queue.py`) and settled some tenths of a second later, or by the next other write.
 """
@@ -12,7 +12,7 @@ import logging
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from appliance.core.errors import OutcomeLost, Postponed, Unavailable
+from appliance.core.errors import OutcomeLost, Postponed, RateLimited, Unavailable
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.storage import transactions
@@ -38,8 +38,13 @@ def postpone(row: LedgerRow) -> Outcome:
 
 
 def _may_suppress(outcome: Outcome) -> bool:
-    """Return whether recording an outcome may suppress the address of its recipient."""
-    return outcome.error is not None and not isinstance(outcome.error, Postponed)
+    """Return whether recording an outcome may suppress the address of its recipient.
+
+    A postponed message is only queued again, but one whose server asks for a lower rate may have expired.
+    """
+    return outcome.error is not None and (
+        not isinstance(outcome.error, Postponed) or isinstance(outcome.error, RateLimited)
+    )
 
 
 class OutcomeWriter:

@@ -145,7 +145,7 @@ class AdaptiveThrottle:
         if self._window is None:
             self._window, self._accepted_count = now, 0
         self._accepted_count += 1
-        if now >= self._window + WINDOW_SECONDS or self._accepted_count > (
+        if now >= self._window + WINDOW_SECONDS or self._accepted_count >= (
             _ACCEPTED_TO_RECOVER_WITH_GAP if self._gap else _ACCEPTED_TO_RECOVER
         ):
             self._window, self._accepted_count = now, 0
