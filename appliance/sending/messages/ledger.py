@@ -452,7 +452,7 @@ def count_complaint(row: LedgerRow) -> None:
 
 
 def observe_transaction(provider: str, error: DeliveryError | None, seconds: float) -> None:
-    """Record the duration of an SMTP transaction in `TRANSACTIONS`; without an error, the message was accepted."""
+    """Record how long an SMTP transaction or a request took, in `TRANSACTIONS`; without an error it was accepted."""
     label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "failed")
     TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
 

@@ -391,8 +391,9 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
 def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    An SMS is looked up if its provider supports that. If `in_doubt` is `resend`, an email is sent again: once, or as
-    long as its transport recognizes a repeated request, with growing delays. The bytes in `prepared` are stored, so
+    An SMS is looked up if its provider supports that, and sent again, also with `in_doubt = hold`, if its provider is
+    idempotent. If `in_doubt` is `resend`, an email is sent again: once, or as long as its transport recognizes a
+    repeated request, with growing delays. The bytes in `prepared` are stored, so
     that every retry, also one that a user starts, sends the same message.
     """
     _store_payload(row, prepared)

@@ -327,7 +327,7 @@ _CLAIMED = (
 def is_still_allowed(message_id: int) -> bool:
     """Return whether a claimed message may still be sent (P4, P5); read-only.
 
-    Quiet hours and the frequency cap held when it was claimed, and are not checked again.
+    Quiet hours and the frequency cap were checked when it was claimed, and are not checked again.
     """
     if fetch_one(f"SELECT 1 {_CLAIMED} AND {IS_ALLOWED}", (message_id,)) is not None:
         return True

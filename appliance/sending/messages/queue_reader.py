@@ -166,10 +166,11 @@ class QueueReader:
         to the sources after them. Returns one queue of rows for each source.
         """
         queues: list[deque[LedgerRow]] = []
-        for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
-            share = -(-limit // (accounts_after + 1))
-            for sources_left, source in zip(range(len(sources), 0, -1), sources, strict=True):
-                queues.append(deque(self._read_source(source, -(-share // sources_left), request)))
+        for number, sources in enumerate(accounts):
+            share = -(-limit // (len(accounts) - number))
+            for source_number, source in enumerate(sources):
+                count = -(-share // (len(sources) - source_number))
+                queues.append(deque(self._read_source(source, count, request)))
                 share -= len(queues[-1])
                 limit -= len(queues[-1])
         return queues

@@ -118,6 +118,7 @@ def recover_interrupted(interrupted: list[tuple[LedgerRow, OutgoingMessage | Non
             # Without a hash the message was never rendered, so nothing of it was sent.
             outcomes.record_failure(Outcome(row, Postponed(STOPPED_WHILE_SENDING, 0)))
         elif prepared is None and row.uncertain_count == 0 and outcomes.get_channel_settings(row).in_doubt == "resend":
+            # It would be sent with other bytes, or cannot be rendered any more.
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (row.id,))
             ledger.mark_uncertain(
                 row,

@@ -364,7 +364,7 @@ class StopSwitch:
         return self.stopping.is_set() or self.is_blocked()
 
     def is_blocked(self) -> bool:
-        """Return whether not even a claimed message may be sent. While the process ends, claimed messages are sent.
+        """Return whether not even a claimed message may be sent; while the process ends, SMTP sends those.
 
         The STOP file in the data directory is checked every `_STOP_FILE_SECONDS`: checking it before each message would
         take a twentieth of the sender's time.

@@ -290,8 +290,8 @@ class ReadyQueue:
         try:
             await asyncio.wait_for(self._changed.wait(), min(max(wait, _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS))
         except TimeoutError:
-            # Before the wait it would be too early: each refill wakes all workers that peek, and the next would refill
-            # at once.
+            # All limits open later than `_MAX_WAIT_SECONDS`, so look for messages of other limits. Doing this before
+            # the wait would refill in a loop, because each refill wakes the workers that peek.
             if wait > _MAX_WAIT_SECONDS:
                 self.is_exhausted = False
 

@@ -11,7 +11,7 @@ The steps of message 2 in a row of messages on one connection:
    message 0), and its envelope is sent behind that body (`_deliver`).
 2. The server accepts message 1 and then the envelope of message 2 (`_wait_until_ready`).
 3. The claim of message 2 is on disk, and it is checked again if necessary (`_check_again`).
-4. Its body is sent. Meanwhile message 3 is in step 1: the outcome of message 1 is written together with its claim.
+4. Its body is sent. Meanwhile message 3 is in step 1: its claim is written together with the outcome of message 1.
 5. The server accepts message 2. That outcome is written together with the claim of message 4, or alone if none follows.
 """
 
@@ -201,7 +201,8 @@ class SmtpWorker:
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
         """Return (connection, error) for the next message: one of the two, or neither if there is nothing to send.
 
-        The message is not claimed yet, so that it stays available to other workers while a server is slow.
+        The message is not claimed yet, so that it stays available to other workers while a server is slow, unless it
+        was claimed ahead over a connection that has closed since.
         """
         if self._next is None or self._next.prepared is None:
             return None, None
