@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # The ring of each test directory: in process, against the running service, in a browser, or with real faults
 RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
-    "api": "process", "attacks": "process", "built": "process", "direct": "process", "journeys": "process",
+    "api": "process", "attacks": "process", "built": "process", "direct": "process", "doors": "process",
+    "journeys": "process",
     "model": "process", "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "attacks/test_html.py": "browser", "designs/test_screens.py": "browser", "faults": "fault",
     # These need no service, but would take half of the time of the unit ring: random actions, threads, large inputs

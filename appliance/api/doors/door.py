@@ -265,7 +265,7 @@ async def send(request: ApiRequest, message: DoorMessage, is_test: bool = False)
             faults.merge(rename_fields(read.faults.fields, message.names))
             single = request._replace(body=read.value, parse_result=read, ignored_keys=[])
             faults.merge(rename_fields(await message_intake.validate_message(single), message.names))
-            raise _without_consequences(faults)
+            raise Invalid(drop_consequences(faults.fields, message.names))
         return await message_intake.send(request, Sending(read.value, message.raw, message.key, message.path))
     except RecipientSuppressed:
         raise
@@ -275,21 +275,34 @@ async def send(request: ApiRequest, message: DoorMessage, is_test: bool = False)
         raise Invalid(rename_fields(error.fields, message.names), error.reason) from None
 
 
-def _without_consequences(faults: Faults) -> Invalid:
-    """Return the error of a message, without "can't be blank" at fields that have another error."""
-    fields = {
-        path: [text for text in texts if text != "can't be blank" or len(texts) == 1]
-        for path, texts in faults.fields.items()
-    }
-    return Invalid(fields)
+def drop_consequences(fields: Mapping[str, list[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the errors of a message without those that follow from others.
+
+    A field that cannot be read counts as missing, and a message without a readable text as one without content.
+    """
+    texts = {names.get(name, name) for name in ("html", "text")}
+    kept: dict[str, list[str]] = {}
+    for path, messages in fields.items():
+        others = [message for message in messages if message != "can't be blank"]
+        is_consequence = path in texts and not others and any(name in fields for name in texts - {path})
+        if not is_consequence:
+            kept[path] = others or messages
+    return kept
 
 
 def rename_fields(fields: Mapping[str, list[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return errors with the service's names of our fields: `cc[1]` becomes `Cc[1]` with {"cc": "Cc"}."""
+    """Return errors with the service's names of our fields: `cc[1]` becomes `Cc[1]` with {"cc": "Cc"}.
+
+    `headers.` is what stands before the name of a custom header.
+    """
     renamed: dict[str, list[str]] = {}
     for path, texts in fields.items():
         end = next((index for index, char in enumerate(path) if char in ".["), len(path))
-        renamed.setdefault(names.get(path[:end], path[:end]) + path[end:], []).extend(texts)
+        if path.startswith("headers.") and "headers." in names:
+            name = names["headers."] + path.removeprefix("headers.")
+        else:
+            name = names.get(path[:end], path[:end]) + path[end:]
+        renamed.setdefault(name, []).extend(texts)
     return renamed
 
 

@@ -47,7 +47,14 @@ _TAGS = {
 _UNSUBSCRIBE_ADDRESS = re.compile(r"\s*,?\s*<(?:mailto:)?%(?:tag_)?unsubscribe_email%>\s*,?")
 # Our name of a field by that of Mailgun.
 _FIELDS = {"from": "from", "subject": "subject", "html": "html", "text": "text"}
-_NAMES = {"other_to": "to", "send_at": "o:deliverytime", "reply_to": "h:Reply-To", "attachments": "attachment"}
+_NAMES = {
+    "other_to": "to",
+    "send_at": "o:deliverytime",
+    "reply_to": "h:Reply-To",
+    "attachments": "attachment",
+    "body": "html",
+    "headers.": "h:",
+}
 # What leaving it out does not change for the recipient (docs: "Use APIs of other services").
 _IGNORED = frozenset((
     "h:sender", "h:message-id", "o:dkim", "o:secondary-dkim", "o:secondary-dkim-public", "o:skip-verification",
@@ -116,7 +123,7 @@ async def _send_bulk(request: ApiRequest, posted: _Posted, domain: str) -> int:
     message: MessageRequest = read.value
     if faults.fields:
         await _add_content_faults(request, message, faults)
-        raise Invalid({path.replace("headers.", "h:"): texts for path, texts in faults.fields.items()})
+        raise Invalid(base.drop_consequences(base.rename_fields(faults.fields, _NAMES), _NAMES))
     prepared = await render_send(transactional.prepare, request.account_id, message)
     files = await asyncio.to_thread(attachments.store, message.attachments) if message.attachments else []
     payload = _describe_payload(posted, files)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from cachetools import LRUCache
 
 from appliance.audience.contacts import store as contacts
@@ -27,15 +28,15 @@ from appliance.sending.messages import (
     merge_tags,
     senders,
     shared_content,
+    single_email,
     sms_rules,
     submitted,
     system_emails,
 )
-from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender, SmsText
+from appliance.sending.messages.compose import FilledMessage, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.ledger import LedgerRow, OutgoingMessage
-from appliance.sending.messages.links import LINK_NAMES
 from appliance.sending.messages.shared_content import (
     ConditionCache,
     RunStart,
@@ -44,6 +45,14 @@ from appliance.sending.messages.shared_content import (
     SourceLanguages,
     StepSource,
     build_stored_source,
+)
+from appliance.sending.messages.single_email import (
+    BulkRow,
+    CompiledEmail,
+    SingleEmail,
+    build_recipient_headers,
+    build_sender,
+    build_shared,
 )
 from appliance.sending.messages.submitted import StoredEmail
 from appliance.settings import config, transports
@@ -112,29 +121,6 @@ class _SenderDomain(NamedTuple):
     is_unverified: bool  # the domain or its DNS records are gone, so no message may be sent from it
 
 
-class _SingleEmail(NamedTuple):
-    """The content of an email that is no message of a campaign or flow, with the headers that are its own.
-
-    `to` is the To header, and `first_recipient` the address of `to`, if it has several recipients; else both are None.
-    `attachments` are the parts of its files.
-    """
-
-    shared: SharedContent
-    headers: tuple[tuple[str, str], ...]
-    to: str | None = None
-    first_recipient: str | None = None
-    attachments: tuple[mime.Part, ...] = ()
-    tracks_unknown: bool = False  # whether opens of recipients without a contact are tracked, too
-
-
-class _CompiledEmail(NamedTuple):
-    """The compiled content of a single email, or of all emails of a request to many recipients."""
-
-    content: CompiledMessage
-    encoded: EncodedMessage
-    encoded_tracked: EncodedMessage | None
-
-
 class UnsignedMessage(NamedTuple):
     """A rendered message that is not signed with DKIM yet.
 
@@ -168,7 +154,7 @@ class MessagePreparer:
             _MAX_CACHED_BYTES, getsizeof=_get_size
         )
         # By the id of a `BulkContent` and the language of the contact. Its size is not known exactly, so it has few.
-        self._bulk_contents: LRUCache[tuple[int, str | None], _CompiledEmail] = LRUCache(_MAX_BULK_CONTENTS)
+        self._bulk_contents: LRUCache[tuple[int, str | None], CompiledEmail] = LRUCache(_MAX_BULK_CONTENTS)
         self._source_languages: dict[SourceId, SourceLanguages] = {}
         # The contacts that were read together, until the first message in their language is rendered.
         self._expected: dict[tuple[SourceId, MessageLanguage], set[int]] = {}
@@ -497,31 +483,20 @@ class MessagePreparer:
             choice = self._choices[source, contact_language] = available.choose(contact_language)
         return choice
 
-    def _compile_single(self, row: LedgerRow, with_secrets: bool = False) -> _SingleEmail:
+    def _compile_single(self, row: LedgerRow, with_secrets: bool = False) -> SingleEmail:
         """Return a single email; `with_secrets` adds links that only the recipient may see (`fill_secrets`)."""
+        if (bulk := single_email.fetch_bulk_row(row.id)) is not None:
+            return self._compile_bulk(row, bulk, with_secrets)
         message = Message.get_by_id(row.id)
         stored = MessageContent.get(MessageContent.message == row.id)
         if with_secrets and not (stored.body or stored.text or stored.design):
             raise ValueError(submitted.NOT_STORED)
         account = Account.get_by_id(row.account_id)
         marketing = not row.transactional
-        brand = brands.get(account.id)
         email = self._compile_email(row, message, stored, account)
-        name = account.email_from_name or account.name
-        sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         data = system_emails.fill_secrets(message, stored.data) if with_secrets else stored.data
-        shared = merge_tags.get_account_values(account, brand) | {"data": data}
-        compiled = SharedContent(
-            email.content,
-            email.encoded,
-            email.encoded_tracked,
-            sender,
-            shared,
-            headers=b"",
-            address_kinds=frozenset({"phone"}),
-            link_names=LINK_NAMES,
-            sample_contact_id=stored.shown_as,
-        )
+        sender = build_sender(account, message.sender, message.reply_to)
+        compiled = build_shared(email, sender, data, stored.shown_as)
         headers = tuple(stored.headers.items())
         if marketing:
             list_id, domain = f"account-{account.id}", shared_content.get_ascii_domain(sender.email)
@@ -531,34 +506,46 @@ class MessagePreparer:
         is_captured = row.provider == "capture"
         files = attachments.build_parts(row.id, is_captured) if stored.has_attachments and with_secrets else ()
         if stored.first_message_id is None:
-            return _SingleEmail(compiled, headers, attachments=files, tracks_unknown=stored.tracks_opens)
-        to, cc = _build_recipient_headers(copies := ledger.list_copies(message))
-        return _SingleEmail(compiled, headers + cc, to, copies[0].recipient, files, stored.tracks_opens)
+            return SingleEmail(compiled, headers, attachments=files, tracks_unknown=stored.tracks_opens)
+        to, cc = build_recipient_headers(copies := ledger.list_copies(message))
+        return SingleEmail(compiled, headers + cc, to, copies[0].recipient, files, stored.tracks_opens)
 
     def _compile_email(
         self, row: LedgerRow, message: Message, stored: MessageContent, account: Account
-    ) -> _CompiledEmail:
-        """Return the compiled content of a single email; that of a request to many recipients is cached."""
+    ) -> CompiledEmail:
+        """Return the compiled content of a single email."""
         contact_id = stored.shown_as if stored.shown_as is not None else row.contact_id
         contact_language = merge_tags.fetch_languages([contact_id]).get(contact_id) if contact_id is not None else None
-        cached = self._bulk_contents.get((stored.bulk_id, contact_language)) if stored.bulk_id is not None else None
-        if cached is not None:
-            return cached
         ledger.add_bulk_texts([stored])
         # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
         # unsubscribing, which mail programs act on.
         is_marketing = not row.transactional or message.source_type == "test"
-        look = brands.build_look(brands.get(account.id))
+        brand = brands.get(account.id)
+        look = brands.build_look(brand)
         content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
         tracked = None
         if not row.transactional and stored.links is not None:
             tracked = shared_content.encode_tracked(content, stored.links)
         elif stored.tracks_opens:
             tracked = shared_content.encode_tracked(content, [])  # the pixel alone
-        email = _CompiledEmail(content, EncodedMessage(content), tracked)
-        if stored.bulk_id is not None:
-            self._bulk_contents[stored.bulk_id, contact_language] = email
-        return email
+        return CompiledEmail(content, EncodedMessage(content), tracked, merge_tags.get_account_values(account, brand))
+
+    def _compile_bulk(self, row: LedgerRow, stored: BulkRow, with_secrets: bool) -> SingleEmail:
+        """Return one email of a request to many recipients, whose compiled content is cached."""
+        language = self._get_language(None, row)
+        account = self._get_account(row.account_id)
+        email = self._bulk_contents.get((stored.bulk_id, language))
+        if email is None:
+            message = Message.get_by_id(row.id)
+            content = MessageContent.get(MessageContent.message == row.id)
+            email = self._bulk_contents[stored.bulk_id, language] = self._compile_email(row, message, content, account)
+        sender = build_sender(account, stored.sender, stored.reply_to)
+        compiled = build_shared(email, sender, msgspec.json.decode(stored.data), None)
+        files: tuple[mime.Part, ...] = ()
+        if stored.has_attachments and with_secrets:
+            files = attachments.build_parts(row.id, row.provider == "capture")
+        headers = tuple(msgspec.json.decode(stored.headers).items())
+        return SingleEmail(compiled, headers, attachments=files, tracks_unknown=bool(stored.tracks_opens))
 
     def _compile_single_sms(self, row: LedgerRow) -> SharedContent:
         stored = MessageContent.get(MessageContent.message == row.id)
@@ -573,20 +560,6 @@ class MessagePreparer:
 def _count_lines(content: bytes, files: Sequence[mime.Part]) -> int:
     """Return the number of lines of an email, without those of attached files, which no program parses one by one."""
     return content.count(b"\n") - sum(part.content.count(b"\n") for part in files)
-
-
-def _build_recipient_headers(copies: Sequence[Message]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the To header and, if there is one, the Cc header of a message to several recipients.
-
-    They have all addresses of `to` and `cc`, except those of erased recipients, and never one of `bcc`. A message
-    without either has an empty group as its To header (RFC 5322, section 3.4).
-    """
-    shown: dict[str, list[str]] = {"to": [], "cc": []}
-    for copy in copies:
-        if copy.recipient and copy.kind in shown:
-            shown[copy.kind].append(addresses.to_ascii(copy.recipient) or copy.recipient)
-    to = ",\r\n ".join(shown["to"]) or "undisclosed-recipients:;"
-    return to, ((("Cc", ",\r\n ".join(shown["cc"])),) if shown["cc"] else ())
 
 
 def _get_return_path(row: LedgerRow, sender: str, sender_domain: _SenderDomain) -> str:
