@@ -181,11 +181,16 @@ async def get_message(request: ApiRequest) -> ApiResponse:
     Without the scope `contacts:read`, `html` and `text` of a message to a contact are null. Without `contacts:write`,
     links with which the recipient can change their preferences are replaced.
     """
+    return ApiResponse(await fetch_detail(request, request.id))
+
+
+async def fetch_detail(request: ApiRequest, message_id: int) -> schemas.MessageDetail:
+    """Return a message with as much of its content as the credential may read. Raises NotFound."""
     can_read_contacts = request.credential.has_scope("contacts:read")
     show_links = str if request.credential.has_scope("contacts:write") else links.hide_recipient_links
 
     def read() -> schemas.MessageDetail:
-        row = ledger.get(request.account_id, request.id)
+        row = ledger.get(request.account_id, message_id)
         query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
         events = list(log.list_events(request.account_id, query).rows)
         content = ledger.get_content(row)
@@ -205,7 +210,7 @@ async def get_message(request: ApiRequest) -> ApiResponse:
                 raise
         return schemas.serialize_message_detail(row, rendered, events, parts)
 
-    return ApiResponse(await render_for(request.account_id, read))
+    return await render_for(request.account_id, read)
 
 
 def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: str) -> None:

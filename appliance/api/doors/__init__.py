@@ -8,11 +8,11 @@ from sanic.exceptions import PayloadTooLarge
 
 from appliance.api import http
 from appliance.api.doors import door as base
-from appliance.api.doors import mailgun
+from appliance.api.doors import mailgun, postmark, resend, sendgrid
 from appliance.api.doors.door import Door, DoorRoute
 from appliance.core.errors import Refused
 
-DOORS: tuple[Door, ...] = (mailgun.DOOR,)
+DOORS: tuple[Door, ...] = (mailgun.DOOR, postmark.DOOR, resend.DOOR, sendgrid.DOOR)
 
 
 class MountedRoute(NamedTuple):

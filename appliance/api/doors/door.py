@@ -7,27 +7,32 @@ it (docs/decisions.md#18).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from email.utils import getaddresses
 from typing import Any, NamedTuple
+from uuid import UUID
 
+import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.accounts.access import Credential
 from appliance.accounts.request_limits import RequestClass
 from appliance.api import auth, http, message_intake, rate_limits
 from appliance.api.endpoints import ApiRequest
-from appliance.api.http import DescribedError
-from appliance.api.message_intake import Sending, Sent
+from appliance.api.http import ApiError, DescribedError
+from appliance.api.message_intake import Sending
 from appliance.core import validation
 from appliance.core.errors import Faults, Invalid
-from appliance.sending.messages import attachments
+from appliance.sending.messages import transactional
 from appliance.sending.messages.foreign_content import ForeignContent
-from appliance.sending.messages.message_request import MessageRequest, get_text
+from appliance.sending.messages.message_request import MessageRequest
 from appliance.sending.messages.transactional import RecipientSuppressed
+from appliance.storage.transactions import fetch
 
 # A body may have all files of a message in base64, and this much beside them.
 MAX_BODY_BYTES = message_intake.LARGE_BODY.max_bytes
+# The messages of a batch that are queued at a time; they share a transaction, for which other accounts wait.
+BATCH_WRITES = 25
 
 Handler = Callable[..., Awaitable[HTTPResponse]]
 
@@ -95,6 +100,28 @@ async def read_json(request: ApiRequest) -> Any:
     body = request.http.body
     raw = await asyncio.to_thread(http.parse_json, request.http, body)
     request.http.body = b""  # the parsed values are enough
+    return raw
+
+
+async def read_json_object(request: ApiRequest) -> dict[str, Any]:
+    """Return the JSON object of a body; raises ApiError as `read_json`, and for any other value."""
+    raw = await read_json(request)
+    if not isinstance(raw, dict):
+        raise ApiError(400, "invalid_json", "The body must be a JSON object.")
+    return raw
+
+
+async def read_json_list(request: ApiRequest, limit: int) -> list[Any]:
+    """Return the JSON list of a body, of at most `limit` messages; each counts in the rate limit.
+
+    Raises ApiError as `read_json`, and for any other value, and Invalid.
+    """
+    raw = await read_json(request)
+    if not isinstance(raw, list):
+        raise ApiError(400, "invalid_json", "The body must be a JSON list.")
+    if len(raw) > limit:
+        raise Invalid({"base": [f"A batch may have {limit} messages."]})
+    charge(request, len(raw))
     return raw
 
 
@@ -221,7 +248,7 @@ class DoorMessage(NamedTuple):
     """A message as a door read it: the fields of a `MessageRequest` as JSON values, and the errors of the rest.
 
     `names` has the service's name of each of our fields, for errors. `key` is the idempotency key, with the path that
-    it belongs to.
+    it belongs to. `content` converts its texts, in which placeholders stand for `values`; without it they have none.
     """
 
     raw: dict[str, Any]
@@ -229,16 +256,40 @@ class DoorMessage(NamedTuple):
     names: Mapping[str, str]
     path: str
     key: str | None = None
+    content: ForeignContent | None = None
+    values: Mapping[str, str] = {}
 
 
-def make_literal(raw: dict[str, Any]) -> None:
-    """Make the texts of a message templates without merge tags, because the other service knows none of ours."""
-    content = ForeignContent()
+def make_literal(message: DoorMessage) -> None:
+    """Make the texts of a message templates in which only its own placeholders are merge tags."""
+    raw, content = message.raw, message.content or ForeignContent()
     for name in ("subject", "html", "text", "from"):
         if isinstance(raw.get(name), str):
             raw[name] = content.convert(raw[name])
-    if data := content.get_data():
+    if data := content.get_data(message.values):
         raw["data"] = data
+
+
+def set_tags(raw: dict[str, Any]) -> None:
+    """Set the tags of a message from its `tag_names` and `variables`, the same for all doors."""
+    names, variables = raw.pop("tag_names", None), raw.pop("variables", None)
+    if names or variables:
+        raw["tags"] = {"tags": names or [], "variables": variables or {}}
+
+
+def measure_rest(raw: Any, files: str, content: str) -> int:
+    """Return the size of a message as JSON, in bytes, without the contents of its files.
+
+    `files` and `content` are the service's names of attached files and of the content of one.
+    """
+    if not isinstance(raw, dict):
+        return len(msgspec.json.encode(raw))
+    attached = raw.get(files)
+    total = len(msgspec.json.encode({name: value for name, value in raw.items() if name != files}))
+    for file in attached if isinstance(attached, list) else []:
+        if isinstance(file, dict):
+            total += len(msgspec.json.encode({name: value for name, value in file.items() if name != content}))
+    return total
 
 
 def split_recipients(raw: dict[str, Any], to: list[str] | None, faults: Faults, field: str) -> None:
@@ -249,30 +300,91 @@ def split_recipients(raw: dict[str, Any], to: list[str] | None, faults: Faults, 
         faults.add(field, "can't be blank")
 
 
-async def send(request: ApiRequest, message: DoorMessage, is_test: bool = False) -> Sent:
-    """Queue a message and return it; raises Invalid with all errors by the service's names.
+class ReadMessage(NamedTuple):
+    """A message of a door without errors, ready to be queued."""
 
-    Of a message that no recipient may get, `refusal` is set. Raises also Conflict and Unavailable.
+    door: DoorMessage
+    body: MessageRequest
+
+
+async def read_message(request: ApiRequest, message: DoorMessage) -> ReadMessage:
+    """Return a message that was checked; raises Invalid with all errors by the service's names.
+
+    The state of the account, such as its sender, is checked only when the message is queued.
     """
-    make_literal(message.raw)
+    make_literal(message)
     read = await asyncio.to_thread(validation.read_partial, MessageRequest, message.raw)
-    if is_test:
-        request = request._replace(credential=request.credential._replace(is_test=True))
     faults = Faults()
     faults.merge(message.faults.fields)
+    faults.merge(rename_fields(read.faults.fields, message.names))
+    single = request._replace(body=read.value, parse_result=read, ignored_keys=[])
+    faults.merge(rename_fields(await message_intake.validate_message(single), message.names))
+    if faults.fields:
+        raise Invalid(drop_consequences(faults.fields, message.names))
+    return ReadMessage(message, read.value)
+
+
+async def queue(request: ApiRequest, message: ReadMessage, is_test: bool = False) -> int:
+    """Queue a message and return its id, also if no recipient may get it.
+
+    With `is_test`, it goes to the test inbox, as with a test key. Raises Invalid, Conflict and Unavailable.
+    """
+    if is_test:
+        request = request._replace(credential=request.credential._replace(is_test=True))
+    door = message.door
     try:
-        if faults.fields or read.faults.fields:
-            faults.merge(rename_fields(read.faults.fields, message.names))
-            single = request._replace(body=read.value, parse_result=read, ignored_keys=[])
-            faults.merge(rename_fields(await message_intake.validate_message(single), message.names))
-            raise Invalid(drop_consequences(faults.fields, message.names))
-        return await message_intake.send(request, Sending(read.value, message.raw, message.key, message.path))
-    except RecipientSuppressed:
-        raise
+        sent = await message_intake.send(request, Sending(message.body, door.raw, door.key, door.path))
+    except RecipientSuppressed as error:
+        # A program reads from events or statuses that nobody got it; a service that reports it at once checks before.
+        return int(error.extra["message_id"])
     except Invalid as error:
-        if faults.fields:
-            raise
-        raise Invalid(rename_fields(error.fields, message.names), error.reason) from None
+        raise Invalid(rename_fields(error.fields, door.names), error.reason) from None
+    return int(sent.row.id)
+
+
+async def queue_all(
+    request: ApiRequest, messages: Sequence[DoorMessage], describe: Callable[[int], str], is_dry_run: bool = False
+) -> list[int]:
+    """Queue messages of which either all or none are valid, and return their ids.
+
+    Raises Invalid with the errors of all messages, each after `describe(index)`. With `is_dry_run` nothing is queued.
+    """
+    read: list[ReadMessage] = []
+    faults = Faults()
+    for index, message in enumerate(messages):
+        try:
+            checked = await read_message(request, message)
+            if not request.credential.is_test:
+                await fetch(transactional.check_sender, request.account_id, checked.body)
+            read.append(checked)
+        except Invalid as error:
+            fields = rename_fields(error.fields, message.names)
+            faults.merge({f"{describe(index)}{path}": texts for path, texts in fields.items()})
+    faults.check()
+    return [] if is_dry_run else [await queue(request, message) for message in read]
+
+
+def charge(request: ApiRequest, message_count: int) -> None:
+    """Count each message of a batch as a request in the rate limit."""
+    if message_count > 1:
+        rate_limits.charge(request.http, request.credential, "messages", message_count - 1)
+
+
+# The id of a message in services whose ids are UUIDs; ours is its last digits.
+
+
+def write_id(message_id: int) -> str:
+    """Return the id of a message as a UUID."""
+    return str(UUID(int=message_id))
+
+
+def read_id(text: str) -> int:
+    """Return the id of a message that `write_id` wrote, 0 for any other text."""
+    try:
+        number = UUID(text).int
+    except ValueError:
+        return 0
+    return number if number < 10**18 else 0
 
 
 def drop_consequences(fields: Mapping[str, list[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
@@ -316,13 +428,3 @@ def describe_error(error: DescribedError) -> str:
     """Return the text of an error with all faults of fields."""
     faults = error.extra.get("validation_errors")
     return describe_faults(faults) if faults else error.message
-
-
-def count_content(raw: Mapping[str, Any]) -> int:
-    """Return the number of characters of the attached files of a message in base64."""
-    return attachments.count_content(raw)
-
-
-def get_raw_text(raw: Mapping[str, Any], name: str) -> str | None:
-    """Return a text of an object of JSON, None if it has none."""
-    return get_text(raw.get(name))

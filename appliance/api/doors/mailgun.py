@@ -97,11 +97,7 @@ async def create_message(request: ApiRequest, domain: str) -> HTTPResponse:
     if posted.recipients is None:
         path = f"/v3/{name}/messages"
         message = DoorMessage(posted.raw, posted.faults, _NAMES, path, posted.key)
-        try:
-            message_id = (await base.send(request, message, posted.is_test)).row.id
-        except transactional.RecipientSuppressed as error:
-            # The program reads from the events that nobody got it, as with Mailgun.
-            message_id = error.extra["message_id"]
+        message_id = await base.queue(request, await base.read_message(request, message), posted.is_test)
         return _queued(f"m{message_id}@{name}")
     return _queued(f"b{await _send_bulk(request, posted, name)}@{name}")
 

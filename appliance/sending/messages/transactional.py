@@ -183,6 +183,12 @@ def validate(
     faults.check()
 
 
+def check_sender(account_id: int, request: MessageWrite) -> None:
+    """Raise Invalid (`sender_not_ready`) if the sender of a valid email without a template may not be used now."""
+    address = addresses.parse_email(get_text(request.to) or "")
+    require_sender(Account.get_by_id(account_id), request, None, address)
+
+
 def queue_message(
     account_id: int, request: MessageWrite, key: str | None = None, test: bool = False,
     prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True, files: Sequence[StoredFile] = (),

@@ -1,0 +1,169 @@
+"""The door for programs that speak the API of Postmark (postmarkapp.com/developer): single emails and batches of them.
+
+Its errors are one text with a number (`ErrorCode`), so the text has all faults.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from sanic import HTTPResponse, Request
+
+from appliance.api import http
+from appliance.api.doors import door as base
+from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, Ignored, Refused
+from appliance.api.endpoints import ApiRequest
+from appliance.api.http import DescribedError
+from appliance.core import clock
+from appliance.core.errors import Faults, Invalid
+from appliance.core.errors import Refused as RefusedError
+from appliance.sending.messages import ledger
+from appliance.storage.models import Message
+from appliance.storage.transactions import fetch
+
+PATH = "/compat/postmark"
+MAX_BATCH = 500
+# Postmark's codes of errors: invalid request, inactive recipient, invalid token.
+_INVALID, _INACTIVE, _UNAUTHORIZED, _RATE_LIMITED = 300, 406, 10, 429
+
+
+def _read_tag(value: Any, path: str, faults: Faults) -> list[str] | None:
+    if not isinstance(value, str):
+        faults.add(path, "is invalid")
+        return None
+    return [value]
+
+
+def _read_headers(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
+    if not isinstance(value, list):
+        faults.add(path, "must be a list of Name and Value")
+        return None
+    headers: dict[str, str] = {}
+    for index, header in enumerate(value):
+        name, text = (header.get("Name"), header.get("Value")) if isinstance(header, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(text, str):
+            faults.add(f"{path}[{index}]", "must have a Name and a Value")
+        else:
+            headers[name] = text
+    return headers
+
+
+def _read_files(value: Any, path: str, faults: Faults) -> Any:
+    files = _FILES(value, path, faults)
+    for file in files or ():
+        if isinstance(file.get("content_id"), str):
+            file["content_id"] = file["content_id"].removeprefix("cid:")
+    return files
+
+
+_FILES = base.read_files(
+    {"Name": "filename", "Content": "content", "ContentType": "content_type", "ContentID": "content_id"},
+    optional=("ContentLength",),
+)
+
+
+def _read_stream(value: Any, path: str, faults: Faults) -> None:
+    """Accept the stream of transactional messages only: marketing needs what campaigns have."""
+    if value != "outbound":
+        faults.add(path, "must be outbound: send marketing as a campaign")
+
+
+_TEMPLATE = Refused("is not supported: templates are those of this service, by POST /v1/my/messages")
+FIELDS: Fields = {
+    "From": Field("from", base.keep), "To": Field("to", base.read_address_list),
+    "Cc": Field("cc", base.read_address_list), "Bcc": Field("bcc", base.read_address_list),
+    "Subject": Field("subject", base.keep), "HtmlBody": Field("html", base.keep), "TextBody": Field("text", base.keep),
+    "ReplyTo": Field("reply_to", base.read_one_address), "Tag": Field("tag_names", _read_tag),
+    "Metadata": Field("variables", base.read_texts), "Headers": Field("headers", _read_headers),
+    "Attachments": Field("attachments", _read_files), "TrackOpens": Field("tracks_opens", base.keep),
+    "MessageStream": Field("stream", _read_stream),
+    "TrackLinks": Ignored("clicks are counted in marketing only"),
+    "InlineCss": Ignored("styles are always inlined"),
+    "TemplateId": _TEMPLATE, "TemplateAlias": _TEMPLATE, "TemplateModel": _TEMPLATE,
+}  # fmt: skip
+_NAMES = {
+    "from": "From", "to": "To", "other_to": "To", "cc": "Cc", "bcc": "Bcc", "subject": "Subject", "html": "HtmlBody",
+    "body": "HtmlBody", "text": "TextBody", "reply_to": "ReplyTo", "headers": "Headers", "attachments": "Attachments",
+    "tracks_opens": "TrackOpens", "tags": "Metadata",
+}  # fmt: skip
+
+
+def _read(request: ApiRequest, raw: Any, path: str, key: str | None) -> DoorMessage:
+    faults = Faults()
+    if not isinstance(raw, dict):
+        raise Invalid({"base": ["The message must be a JSON object."]})
+    ours, ignored = base.read_fields(raw, FIELDS, faults)
+    request.ignored_keys.extend(name for name in ignored if name not in request.ignored_keys)
+    to = ours.pop("to", None)
+    base.split_recipients(ours, to, faults, "To")
+    base.set_tags(ours)
+    return DoorMessage(ours, faults, _NAMES, path, key)
+
+
+async def send_email(request: ApiRequest) -> HTTPResponse:
+    """Send an email: `POST /email`."""
+    raw = await base.read_json_object(request)
+    http.require_small_rest(base.measure_rest(raw, "Attachments", "Content"))
+    result, status = await _send_one(request, raw, f"{PATH}/email", http.get_idempotency_key(request.http))
+    return http.json_response(result, status)
+
+
+async def send_batch(request: ApiRequest) -> HTTPResponse:
+    """Send up to 500 emails, each with a result of its own: `POST /email/batch`."""
+    raw = await base.read_json_list(request, MAX_BATCH)
+    http.require_small_rest(sum(base.measure_rest(item, "Attachments", "Content") for item in raw))
+    key = http.get_idempotency_key(request.http)
+    results: list[dict[str, Any]] = []
+    for start in range(0, len(raw), base.BATCH_WRITES):
+        part = raw[start : start + base.BATCH_WRITES]
+        tasks = [
+            _send_one(request, item, f"{PATH}/email/batch/{start + index}", key) for index, item in enumerate(part)
+        ]
+        results += [result for result, _ in await asyncio.gather(*tasks)]
+    return http.json_response(results)
+
+
+async def _send_one(request: ApiRequest, raw: Any, path: str, key: str | None) -> tuple[dict[str, Any], int]:
+    """Return the result of one email, and its HTTP status."""
+    try:
+        message = await base.read_message(request, _read(request, raw, path, key))
+        message_id = await base.queue(request, message)
+    except (Invalid, RefusedError) as error:
+        described = http.describe_error(request.http, error)
+        return _describe_error(described), 422 if described.status == 409 else described.status
+    row: Message = await fetch(ledger.get, request.account_id, message_id)
+    if row.status == "skipped" and not (message.body.cc or message.body.bcc or message.body.other_to):
+        text = "You tried to send to a recipient that has been marked as inactive."
+        return {"ErrorCode": _INACTIVE, "Message": f"{text} Inactive recipients: {row.recipient}"}, 422
+    sent: Mapping[str, Any] = {
+        "To": str(raw["To"]), "SubmittedAt": clock.iso(row.created_at), "MessageID": base.write_id(row.id),
+        "ErrorCode": 0, "Message": "OK",
+    }  # fmt: skip
+    return dict(sent), 200
+
+
+def _describe_error(error: DescribedError) -> dict[str, Any]:
+    codes = {401: _UNAUTHORIZED, 429: _RATE_LIMITED}
+    return {"ErrorCode": codes.get(error.status, _INVALID), "Message": base.describe_error(error)}
+
+
+def _write_error(error: DescribedError) -> HTTPResponse:
+    return http.json_response(_describe_error(error), error.status)
+
+
+def _read_token(request: Request) -> str:
+    return str(request.headers.get("x-postmark-server-token", ""))
+
+
+DOOR = Door(
+    "postmark",
+    (
+        DoorRoute("POST", f"{PATH}/email", send_email, "messages:send", "messages", max_bytes=base.MAX_BODY_BYTES),
+        DoorRoute(
+            "POST", f"{PATH}/email/batch", send_batch, "messages:send", "messages", max_bytes=base.MAX_BODY_BYTES
+        ),
+    ),
+    _read_token,
+    _write_error,
+    lambda path: path == PATH or path.startswith(f"{PATH}/"),
+)
