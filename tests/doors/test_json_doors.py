@@ -153,6 +153,7 @@ def test_files_of_node_are_read(server: Server) -> None:
 
 def test_files_have_25_megabytes_together(server: Server) -> None:
     """A file of 24 MB is sent, and 26 MB are refused with the reason."""
+
     def build(size: int) -> dict[str, Any]:
         content = base64.b64encode(b"x" * size).decode()
         return MAILS[POSTMARK] | {"Attachments": [{"Name": "a.bin", "Content": content}]}

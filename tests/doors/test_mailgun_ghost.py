@@ -107,17 +107,17 @@ def test_events_report_deliveries_opens_and_refusals(server: Server, relay: Smtp
     wanted = {("dora", "delivered"), ("emil", "delivered"), ("gone", "failed"), ("angry", "failed"), ("dora", "opened")}
     end = time.monotonic() + 60
     while True:
-        found = [event for event in fetch_events(server, limit=2) if event["user-variables"]["email-id"] == "events"]
-        if len(found) >= len(wanted):
+        events = [event for event in fetch_events(server, limit=2) if event["user-variables"]["email-id"] == "events"]
+        if len(events) >= len(wanted):
             break
-        assert time.monotonic() < end, found
+        assert time.monotonic() < end, events
         time.sleep(0.5)
 
-    assert {(event["recipient"].partition("@")[0], event["event"]) for event in found} == wanted
-    assert {event["message"]["headers"]["message-id"] for event in found} == {sent["id"].strip("<>")}
-    assert [event["timestamp"] for event in found] == sorted(event["timestamp"] for event in found)
-    assert len({event["id"] for event in found}) == len(found)
-    refused = {event["recipient"]: event for event in found if event["event"] == "failed"}
+    assert {(event["recipient"].partition("@")[0], event["event"]) for event in events} == wanted
+    assert {event["message"]["headers"]["message-id"] for event in events} == {sent["id"].strip("<>")}
+    assert [event["timestamp"] for event in events] == sorted(event["timestamp"] for event in events)
+    assert len({event["id"] for event in events}) == len(events)
+    refused = {event["recipient"]: event for event in events if event["event"] == "failed"}
     assert refused["gone@example.org"]["severity"] == "permanent"
     assert refused["gone@example.org"]["delivery-status"]["code"] == 605
     assert refused["angry@example.org"]["delivery-status"]["code"] == 607

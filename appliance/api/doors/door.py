@@ -191,11 +191,11 @@ def read_address_list(value: Any, path: str, faults: Faults) -> list[str] | None
     if not all(isinstance(text, str) for text in texts):
         faults.add(path, "is invalid")
         return None
-    found: list[str] = []
+    recipients: list[str] = []
     for text in texts:
         parsed = [address for _, address in getaddresses([text]) if address]
-        found += parsed or [text]
-    return found
+        recipients += parsed or [text]
+    return recipients
 
 
 def read_one_address(value: Any, path: str, faults: Faults) -> str | None:

@@ -44,7 +44,7 @@ _TAGS = {
     ),
 }  # fmt: skip
 # Addresses at which Mailgun takes opt-outs; the program that has the audience names its own link beside them.
-_UNSUBSCRIBE_ADDRESS = re.compile(r"\s*,?\s*<(?:mailto:)?%(?:tag_)?unsubscribe_email%>\s*,?")
+_UNSUBSCRIBE_ADDRESS = re.compile(r"<(?:mailto:)?%(?:tag_)?unsubscribe_email%>")
 # Our name of a field by that of Mailgun.
 _FIELDS = {"from": "from", "subject": "subject", "html": "html", "text": "text"}
 _NAMES = {
@@ -232,7 +232,7 @@ def _read_message(request: ApiRequest, form: _Form, domain: str) -> _Posted:
     key = faults.collect(http.get_idempotency_key, request.http)
     if form.last("recipient-variables") is None:
         raw |= {"headers": _clean_headers(headers)} if headers else {}
-        raw |= {name: found for name in ("cc", "bcc") if (found := _read_recipients(form, name))}
+        raw |= {name: copies for name in ("cc", "bcc") if (copies := _read_recipients(form, name))}
         base.split_recipients(raw, to or None, faults, "to")
         return _Posted(raw, None, faults, switches.get("o:testmode", False), key)
     for name in ("cc", "bcc"):
@@ -253,13 +253,13 @@ def _check_tags(tags: dict[str, Any], faults: Faults) -> None:
 
 def _read_recipients(form: _Form, name: str) -> list[str]:
     """Return the addresses of a field, which may be repeated, and have names and several addresses in one text."""
-    found: list[str] = []
+    recipients: list[str] = []
     for text in form.fields.get(name, ()):
         if "<" not in text and "," not in text:
-            found += [text.strip()] if text.strip() else []
+            recipients += [text.strip()] if text.strip() else []
         else:
-            found += [address for _, address in getaddresses([text]) if address] or [text]
-    return found
+            recipients += [address for _, address in getaddresses([text]) if address] or [text]
+    return recipients
 
 
 def _read_time(value: str, name: str, faults: Faults) -> str | None:
@@ -276,7 +276,8 @@ def _clean_headers(headers: Mapping[str, str]) -> dict[str, str]:
     cleaned = dict(headers)
     for name, value in headers.items():
         if name.lower() == "list-unsubscribe":
-            cleaned[name] = _UNSUBSCRIBE_ADDRESS.sub("", value).strip()
+            parts = [part for part in value.split(",") if not _UNSUBSCRIBE_ADDRESS.fullmatch(part.strip())]
+            cleaned[name] = ",".join(parts).strip()
     return {name: value for name, value in cleaned.items() if value}
 
 

@@ -104,9 +104,9 @@ async def list_events(request: ApiRequest, domain: str, page: str = "") -> HTTPR
         given = {key: values[-1] for key, values in request.http.get_args().items()}
         position = _Page(given)
     query = _build_query(request.account_id, name, position)
-    found = await scan(_fetch_events, request.account_id, query)
-    return http.json_response({"items": [_describe_event(event, name) for event in found],
-                               "paging": _build_paging(name, position, found)})  # fmt: skip
+    events = await scan(_fetch_events, request.account_id, query)
+    return http.json_response({"items": [_describe_event(event, name) for event in events],
+                               "paging": _build_paging(name, position, events)})  # fmt: skip
 
 
 def _fetch_events(_: int, query: ProgramEventQuery) -> list[ProgramEvent]:
@@ -121,11 +121,11 @@ def _read_page(text: str) -> _Page:
         raise ApiError(400, "bad_request", "The page is invalid.") from None
 
 
-def _build_paging(domain: str, position: _Page, found: list[ProgramEvent]) -> dict[str, str]:
+def _build_paging(domain: str, position: _Page, events: list[ProgramEvent]) -> dict[str, str]:
     """Return the URLs of the first, the last, the next and the previous page; the next one of the end is empty."""
-    here = (position.at, position.id)
-    first = (found[0].at, found[0].id) if found else here
-    last = (found[-1].at, found[-1].id) if found else here
+    begin = (position.at, position.id)
+    first = (events[0].at, events[0].id) if events else begin
+    last = (events[-1].at, events[-1].id) if events else begin
     query = position.query
     pages = {
         "first": _Page(query), "last": _Page(query, way="last"),
@@ -188,11 +188,16 @@ def _read_moment(text: str | None, name: str, faults: Faults) -> int | None:
         return None
 
 
+def _split(text: str, operator: str) -> list[str]:
+    """Return the parts of an expression between an operator."""
+    return " ".join(text.split()).split(f" {operator} ")
+
+
 def _read_names(text: str | None, faults: Faults) -> list[str]:
     """Return the names of our events for an expression such as `delivered OR opened`; without one, all."""
     if text is None:
         return list(_EVENTS)
-    wanted = {word.strip(" ()").lower() for word in re.split(r"\s+OR\s+", text.strip())}
+    wanted = {word.strip(" ()").lower() for word in _split(text, "OR")}
     if not wanted <= _KNOWN_EVENTS:
         faults.add("event", "must be names of events, such as delivered OR opened OR failed")
     return [name for name, theirs in _EVENTS.items() if theirs in wanted]
@@ -202,8 +207,8 @@ def _read_tags(text: str | None, faults: Faults) -> tuple[list[str], list[str]]:
     """Return (tags that a message must have all, tags of which it must have one) for `a AND b` or `a OR b`."""
     if text is None:
         return [], []
-    all_tags = [word.strip(" ()\"'") for word in re.split(r"\s+AND\s+", text.strip())]
-    any_tags = [word.strip(" ()\"'") for word in re.split(r"\s+OR\s+", text.strip())]
+    all_tags = [word.strip(" ()\"'") for word in _split(text, "AND")]
+    any_tags = [word.strip(" ()\"'") for word in _split(text, "OR")]
     if len(all_tags) > 1 and len(any_tags) > 1:
         faults.add("tags", "must have either AND or OR")
     return ([], any_tags) if len(any_tags) > 1 else (all_tags, [])
@@ -318,10 +323,10 @@ def build_deleter(kind: str) -> Handler:
 
 
 def _lift_suppressions(request: ApiRequest, kind: str, address: Address) -> None:
-    found = _find_suppressions(request.account_id, kind, address)
-    if not found:
-        raise ApiError(404, "not_found", f"Address not found in {kind} table")
-    for row in found:
+    suppressed = _find_suppressions(request.account_id, kind, address)
+    if not suppressed:
+        raise ApiError(404, "not_found", f"Address not suppressed in {kind} table")
+    for row in suppressed:
         audit.run_and_record(
             request.caller, "suppression_lift", suppressions.lift, request.account_id, row.id, _LIFTED,
             build_evidence(request),

@@ -42,20 +42,20 @@ def _read_addresses(value: Any, path: str, faults: Faults) -> list[str] | None:
     if not isinstance(value, list):
         faults.add(path, "must be a list")
         return None
-    found = []
+    addresses = []
     for index, item in enumerate(value):
         if isinstance(item, dict) and isinstance(item.get("email"), str):
-            found.append(item["email"])
+            addresses.append(item["email"])
         else:
             faults.add(f"{path}[{index}]", "must have an email")
-    return found
+    return addresses
 
 
 def _read_reply_to(value: Any, path: str, faults: Faults) -> str | None:
-    found = _read_addresses(value if isinstance(value, list) else [value], path, faults)
-    if found is not None and len(found) > 1:
+    addresses = _read_addresses(value if isinstance(value, list) else [value], path, faults)
+    if addresses is not None and len(addresses) > 1:
         faults.add(path, "must have one address")
-    return found[0] if found else None
+    return addresses[0] if addresses else None
 
 
 def _read_content(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
@@ -63,17 +63,17 @@ def _read_content(value: Any, path: str, faults: Faults) -> dict[str, str] | Non
     if not isinstance(value, list):
         faults.add(path, "must be a list")
         return None
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for index, part in enumerate(value):
         kind, text = (part.get("type"), part.get("value")) if isinstance(part, dict) else (None, None)
         name = {"text/plain": "text", "text/html": "html"}.get(str(kind).partition(";")[0].strip().lower())
         if name is None or not isinstance(text, str):
             faults.add(f"{path}[{index}]", "must have the type text/plain or text/html and a value")
-        elif name in found:
+        elif name in texts:
             faults.add(f"{path}[{index}]", "has a type that was given already")
         else:
-            found[name] = text
-    return found
+            texts[name] = text
+    return texts
 
 
 def _read_files(value: Any, path: str, faults: Faults) -> Any:
@@ -180,11 +180,11 @@ def _read(request: ApiRequest, raw: Mapping[str, Any]) -> tuple[list[DoorMessage
         faults.add("personalizations", f"is too long (maximum is {MAX_PERSONALIZATIONS} entries)")
         personal = personal[:1]
     key = faults.collect(http.get_idempotency_key, request.http)
-    found = [_read_one(common, item, index, key) for index, item in enumerate(personal)]
-    if not found:
-        found = [DoorMessage(common, Faults(), _NAMES, "")]
-    found[0].faults.merge(faults.fields)
-    return found, "sandbox_mode" in settings
+    messages = [_read_one(common, item, index, key) for index, item in enumerate(personal)]
+    if not messages:
+        messages = [DoorMessage(common, Faults(), _NAMES, "")]
+    messages[0].faults.merge(faults.fields)
+    return messages, "sandbox_mode" in settings
 
 
 def _read_one(common: Mapping[str, Any], item: Any, index: int, key: str | None) -> DoorMessage:

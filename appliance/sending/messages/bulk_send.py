@@ -77,8 +77,7 @@ def check_recipients(recipients: Sequence[BulkRecipient], faults: Faults) -> lis
         size = len(msgspec.json.encode((recipient.data, recipient.headers)))
         total += size
         if size > MAX_RECIPIENT_BYTES:
-            text = gettext("has too many values (maximum is %(limit)s bytes)", limit=MAX_RECIPIENT_BYTES)
-            faults.add(f"to[{index}]", text)
+            faults.add(f"to[{index}]", gettext("is too long (maximum is %(limit)s bytes)", limit=MAX_RECIPIENT_BYTES))
         for name, value in recipient.headers.items():
             if fault := message_request.find_header_value_fault(name.lower(), value):
                 faults.add(f"headers.{name}", fault)
@@ -87,7 +86,7 @@ def check_recipients(recipients: Sequence[BulkRecipient], faults: Faults) -> lis
         if fault := message_request.find_header_name_fault(name.lower(), is_marketing=False):
             faults.add(f"headers.{name}", fault)
     if total > MAX_VALUES_BYTES:
-        faults.add("to", gettext("has too many values (maximum is %(limit)s bytes)", limit=MAX_VALUES_BYTES))
+        faults.add("to", gettext("is too long (maximum is %(limit)s bytes)", limit=MAX_VALUES_BYTES))
     return checked
 
 

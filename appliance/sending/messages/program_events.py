@@ -103,8 +103,8 @@ def fetch(query: ProgramEventQuery) -> list[ProgramEvent]:
         "any_tags": encode(query.any_tags).decode(), "recipient": query.recipient, "limit": query.limit,
         "at": position[0] if position else None, "id": position[1] if position else None,
     }  # fmt: skip
-    found = [_read(row) for row in rows(sql, parameters)]
-    return found[::-1] if is_backward else found
+    events = [_read(row) for row in rows(sql, parameters)]
+    return events[::-1] if is_backward else events
 
 
 def _read(row: tuple[Any, ...]) -> ProgramEvent:
