@@ -314,17 +314,22 @@ def read_certificate(setting: str, certificate: str) -> CertificateInfo:
 
     Raises OSError if the file cannot be read or has no certificate. The message is one line that names the setting.
     """
+    return parse_certificate(setting, certificate, _read_file(setting, certificate))
+
+
+def parse_certificate(setting: str, description: str, pem: bytes) -> CertificateInfo:
+    """Parse the first certificate of a PEM text. Raises OSError with the setting and the description if it has none."""
     # Imported here, because the module is large and an installation may have no certificate.
     from cryptography import x509
 
     try:
-        leaf = x509.load_pem_x509_certificates(_read_file(setting, certificate))[0]
+        leaf = x509.load_pem_x509_certificates(pem)[0]
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         names_of_leaf = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
     except x509.ExtensionNotFound:
         names_of_leaf = ()
     except ValueError:
-        raise OSError(f"{setting}: {certificate} is not a certificate") from None
+        raise OSError(f"{setting}: {description} is not a certificate") from None
     not_before_ms, not_after_ms = (
         int(moment.timestamp() * 1000) for moment in (leaf.not_valid_before_utc, leaf.not_valid_after_utc)
     )

@@ -17,10 +17,11 @@ _SERVICE_FILE = "serve.lock"
 _PROC_LOCKS = Path("/proc/locks")
 _OWN_NAMES = (
     "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "attachments", "backups",
-    _SERVICE_FILE,
+    "certificates", _SERVICE_FILE,
 )  # fmt: skip
 _USED_FILES = ("secret.key", "optouts.jsonl")  # files that only a used installation contains
-_FOLDERS, _FILES = ("imports", "audiences", "attachments", "backups"), ("reserve", "optouts.jsonl", _SERVICE_FILE)
+_FOLDERS = ("imports", "audiences", "attachments", "backups", "certificates")
+_FILES = ("reserve", "optouts.jsonl", _SERVICE_FILE)
 # Files with these names are removed from every directory that `create_file` writes to, also from directories of the
 # operator, so the names must be distinctive.
 PART_PREFIX, PART_SUFFIX = ".campanero-", ".part"

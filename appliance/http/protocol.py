@@ -14,7 +14,9 @@ import re
 import resource
 import time
 from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from sanic import Request
@@ -28,6 +30,7 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 from appliance import public
 from appliance.api import dispatch
 from appliance.api.posted_forms import PostedForm, parse_form
+from appliance.certificates.challenges import TLS_HELLO_EXTENSION, LiveChallenges
 from appliance.core import addresses
 from appliance.core.crypto import ServedCertificate
 from appliance.settings import config
@@ -125,6 +128,7 @@ _MAX_OPEN_FILES = 65_536
 # A handshake is a few kilobytes over at most three round trips.
 HANDSHAKE_TIMEOUT_SECONDS = 10
 _MAX_HANDSHAKES = 1_024
+_HANDSHAKE_RECORD = 22  # RFC 8446, 5.1
 _REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _REFUSAL_LOG_SECONDS = 60.0
 _next_refusal_log_at = _next_handshake_log_at = 0.0
@@ -168,8 +172,8 @@ class Handshakes:
     affected.
     """
 
-    def __init__(self, certificate: ServedCertificate) -> None:
-        self._certificate = certificate
+    def __init__(self, certificate: ServedCertificate, challenges: LiveChallenges) -> None:
+        self._certificate, self._challenges = certificate, challenges
         self._pending: dict[asyncio.Transport, None] = {}  # the oldest first
 
     def start(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
@@ -180,15 +184,36 @@ class Handshakes:
             oldest.abort()
             self._log_end()
         self._pending[transport] = None
+        if self._challenges.has_tls:
+            transport.set_protocol(_HelloReader(transport, partial(self._begin, transport, protocol), self._forget))
+        else:
+            self._begin(transport, protocol)
+
+    def _begin(self, transport: asyncio.Transport, protocol: asyncio.Protocol, received: bytes = b"") -> None:
+        """Start the handshake, of which `received` has arrived.
+
+        A CA that validates the host name over TLS gets the certificate of its challenge, and no connection after it.
+        """
+        context = self._certificate.context
+        if TLS_HELLO_EXTENSION in received:
+            context, protocol = self._challenges.tls_context(), _ClosingProtocol()
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         waiter.add_done_callback(lambda finished: self._finish(transport, finished))
         tls = SSLProtocol(
-            loop, protocol, self._certificate.context, waiter, server_side=True,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
-        )  # fmt: skip
+            loop, protocol, context, waiter, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS
+        )
         transport.set_protocol(tls)
         tls.connection_made(transport)
+        while received:
+            buffer = tls.get_buffer(len(received))
+            piece = received[: len(buffer)]
+            buffer[: len(piece)] = piece
+            tls.buffer_updated(len(piece))
+            received = received[len(piece) :]
+
+    def _forget(self, transport: asyncio.Transport) -> None:
+        self._pending.pop(transport, None)
 
     def _finish(self, transport: asyncio.Transport, waiter: "asyncio.Future[None]") -> None:
         self._pending.pop(transport, None)
@@ -200,6 +225,49 @@ class Handshakes:
         if time.monotonic() >= _next_handshake_log_at:
             _next_handshake_log_at = time.monotonic() + _REFUSAL_LOG_SECONDS
             log.warning("server: the oldest TLS handshakes are ended, because too many are under way")
+
+
+# The longest TLS record (RFC 8446, 5.1) with its header. A ClientHello is shorter.
+_MAX_RECORD_BYTES, _RECORD_HEADER_BYTES = 16_384 + 5, 5
+
+
+class _HelloReader(asyncio.Protocol):
+    """Reads the first TLS record of a connection, which the choice of the certificate depends on during a challenge.
+
+    `begin` gets the bytes; `forget` is called if the connection ends before.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, begin: Callable[[bytes], None], forget: Callable[[asyncio.Transport], None]
+    ) -> None:
+        self._transport, self._begin, self._forget = transport, begin, forget
+        self._received = b""
+        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_SECONDS, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass the bytes on once the whole record has arrived, or if they are none."""
+        self._received += data
+        length = int.from_bytes(self._received[3:_RECORD_HEADER_BYTES], "big") + _RECORD_HEADER_BYTES
+        is_short = len(self._received) < _RECORD_HEADER_BYTES or len(self._received) < min(length, _MAX_RECORD_BYTES)
+        if is_short and self._received[0] == _HANDSHAKE_RECORD:
+            return
+        self._timer.cancel()
+        # The transport chooses how it reads by its protocol, when it begins to read.
+        self._transport.pause_reading()
+        self._begin(self._received)
+        self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._timer.cancel()
+        self._forget(self._transport)
+
+
+class _ClosingProtocol(asyncio.Protocol):
+    """Closes a connection at once: a CA that validates over TLS sends nothing after the handshake (RFC 8737)."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 class RequestTooSlow(BadRequest):

@@ -27,8 +27,12 @@ from appliance import public
 from appliance.accounts import users
 from appliance.api import dispatch, doors
 from appliance.api import http as api_http
+from appliance.certificates import store
+from appliance.certificates.challenges import HTTP_CONTENT_TYPE, LiveChallenges
+from appliance.certificates.issuer import CertificateIssuer, Doors
 from appliance.core import crypto, executable, validation
 from appliance.core.errors import Unavailable
+from appliance.http.http_listener import HttpListener
 from appliance.http.protocol import (
     MAX_HEAD_BYTES,
     FormRequest,
@@ -46,7 +50,7 @@ from appliance.http.protocol import (
 )
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
-from appliance.jobs import BackgroundWork
+from appliance.jobs import BackgroundWork, certificate_notice
 from appliance.ops import metrics
 from appliance.public import clicks
 from appliance.sending.messages import queue, retries
@@ -84,6 +88,11 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.certificate, app.ctx.works = SmtpListener(config), None, None
     app.ctx.handshakes = None
+    app.ctx.challenges = LiveChallenges()
+    app.ctx.http_listener = app.ctx.issuer = None
+    if store.uses_auto(config):
+        base = settings_config.base_url(config)
+        app.ctx.http_listener = HttpListener(config.acme.http_listen, base, app.ctx.challenges)
     app.ctx.process = secrets.token_hex(8)
     # For localhost, Strict-Transport-Security would also make browsers refuse http to other programs there.
     app.ctx.strict = (
@@ -113,6 +122,7 @@ def mount_routes() -> "Sanic[Any, Any]":
     app.on_request(_set_client, priority=102)
     app.on_request(read_large_form, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
+    app.on_request(_answer_challenge, priority=99)
     app.on_response(_add_headers)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
     app.after_server_start(_ready)
@@ -146,6 +156,12 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
         response = await guard.render_stopping(request)
     response.headers["Connection"] = "close"
     return response
+
+
+async def _answer_challenge(request: Request) -> HTTPResponse | None:
+    """Return the response to a live HTTP-01 challenge (RFC 8555, 8.3), whose request a proxy passed on, else None."""
+    content = request.app.ctx.challenges.find_response(path_of(request))
+    return HTTPResponse(content, content_type=HTTP_CONTENT_TYPE) if content is not None else None
 
 
 async def _add_headers(request: Request, response: HTTPResponse) -> None:
@@ -271,6 +287,11 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
     await loop.run_in_executor(None, app.ctx.inbound.start)
     app.ctx.watch = crypto.CertificateWatcher(app.ctx.certificate, app.ctx.inbound.certificate)
     app.ctx.watch.start()
+    if app.ctx.http_listener is not None:
+        await app.ctx.http_listener.start()
+        doors = Doors(app.ctx.http_listener.is_bound, app.ctx.handshakes is not None)
+        app.ctx.issuer = CertificateIssuer(app.ctx.config, app.ctx.challenges, doors, certificate_notice.notify_owners)
+        app.ctx.issuer.start()
     works = BackgroundWork(app.ctx.process)
     await loop.run_in_executor(None, works.start)
     app.ctx.works = works
@@ -332,6 +353,9 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
 
 async def _stop(app: "Sanic[Any, Any]") -> None:
     app.ctx.watch.stop()
+    if app.ctx.issuer is not None:
+        app.ctx.http_listener.stop()
+        await asyncio.get_running_loop().run_in_executor(None, app.ctx.issuer.stop)
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.stop)
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.capture.stop)
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.damage.stop)
@@ -344,12 +368,13 @@ def serve(config: Config) -> None:
     host, _, port = config.listen.rpartition(":")
     raise_descriptor_limit()
     app = build(config)
+    store.prepare(config)
+    if app.ctx.http_listener is not None:
+        app.ctx.http_listener.bind()
     app.ctx.inbound.bind()
-    if config.tls.certificate:
-        app.ctx.certificate = crypto.ServedCertificate(
-            "tls.certificate", config.tls.certificate, config.tls.key, is_web=True
-        )
-        app.ctx.handshakes = Handshakes(app.ctx.certificate)
+    app.ctx.certificate = store.load_served(config, "tls.certificate", is_web=True)
+    if app.ctx.certificate is not None:
+        app.ctx.handshakes = Handshakes(app.ctx.certificate, app.ctx.challenges)
     app.run(
         host.strip("[]"), int(port), protocol=TrackingProtocol, single_process=True, access_log=False, motd=False,
         debug=False,

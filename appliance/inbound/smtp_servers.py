@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from aiosmtpd.smtp import SMTP, Envelope, Session, TLSSetupException
 
+from appliance.certificates import store
 from appliance.core import addresses, crypto
 from appliance.core.errors import Deferred, Unavailable
 from appliance.inbound import bounce_mail
@@ -123,7 +124,7 @@ class SmtpListener(_ThreadedServer):
             return
         host, _, port = self._settings.inbound.listen.rpartition(":")
         host = host.strip("[]")
-        self.certificate = _load_certificate(self._settings)
+        self.certificate = store.load_served(self._settings, "inbound.tls_certificate")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, int(port)), family=family, backlog=200)
@@ -136,15 +137,6 @@ class SmtpListener(_ThreadedServer):
         log.info("inbound: listening for returned mail address=%s", self._settings.inbound.listen)
         await self._accept(lambda: SmtpSession(handler, self.limiter, name, tls))
         handler.close()
-
-
-def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
-    """Return the certificate for STARTTLS, or None if none is configured; raises OSError if it is invalid."""
-    if not settings.inbound.tls_certificate:
-        return None
-    return crypto.ServedCertificate(
-        "inbound.tls_certificate", settings.inbound.tls_certificate, settings.inbound.tls_key, is_web=False
-    )
 
 
 # SMTP sessions are those of aiosmtpd, with limits for everything that a client sends.

@@ -27,6 +27,8 @@ PREFIX = "CAMPANERO_"
 TEST_VARIABLES = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS", "CAMPANERO_TEST_CATALOGUES")
 OTHER_VARIABLES = {*TEST_VARIABLES, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+# The value of a setting for a certificate that an ACME CA issues.
+AUTO = "auto"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -240,8 +242,7 @@ def _build_config(values: Mapping[str, Any], sources: Mapping[str, str]) -> Conf
 
 def _check(config: Config, environment: Mapping[str, str]) -> None:
     faults = []
-    host, _, port = config.listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    if not _is_listen_address(config.listen):
         faults.append(f"listen: {config.listen!r} is not HOST:PORT")
     url = urlsplit(base_url(config))
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
@@ -254,6 +255,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         faults.append(f"network.trusted_proxies: {error}")
     faults += _check_certificate_files("tls.", config.tls.certificate, config.tls.key)
     faults += _check_inbound(config)
+    faults += _check_acme(config)
     faults += _check_sms(config)
     faults += [
         f"{name}: only with a base_url on the loopback interface"
@@ -283,14 +285,62 @@ def list_required(transport: str) -> list[str]:
 def _check_inbound(config: Config) -> list[str]:
     """Return the errors of the settings of the SMTP listener for bounces, complaints and replies."""
     inbound, faults = config.inbound, []
-    host, _, port = inbound.listen.rpartition(":")
-    if inbound.listen and (not host or not port.isdecimal() or int(port) > 65535):
+    if inbound.listen and not _is_listen_address(inbound.listen):
         faults.append(f"inbound.listen: {inbound.listen!r} is not HOST:PORT")
     return faults + _check_certificate_files("inbound.tls_", inbound.tls_certificate, inbound.tls_key)
 
 
+@cache
+def list_certificate_settings() -> list[str]:
+    """Return the names of the settings with the certificate of a listener, each of which may be `AUTO`."""
+    return [name for name, _ in list_settings() if name.endswith("certificate")]
+
+
+def _is_listen_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and int(port) <= 65535
+
+
+def _check_acme(config: Config) -> list[str]:
+    """Return the errors of the settings that a certificate from the CA needs, if a certificate setting is `auto`."""
+    names = [name for name in list_certificate_settings() if get_value(config, name) == AUTO]
+    if not names:
+        return []
+    acme, faults = config.acme, []
+    if acme.http_listen and not _is_listen_address(acme.http_listen):
+        faults.append(f"acme.http_listen: {acme.http_listen!r} is not HOST:PORT")
+    if bool(acme.eab_key_id) != bool(acme.eab_hmac_key):
+        missing = "acme.eab_hmac_key" if acme.eab_key_id else "acme.eab_key_id"
+        faults.append(f"{missing}: needed with the other setting of the external account")
+    if acme.email and not _MAIL_ADDRESS.fullmatch(acme.email):
+        faults.append(f"acme.email: {acme.email!r} is not an email address")
+    # Only a CA on this machine can reach a host name of this machine.
+    is_local_ca = urlsplit(acme.directory).hostname in LOOPBACK
+    if not is_https(config) or not _is_public_name(base_host(config), is_local_ca):
+        faults.append(
+            f"base_url: must be https:// and a public host name when {names[0]} is {AUTO}, not {base_url(config)!r}"
+        )
+    return faults
+
+
+_MAIL_ADDRESS = re.compile(r"[^\s@,?&]+@[^\s@,?&]+")
+_HOST_NAME = re.compile(r"(?=.{1,253}\Z)(?!-)[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})*", re.IGNORECASE)
+
+
+def _is_public_name(host: str, is_local_ca: bool) -> bool:
+    """Return whether a CA may issue a certificate for a host: a name with a dot that is no IP address."""
+    if not _HOST_NAME.fullmatch(host) or host.replace(".", "").isdecimal():
+        return False
+    return is_local_ca or ("." in host and not host.endswith(".localhost"))
+
+
 def _check_certificate_files(prefix: str, certificate: str, key: str) -> list[str]:
-    """Return the errors of the paths of a certificate and its key; both may be empty. `prefix` names their settings."""
+    """Return the errors of the paths of a certificate and its key; both may be empty. `prefix` names their settings.
+
+    A certificate that is `auto` needs no file and has no key.
+    """
+    if certificate == AUTO:
+        return [f"{prefix}key: must be empty when {prefix}certificate is {AUTO}"] if key else []
     paths = (("certificate", certificate), ("key", key))
     faults = [f"{prefix}{name}: no file {path!r}" for name, path in paths if path and not Path(path).is_file()]
     if key and not certificate:

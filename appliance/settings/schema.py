@@ -343,7 +343,9 @@ class Inbound(Struct, frozen=True):
     """Incoming mail: bounces, spam complaints and unsubscribe requests by email."""
 
     listen: Annotated[str, _help('HOST:PORT of the built-in SMTP listener for bounces; relays nothing; "" = off')] = ""
-    tls_certificate: Annotated[str, _help('file with the certificate and its chain; "" = no STARTTLS')] = ""
+    tls_certificate: Annotated[
+        str, _help('file with the certificate and its chain; "auto" = from the CA of [acme]; "" = no STARTTLS')
+    ] = ""
     tls_key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
 
 
@@ -452,8 +454,29 @@ class Webhooks(Struct, frozen=True):
 class Tls(Struct, frozen=True):
     """TLS for `listen` with a certificate of this service; not needed behind a proxy that terminates TLS."""
 
-    certificate: Annotated[str, _help('file with certificate and chain, read again when it changes; "" = http')] = ""
+    certificate: Annotated[
+        str,
+        _help('file with certificate and chain, read again when changed; "auto" = from the CA of [acme]; "" = http'),
+    ] = ""
     key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
+
+
+class Acme(Struct, frozen=True):
+    """The certificate authority (RFC 8555) that issues the certificates of the settings that are `auto`."""
+
+    directory: Annotated[
+        str,
+        Meta(
+            pattern=r"^https://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?\Z",
+            description='URL of the CA\'s directory; "auto" accepts its terms of service',
+        ),
+    ] = "https://acme-v02.api.letsencrypt.org/directory"
+    email: Annotated[str, _help('address that the CA may write to; "" = none')] = ""
+    http_listen: Annotated[
+        str, _help('HOST:PORT that answers the CA over http and redirects to https; "" = only the https port answers')
+    ] = "0.0.0.0:80"
+    eab_key_id: Annotated[str, _help("key ID, if the CA requires an account with it (external account binding)")] = ""
+    eab_hmac_key: Annotated[str, _help("HMAC key that belongs to the key ID, in base64url", secret=True)] = ""
 
 
 class Limits(Struct, frozen=True):
@@ -534,6 +557,7 @@ class Config(Struct, frozen=True):
     base_url: Annotated[str, _help('public URL of the service, used in every link; "" = http(s):// + listen')] = ""
     data_dir: Annotated[str, _help("directory of the database, the key and the backups")] = "./campanero-data"
     tls: Tls = Tls()
+    acme: Acme = Acme()
     email: Email = Email()
     inbound: Inbound = Inbound()
     sms: Sms = Sms()

@@ -30,8 +30,8 @@ STAGING_DIRECTORY = ".restoring"
 LOG_SUFFIXES = ("-wal", "-shm")
 _READY_MARKER, _DATABASE, _JOURNAL = "ready", "campanero.db", "optouts.jsonl"
 # Directories of files that rows of the database refer to: uploaded imports, pending audience snapshots, and files that
-# are attached to messages.
-FILE_DIRECTORIES = ("imports", "audiences", "attachments")
+# are attached to messages. `certificates` has the sealed account and certificate of an ACME CA.
+FILE_DIRECTORIES = ("imports", "audiences", "attachments", "certificates")
 
 
 def install_restored_data(directory: Path) -> None:

@@ -18,7 +18,7 @@ from appliance.campaigns import ledger_check, store
 from appliance.core import clock, data_dir
 from appliance.core.errors import ConfigError
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.ops.doctor import checks, connections, seed
+from appliance.ops.doctor import certificates, checks, connections, seed
 from appliance.ops.doctor.checks import LATE_MS, MAX_SHOWN, CheckAborted, Finding, describe_process
 from appliance.sending.messages import sms_rules
 from appliance.settings import config
@@ -293,7 +293,7 @@ _INSTALLATION_CHECKS = (
     checks.check_clock,
     checks.check_service,
     connections.check_listeners,
-    connections.check_certificates,
+    certificates.check_certificates,
     checks.check_queue,
     checks.check_event_cursors,
     connections.check_email_transport,

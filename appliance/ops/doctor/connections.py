@@ -1,4 +1,4 @@
-"""Checks of connections: email and SMS transports, ports, certificates, DNS records and From addresses."""
+"""Checks of connections: email and SMS transports, ports, DNS records and From addresses."""
 
 import asyncio
 import socket
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from appliance.core import crypto
 from appliance.core.crypto import EXPIRES_SOON_DAYS
-from appliance.core.errors import ConfigError, DeliveryError
+from appliance.core.errors import DeliveryError
 from appliance.core.i18n import gettext, gettext_noop, translate_stored
 from appliance.ops.doctor import checks
 from appliance.ops.doctor.checks import Finding
@@ -304,78 +303,6 @@ def _check_sms_callbacks(provider: Provider) -> Finding:
         "SMS callbacks",
         gettext("configure the provider to post incoming SMS to %(callback_url)s", callback_url=callback_url),
     )
-
-
-_TLS_TIMEOUT_SECONDS = 5.0
-
-
-def check_certificates(_: Path) -> Iterator[Finding]:
-    """Check the certificate files of the settings `tls` and `inbound`, if configured."""
-    settings = config.current()
-    if settings.tls.certificate:
-        yield _check_certificate("tls.certificate", settings.tls.certificate, settings.tls.key, settings.listen)
-    if settings.inbound.tls_certificate:
-        yield _check_certificate(
-            "inbound.tls_certificate", settings.inbound.tls_certificate, settings.inbound.tls_key, ""
-        )
-
-
-def _check_certificate(setting: str, certificate: str, key: str, listen: str) -> Finding:
-    """Check one certificate file: key, validity, and with `listen` also its host names and use by the service.
-
-    `listen` is the address at which the running service serves this certificate to browsers.
-    """
-    try:
-        crypto.load_tls_context(setting, certificate, key)
-        certificate_facts = crypto.read_certificate(setting, certificate)
-    except (OSError, ConfigError) as error:
-        return Finding("fail", setting, str(error).removeprefix(f"{setting}: "))
-    if certificate_facts.validity_error:
-        return Finding("fail", setting, f"{certificate}: {certificate_facts.validity_error}")
-    words, host = (
-        gettext("valid for %(days_left)s days", days_left=certificate_facts.days_left),
-        config.base_host(config.current()),
-    )
-    if listen and not certificate_facts.covers(host):
-        names = ", ".join(certificate_facts.host_names) or gettext("no host")
-        return Finding(
-            "warn",
-            setting,
-            gettext(
-                "%(words)s, but issued for %(names)s: browsers reject it at %(host)s",
-                words=words,
-                names=names,
-                host=host,
-            ),
-        )
-    if listen and _serves_other_certificate(listen, certificate_facts.der):
-        return Finding(
-            "warn", setting, gettext("%(words)s, but the service uses a different one: see its log", words=words)
-        )
-    if certificate_facts.days_left < crypto.EXPIRES_SOON_DAYS:
-        return Finding(
-            "warn",
-            setting,
-            gettext("%(words)s; replace it with a new one, which is loaded without a restart", words=words),
-        )
-    return Finding("ok", setting, gettext("%(words)s; a new one is loaded without a restart", words=words))
-
-
-def _serves_other_certificate(listen: str, binary: bytes) -> bool:
-    """Return whether the service at `listen` serves a different certificate than `binary` (DER).
-
-    Return False if the service cannot be reached.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        with (
-            socket.create_connection(config.reachable_address(listen), _TLS_TIMEOUT_SECONDS) as plain,
-            context.wrap_socket(plain) as safe,
-        ):
-            return safe.getpeercert(binary_form=True) != binary
-    except OSError:
-        return False
 
 
 def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:

@@ -133,6 +133,13 @@ _EXPLANATIONS = {
             "certificate."
         ),
     }),
+    "acme.http_listen": _Explanation(gettext_noop("Renewal of the security certificate"), {
+        "ok": gettext_noop("The certificate authority can reach Campanero, and the certificate is renewed by itself."),
+        "warn": gettext_noop(
+            "The certificate authority may not reach Campanero, and then the security certificate is not renewed. Ask "
+            "your administrator to open the port."
+        ),
+    }),
     "queue": _Explanation(gettext_noop("Messages waiting to be sent"), {
         "ok": gettext_noop("All messages go out on time."),
         "warn": gettext_noop(

@@ -87,6 +87,7 @@ sms: connections rate_per_second sender_limits parts_per_day request_timeout ret
 sms: give_up_transactional probe_after countries country_senders new_numbers_per_hour opt_out_hint stop_words
 sms: require_evidence plain_quotes
 tls: certificate key
+acme: directory email http_listen eab_key_id eab_hmac_key
 webhooks: connections connections_each keep
 network: check_links hook_max_age
 limits: request_timeout

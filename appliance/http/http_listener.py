@@ -1,0 +1,144 @@
+"""The listener of plain http (`acme.http_listen`): answers the CA's challenges, and sends browsers to `base_url`.
+
+It serves nothing else, reads one request of each connection and sends no body of its own. The redirect always leads to
+the host of `base_url`, never to one that a request names.
+"""
+
+import asyncio
+import logging
+import re
+import socket
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from appliance.certificates.challenges import HTTP_CONTENT_TYPE, HTTP_PATH, LiveChallenges
+from appliance.http.protocol import is_sound_head
+
+log = logging.getLogger("campanero.certificates")
+_MAX_HEAD_BYTES = 8_192
+_TIMEOUT_SECONDS = 10.0
+_MAX_CONNECTIONS = 200
+_REQUEST_LINE = re.compile(rb"(GET|HEAD) (?:http://[^/ ]+)?(/[!-~]*) HTTP/1\.[01]\r\n", re.IGNORECASE)
+_HEADERS = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+
+
+class Answer(NamedTuple):
+    """A response: its status line, its headers of its own, and its body."""
+
+    status: str
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+
+def answer_request(head: bytes, base_url: str, challenges: LiveChallenges) -> Answer:
+    """Return the response to the head of a request, which ends in an empty line.
+
+    Only GET and HEAD are redirected: a body that was sent without encryption is not asked for again.
+    """
+    if not is_sound_head(head, len(head) - 4):
+        return Answer("400 Bad Request")
+    match = _REQUEST_LINE.match(head)
+    if match is None:
+        return Answer("405 Method Not Allowed", {"Allow": "GET, HEAD"})
+    path = match[2].decode()
+    if path.startswith(HTTP_PATH):
+        response = challenges.find_response(path)
+        if response is None:
+            return Answer("404 Not Found")
+        return Answer("200 OK", {"Content-Type": HTTP_CONTENT_TYPE}, response)
+    # The path begins with a single slash, so that `//host` cannot become a host.
+    return Answer("301 Moved Permanently", {"Location": f"{base_url}/{path.lstrip('/')}"})
+
+
+def format_answer(answer: Answer, has_body: bool) -> bytes:
+    """Return the bytes of a response; without its body for HEAD."""
+    headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+    head = f"HTTP/1.1 {answer.status}\r\n{headers}Content-Length: {len(answer.body)}\r\n{_HEADERS}\r\n"
+    return head.encode() + (answer.body if has_body else b"")
+
+
+class _Connection(asyncio.Protocol):
+    """A connection, which is closed after one response or after `_TIMEOUT_SECONDS`."""
+
+    def __init__(self, answer: Callable[[bytes], Answer], open_connections: set["_Connection"]) -> None:
+        self._answer, self._open_connections = answer, open_connections
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the head of a request, or close the connection if too many are open."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_SECONDS, self._transport.abort)
+        if len(self._open_connections) >= _MAX_CONNECTIONS:
+            self._transport.abort()
+            return
+        self._open_connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Respond once the head of the request is complete."""
+        if self._transport.is_closing():
+            return
+        self._received += data
+        end = self._received.find(b"\r\n\r\n")
+        if end < 0 and len(self._received) < _MAX_HEAD_BYTES:
+            return
+        is_short = 0 <= end < _MAX_HEAD_BYTES
+        answer = self._answer(self._received[: end + 4]) if is_short else Answer("431 Request Header Fields Too Large")
+        self._transport.write(format_answer(answer, not self._received.startswith(b"HEAD ")))
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._timer.cancel()
+        self._open_connections.discard(self)
+
+
+class HttpListener:
+    """The listener of plain http. It is bound before the service starts, as the port may need rights."""
+
+    def __init__(self, address: str, base_url: str, challenges: LiveChallenges) -> None:
+        self._address, self._base_url, self._challenges = address, base_url, challenges
+        self._socket: socket.socket | None = None
+        self._server: asyncio.AbstractServer | None = None
+        self._connections: set[_Connection] = set()
+
+    @property
+    def is_bound(self) -> bool:
+        """Return whether the listener has its port."""
+        return self._socket is not None
+
+    def bind(self) -> None:
+        """Bind the address. If it cannot be bound, say so in the log: the CA can use the https port, too."""
+        if not self._address:
+            return
+        host, _, port = self._address.rpartition(":")
+        host = host.strip("[]")
+        is_v6 = ":" in host
+        try:
+            self._socket = socket.create_server(
+                (host, int(port)),
+                family=socket.AF_INET6 if is_v6 else socket.AF_INET,
+                dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+            )
+        except OSError as error:
+            log.warning(
+                "certificates: cannot listen on acme.http_listen=%s: %s; the CA must reach the https port",
+                self._address, error.strerror,
+            )  # fmt: skip
+
+    async def start(self) -> None:
+        """Accept connections on the bound port."""
+        if self._socket is None:
+            return
+
+        def create_connection() -> _Connection:
+            return _Connection(self._respond, self._connections)
+
+        self._server = await asyncio.get_running_loop().create_server(create_connection, sock=self._socket, backlog=100)
+
+    def _respond(self, head: bytes) -> Answer:
+        return answer_request(head, self._base_url, self._challenges)
+
+    def stop(self) -> None:
+        """Stop accepting connections."""
+        if self._server is not None:
+            self._server.close()

@@ -1,0 +1,53 @@
+"""Tell the owners of the installation by email that the certificate of an ACME CA could not be renewed."""
+
+from datetime import UTC, datetime
+
+from appliance.accounts import audit, users
+from appliance.certificates import store
+from appliance.certificates.store import State
+from appliance.core import addresses, clock, i18n
+from appliance.core.i18n import gettext
+from appliance.sending.messages import system_emails
+from appliance.sending.messages.system_emails import SystemEmail
+from appliance.settings import config
+from appliance.storage import transactions
+from appliance.storage.models import Account, User
+from appliance.storage.transactions import require_write_transaction
+
+
+def notify_owners(state: State) -> None:
+    """Queue an email to each active owner of the first account, which is that of the installation, and audit it."""
+    facts = store.read_facts(state)
+    if facts is not None:
+        transactions.write(_queue_emails, facts.not_after_ms, ", ".join(facts.host_names), state.error)
+
+
+def _queue_emails(expires_at: int, names: str, reason: str) -> None:
+    require_write_transaction()
+    account = Account.select().order_by(Account.id).first()
+    if account is None:
+        return
+    zone = clock.find_time_zone(account.time_zone) or UTC
+    audit.insert_entry(account.id, audit.SYSTEM, "certificate_not_renewed", None, {"reason": reason})
+    for owner in User.select().where(User.account == account, User.role == "owner", User.disabled_at.is_null()):
+        with i18n.use_language(users.choose_language(owner, account)):
+            day = i18n.format_full_date(datetime.fromtimestamp(expires_at / 1000, zone))
+            email = _build_email()
+        data = {"names": names, "date": day, "reason": reason}
+        system_emails.queue_system_email(account, addresses.parse_email(owner.email), None, email, data)
+
+
+def _build_email() -> SystemEmail:
+    return SystemEmail(
+        subject=gettext("The security certificate could not be renewed"),
+        heading=gettext("The security certificate could not be renewed"),
+        text=gettext(
+            "The certificate for %(names)s expires on %(date)s. After that, browsers warn everybody who opens a page, "
+            "a form or a link of an email. The certificate authority answered: %(reason)s",
+            names="{{ data.names }}", date="{{ data.date }}", reason="{{ data.reason }}",
+        ),
+        button=gettext("Open health check"),
+        link=f"{config.base_url(config.current())}/settings/doctor",
+        note=gettext("Campanero keeps trying. The guide Set up HTTPS says what the certificate authority must reach."),
+        language=i18n.get_language_tag(),
+    )  # fmt: skip
