@@ -77,7 +77,7 @@ def save(values: Mapping[str, Any]) -> LoadedConfig:
         if value is None:
             Setting.delete().where(Setting.name == name).execute()
             continue
-        stored = _encrypt(name, value) if config.is_secret(settings[name]) else msgspec.to_builtins(value)
+        stored = _encrypt(name, value) if config.is_secret(settings[name]) else value
         Setting.insert(name=name, value=stored, updated_at=clock.now_ms()).on_conflict_replace().execute()
     return loaded
 
@@ -111,7 +111,11 @@ def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
             errors[name] = [gettext("cannot be set on a page")]
             continue
         try:
-            checked[name] = None if value is None else msgspec.convert(value, settings[name].type, strict=False)
+            checked[name] = (
+                None
+                if value is None
+                else msgspec.to_builtins(msgspec.convert(value, settings[name].type, strict=False))
+            )
         except msgspec.ValidationError as error:
             errors[name] = [str(error)]
     if errors:

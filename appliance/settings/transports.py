@@ -18,6 +18,7 @@ from appliance.settings.schema import Email, NamedTransport, Route
 # Names the default transport in a rule, whatever its kind is.
 DEFAULT = "default"
 CAPTURE, DIRECT = "capture", "direct"
+IS_REQUIRED = "is required"
 
 
 def _list_kinds() -> tuple[str, ...]:
@@ -98,7 +99,7 @@ def find_option_faults(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
                 faults[name] = str(error)
                 continue
         if is_required(info) and not options.get(name, info.default):
-            faults[name] = "is required"
+            faults[name] = IS_REQUIRED
     return faults
 
 

@@ -57,6 +57,9 @@ FORMS = {
         /settings/consent /settings/data/backup /settings/doctor /settings/domains /settings/domains/*/delete
         /settings/domains/*/rotate
         /settings/domains/*/verify /settings/keys /settings/keys/*/revoke /settings/sending /settings/sending/test
+        /settings/sending/rules /settings/sending/rules/* /settings/sending/rules/*/delete
+        /settings/sending/rules/*/move /settings/sending/transports /settings/sending/transports/*
+        /settings/sending/transports/*/delete /settings/sending/transports/test
         /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
         /settings/team/*/reopen /settings/team/*/role /settings/team/invitations/*/resend
         /settings/team/invitations/*/revoke /settings/webhooks /settings/webhooks/*

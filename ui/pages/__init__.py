@@ -5,5 +5,6 @@ NAMES = (
     "campaign_report", "campaigns", "canvas", "composer", "contact_detail", "contacts", "docs", "editor",
     "editor_sections", "exports", "flow_editor", "flow_runs", "flow_simulation", "flows", "home", "imports",
     "lists", "login", "messages", "pictures", "segments", "sending", "settings",
-    "setup", "signup_forms", "suppressions", "template_detail", "templates", "translations", "users", "webhooks",
+    "setup", "signup_forms", "suppressions", "template_detail", "templates", "translations", "transports", "users",
+    "webhooks",
 )  # fmt: skip

@@ -172,6 +172,8 @@ _DETAIL_WORDS = {
     "for_tests": pgettext_noop("audit", "test key"),
     "invited_by": pgettext_noop("audit", "invited by"),
     "email.transport": pgettext_noop("audit", "email sending method"),
+    "email.transports": pgettext_noop("audit", "further transports"),
+    "email.routes": pgettext_noop("audit", "rules for transports"),
     "email.relay.host": pgettext_noop("audit", "SMTP server"),
     "email.relay.port": pgettext_noop("audit", "SMTP port"),
     "email.relay.tls": pgettext_noop("audit", "SMTP encryption"),

@@ -24,7 +24,6 @@ from appliance.sending.messages import (
     retries,
 )
 from appliance.sending.sms import segments
-from appliance.sending.transports import TRANSPORTS
 from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
 from appliance.tracking.simulation import Simulate
@@ -33,6 +32,7 @@ from ui.forms import Form, lookups, parse_id, parse_int
 from ui.guard import signed_in
 from ui.pages import activity
 from ui.session import Pages, Visit
+from ui.transport_labels import get_provider_label
 
 pages = Pages("ui_messages")
 
@@ -59,12 +59,6 @@ OUTBOX_STATES = {
         gettext_noop("The connection closed before the messages were confirmed, so they may have been delivered."),
         gettext_noop("No unconfirmed messages"),
     ),
-}  # fmt: skip
-# The label of each transport; that of a provider is its name.
-_TRANSPORTS = {
-    "capture": gettext_noop("Test inbox"), "relay": gettext_noop("Relay"), "direct": gettext_noop("Direct sending"),
-    "http": gettext_noop("HTTP gateway"), "twilio": "Twilio",
-    **{transport.name: transport.label for transport in TRANSPORTS.values()},
 }  # fmt: skip
 _RETRY_CHUNK = 200
 # The source of a message is cut to this size when it is shown.
@@ -115,7 +109,7 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
             values["source_error"] = formats.sentence(str(error))
     return view.render(
         request, "outbox/show.html", row=row, contact=contacts_by_id.get(row.contact_id), view=tab,
-        where=_outbox_state(row), provider_label=gettext(_TRANSPORTS.get(row.provider, row.provider)),
+        where=_outbox_state(row), provider_label=get_provider_label(row.provider),
         meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit),
         copies=await fetch(ledger.list_copies, row), files=await fetch(attachments.list_files, row.id),
         kinds={"to": gettext("To"), "cc": gettext("Cc"), "bcc": gettext("Bcc")}, **values,

@@ -6,7 +6,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit, settings
+from appliance.accounts import audit, settings, transports
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.sending.delivery import relay_ports, smtp_connect
@@ -24,6 +24,7 @@ from ui.forms import Form, FormPart, FormParts, parse_int
 from ui.forms.relay_presets import RELAY_PRESETS
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
+from ui.transport_labels import describe_rules, list_transports
 
 pages = Pages("ui_sending", url_prefix="/settings")
 
@@ -151,7 +152,7 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
 
     Raises Invalid for invalid settings, NotAllowed unless the user belongs to the first account, and ChangedMeanwhile.
     """
-    _require_first_account(visit)
+    require_first_account(visit)
     changed = _changed_settings(form, names)
 
     def build_stored() -> Form:
@@ -162,7 +163,11 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
         audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
         return settings.save(changed)
 
-    loaded = await commit(forms.write_if_unchanged, form, FORM_PARTS, build_stored, write)
+    apply_settings(request, await commit(forms.write_if_unchanged, form, FORM_PARTS, build_stored, write))
+
+
+def apply_settings(request: Request, loaded: LoadedConfig) -> None:
+    """Make settings that were saved the active ones, also of the workers."""
     config.set_current(loaded.config, loaded)
     request.app.ctx.config = loaded.config
     if (
@@ -185,7 +190,8 @@ def list_apis() -> list[tuple[Transport, list[tuple[str, SettingField, bool, boo
     ]
 
 
-def _require_first_account(visit: Visit) -> None:
+def require_first_account(visit: Visit) -> None:
+    """Raise NotAllowed unless the user belongs to the first account, which alone may change how messages are sent."""
     if visit.account_id != _FIRST_ACCOUNT:
         raise errors.NotAllowed(
             gettext("Only the first account of this installation can change how messages are sent.")
@@ -222,7 +228,7 @@ async def check_transport(visit: Visit, form: Form) -> dict[str, Any] | None:
     If settings are invalid, add errors to the form and return None. A stored password is only sent to the server that
     it was saved for. Raises NotAllowed unless the user belongs to the first account.
     """
-    _require_first_account(visit)
+    require_first_account(visit)
     transport = TRANSPORTS.get(form["email.transport"])
     selected = transport.name if transport else "relay"
     names = [name for name in EMAIL_SETTINGS if name in form.values and not _is_hidden(name, selected)]
@@ -233,6 +239,12 @@ async def check_transport(visit: Visit, form: Form) -> dict[str, Any] | None:
     except errors.Invalid as error:
         add_transport_errors(form, error)
         return None
+    return await check_connection(email)
+
+
+async def check_connection(email: Email) -> dict[str, Any]:
+    """Test the relay or HTTP API of these settings; return a dict of `good`, `title` and `words`."""
+    transport = TRANSPORTS.get(email.transport)
     return await (_check_api(transport, email) if transport else _check_relay(email))
 
 
@@ -323,6 +335,8 @@ def _render_transports(
         request, "settings/sending.html", status, form=form, test_result=test_result,
         relays=RELAY_PRESETS if may_change else {},
         locked=locked, stored=stored, config=loaded, may_change=may_change, elsewhere=elsewhere, apis=list_apis(),
+        transports=list_transports(loaded.email), rules=describe_rules(loaded.email),
+        may_change_rules=may_change and transports.can_change(),
     )  # fmt: skip
 
 
