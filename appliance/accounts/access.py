@@ -15,7 +15,7 @@ from appliance.core import clock, crypto
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import Name, PageQuery
-from appliance.storage.database import Page, fetch_one, paginate, run
+from appliance.storage.database import Page, fetch_one, paginate, run, scalar
 from appliance.storage.models import Account, ApiKey
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -204,6 +204,30 @@ def write_last_uses(moments: dict[int, int]) -> None:
             (moment, number),
         )
     after_commit(lambda: _written_uses.update(moments))
+
+
+class SubmissionKey(NamedTuple):
+    """An active API key that may send messages, with which a program has signed in by SMTP."""
+
+    id: int
+    account_id: int
+    name: str
+    is_test: bool
+
+
+def find_submission_key(name: str, key: str) -> SubmissionKey | None:
+    """Return the active API key with this name that may send messages, or None.
+
+    The case of the name does not matter.
+    """
+    credential = find_credential(key)
+    if credential is None or not credential.has_scope("messages:send"):
+        return None
+    key_id = int(credential.actor.removeprefix("key:"))
+    key_name = str(scalar("SELECT name FROM api_key WHERE id = ?", (key_id,)))
+    if key_name.strip().casefold() != name.strip().casefold():
+        return None
+    return SubmissionKey(key_id, credential.account_id, key_name, credential.is_test)
 
 
 def count_submission(key_id: int, now: int, is_new: bool) -> bool:

@@ -77,6 +77,16 @@ def limit_attempt(*names: str) -> Iterator[Attempt]:
             _settle(names, attempt.has_failed)
 
 
+def record_failure(*names: str) -> int:
+    """Record a failed attempt on the named counters, and return the largest number of failures within 15 minutes."""
+    now = clock.now_ms()
+    with _lock:
+        for name in names:
+            _running[name] += 1  # `_settle` ends it.
+        _settle(names, is_wrong=True)
+        return max(sum(now - FAILURE_WINDOW_MS < at <= now for at in _failures[name]) for name in names)
+
+
 def clear_failures(*names: str) -> None:
     """Delete the failures on the named counters, after a successful sign-in."""
     with _lock:

@@ -134,10 +134,10 @@ def uses_auto(settings: Config) -> bool:
 
 
 def wanted_names(settings: Config) -> list[str]:
-    """Return the host names of the certificate: that of `base_url`, and that of mail if a mail listener uses it."""
+    """Return the host names of the certificate: that of `base_url`, and those of mail if a mail listener uses it."""
     names = [config.base_host(settings)]
-    if any(name != "tls.certificate" for name in auto_settings(settings)) and settings.email.direct.helo:
-        names.append(settings.email.direct.helo.lower())
+    if any(name != "tls.certificate" for name in auto_settings(settings)):
+        names += [name.lower() for name in (settings.email.direct.helo, settings.submission.host) if name]
     return list(dict.fromkeys(names))
 
 

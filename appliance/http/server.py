@@ -50,6 +50,7 @@ from appliance.http.protocol import (
 )
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
+from appliance.inbound.submission import SubmissionServer
 from appliance.jobs import BackgroundWork, certificate_notice
 from appliance.ops import metrics
 from appliance.public import clicks
@@ -86,7 +87,8 @@ def build(config: Config) -> "Sanic[Any, Any]":
     )
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
-    app.ctx.inbound, app.ctx.certificate, app.ctx.works = SmtpListener(config), None, None
+    app.ctx.inbound, app.ctx.submission = SmtpListener(config), SubmissionServer(config)
+    app.ctx.certificate, app.ctx.works = None, None
     app.ctx.handshakes = None
     app.ctx.challenges = LiveChallenges()
     app.ctx.http_listener = app.ctx.issuer = None
@@ -285,7 +287,10 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
     app.ctx.capture = CaptureServer()
     await loop.run_in_executor(None, app.ctx.capture.start)
     await loop.run_in_executor(None, app.ctx.inbound.start)
-    app.ctx.watch = crypto.CertificateWatcher(app.ctx.certificate, app.ctx.inbound.certificate)
+    await loop.run_in_executor(None, app.ctx.submission.start)
+    app.ctx.watch = crypto.CertificateWatcher(
+        app.ctx.certificate, app.ctx.inbound.certificate, app.ctx.submission.certificate
+    )
     app.ctx.watch.start()
     if app.ctx.http_listener is not None:
         await app.ctx.http_listener.start()
@@ -337,6 +342,8 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
     without waiting longer for outcomes to be stored.
     """
     app.ctx.stopping = True
+    # A program whose email was not answered sends it again; its Message-ID shows that it is the same.
+    await asyncio.get_running_loop().run_in_executor(None, app.ctx.submission.stop)
     started, loop = time.monotonic(), asyncio.get_running_loop()
     executable.kill_awaited_children()
     ending = loop.run_in_executor(None, app.ctx.works.stop)
@@ -372,6 +379,7 @@ def serve(config: Config) -> None:
     if app.ctx.http_listener is not None:
         app.ctx.http_listener.bind()
     app.ctx.inbound.bind()
+    app.ctx.submission.bind()
     app.ctx.certificate = store.load_served(config, "tls.certificate", is_web=True)
     if app.ctx.certificate is not None:
         app.ctx.handshakes = Handshakes(app.ctx.certificate, app.ctx.challenges)

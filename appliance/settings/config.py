@@ -254,7 +254,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
     faults += _check_certificate_files("tls.", config.tls.certificate, config.tls.key)
-    faults += _check_inbound(config)
+    faults += _check_inbound(config) + _check_submission(config)
     faults += _check_acme(config)
     faults += _check_sms(config)
     faults += [
@@ -264,6 +264,11 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     ]
     if faults:
         raise ConfigError("; ".join(faults))
+
+
+def get_mail_host(config: Config) -> str:
+    """Return the name by which the SMTP servers of the service greet clients."""
+    return config.email.direct.helo or urlsplit(base_url(config)).hostname or "localhost"
 
 
 def find_missing_settings(config: Config, transport: str) -> list[str]:
@@ -280,6 +285,38 @@ def list_required(transport: str) -> list[str]:
     """Return the names of the settings that a transport of email needs."""
     prefix = f"email.{transport}."
     return [name for name, info in list_settings() if name.startswith(prefix) and _extra(info).get("required")]
+
+
+def _check_submission(config: Config) -> list[str]:
+    """Return the errors of the settings of SMTP submission."""
+    submission, faults = config.submission, []
+    for name, address in (("listen", submission.listen), ("listen_tls", submission.listen_tls)):
+        host, _, port = address.rpartition(":")
+        if address and (not host or not port.isdecimal() or int(port) > 65535):
+            faults.append(f"submission.{name}: {address!r} is not HOST:PORT")
+    if (submission.listen or submission.listen_tls) and not get_submission_certificate(config).certificate:
+        faults.append("submission.tls_certificate: needed, because passwords are accepted only over TLS")
+    return faults + _check_certificate_files("submission.tls_", submission.tls_certificate, submission.tls_key)
+
+
+class CertificateFiles(NamedTuple):
+    """The files of a certificate and its key (empty: in the same file), and the setting that names the certificate."""
+
+    setting: str
+    certificate: str
+    key: str
+
+
+def get_submission_certificate(config: Config) -> CertificateFiles:
+    """Return the certificate of SMTP submission: its own, else that of the web interface, else that of `inbound`."""
+    for section, certificate, key in (
+        ("submission.tls_certificate", config.submission.tls_certificate, config.submission.tls_key),
+        ("tls.certificate", config.tls.certificate, config.tls.key),
+        ("inbound.tls_certificate", config.inbound.tls_certificate, config.inbound.tls_key),
+    ):
+        if certificate:
+            return CertificateFiles(section, certificate, key)
+    return CertificateFiles("submission.tls_certificate", "", "")
 
 
 def _check_inbound(config: Config) -> list[str]:

@@ -349,6 +349,21 @@ class Inbound(Struct, frozen=True):
     tls_key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
 
 
+class Submission(Struct, frozen=True):
+    """SMTP submission: programs send through this service with the name of an API key and the key as password."""
+
+    listen: Annotated[str, _help('HOST:PORT of the SMTP server with STARTTLS, usually port 587; "" = off')] = ""
+    listen_tls: Annotated[str, _help('HOST:PORT of the SMTP server with TLS, usually port 465; "" = off')] = ""
+    host: Annotated[str, _help('name that programs connect to, for the settings page; "" = host of base_url')] = ""
+    tls_certificate: Annotated[
+        str, _help('file with the certificate and its chain; "" = that of tls, else that of inbound')
+    ] = ""
+    tls_key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
+    recipients_per_hour: Annotated[
+        int, Meta(ge=0, le=_MAX_RATE, description="recipients per API key in any 60 minutes; 0 = unlimited")
+    ] = 1000
+
+
 class Twilio(Struct, frozen=True):
     """SMS through Twilio's API."""
 
@@ -560,6 +575,7 @@ class Config(Struct, frozen=True):
     acme: Acme = Acme()
     email: Email = Email()
     inbound: Inbound = Inbound()
+    submission: Submission = Submission()
     sms: Sms = Sms()
     network: Network = Network()
     webhooks: Webhooks = Webhooks()

@@ -11,7 +11,8 @@ import pytest
 from appliance.core import crypto
 from appliance.inbound import bounce_mail
 from appliance.inbound.delivery_reports import DeliveryReport
-from appliance.inbound.smtp_servers import ConnectionLimiter, InboundHandler, SmtpSession
+from appliance.inbound.smtp_servers import InboundHandler
+from appliance.inbound.smtp_sessions import ConnectionLimiter, SmtpSession
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import links
 from appliance.settings import config

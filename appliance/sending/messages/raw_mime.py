@@ -34,7 +34,7 @@ _FIELD = re.compile(rb"([!-9;-~]{1,76})[ \t]*:")
 _COMPOSITE = re.compile(rb"^content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/", re.IGNORECASE | re.MULTILINE)
 # RFC 5322, 3.4: mailboxes, with a name as quoted string or as it is written, or without one.
 _MAILBOX = re.compile(
-    r'\s*(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
+    r'(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
 )
 # The recipient must not get these, or they would name recipients and messages that are not counted here.
 _REMOVED = frozenset(("bcc", "resent-bcc", "return-path")) | UNSAFE_HEADERS
@@ -229,6 +229,7 @@ def parse_mailboxes(value: bytes) -> tuple[str, ...]:
         raise Malformed("The From header is too long")
     mailboxes, position = list[str](), 0
     while position < len(text):
+        position += len(text) - position - len(text[position:].lstrip())
         match = _MAILBOX.match(text, position)
         if match is None or len(mailboxes) == _MAX_SENDERS:
             break

@@ -83,6 +83,7 @@ email.google: client_id client_secret refresh_token login_url base_url
 email.microsoft: tenant client_id client_secret refresh_token login_url base_url
 email.hooks: ses_topic postmark mailgun sendgrid brevo mailjet resend postal
 inbound: tls_certificate tls_key
+submission: listen listen_tls host tls_certificate tls_key recipients_per_hour
 sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
 sms: give_up_transactional probe_after countries country_senders new_numbers_per_hour opt_out_hint stop_words
 sms: require_evidence plain_quotes

@@ -1,0 +1,256 @@
+"""The sessions and threads that all SMTP servers of the service share, with limits for what clients send.
+
+The servers are in `smtp_servers` (returned mail, and the built-in inbox) and `submission` (mail of programs).
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from aiosmtpd.smtp import SMTP, TLSSetupException
+
+from appliance.core import addresses
+
+# The number of concurrent connections is limited, in all and for each client network.
+
+MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
+
+
+class ConnectionLimiter:
+    """A counter of open connections, in total and by address. Use it only in one event loop."""
+
+    def __init__(self, total: int = MAX_CONNECTIONS, each: int = MAX_CONNECTIONS_PER_ADDRESS) -> None:
+        self._total, self._each = total, each
+        self._of: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Count a connection from an address, or return False if it exceeds a limit."""
+        if self._of.total() >= self._total or self._of[address] >= self._each:
+            return False
+        self._of[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """Count a connection from an address as closed."""
+        self._of[address] -= 1
+        if self._of[address] <= 0:
+            del self._of[address]
+
+    @property
+    def size(self) -> int:
+        """Return the number of open connections."""
+        return self._of.total()
+
+
+class ThreadedServer:
+    """An SMTP server on a thread with an event loop of its own, so that a mail of any form delays no HTTP request."""
+
+    def __init__(self, thread_name: str) -> None:
+        self._name = thread_name
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self.sockets: list[socket.socket] = []
+
+    def start(self) -> None:
+        """Start the thread, and return when it accepts mail; do nothing without a socket."""
+        if not self.sockets:
+            return
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Stop the server, waiting up to 5 seconds. A client that got no reply will send its mail again."""
+        if self._thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        raise NotImplementedError  # each subclass says with which sessions it calls `_accept`
+
+    async def _accept(self, *create_sessions: Callable[[], SMTP]) -> None:
+        """Accept connections until `stop` is called; each socket has a function that creates its sessions."""
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        servers = [
+            await self._loop.create_server(create_session, sock=listening, backlog=200)
+            for listening, create_session in zip(self.sockets, create_sessions, strict=True)
+        ]
+        self._ready.set()
+        await self._stopping.wait()
+        for server in servers:
+            server.close()
+
+
+def open_socket(setting: str, address: str) -> socket.socket:
+    """Return a socket that listens at HOST:PORT; raises OSError with the name of the setting."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        return socket.create_server(
+            (host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=200
+        )
+    except OSError as error:
+        raise OSError(error.errno, f"{setting}: {address}: {error.strerror}") from None
+
+
+# SMTP sessions are those of aiosmtpd, with limits for everything that a client sends.
+#
+# Lines must end in CRLF: if two programs disagree about the end of a line, a second message can be hidden in the first
+# (CVE-2023-51764, CVE-2024-27305).
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_RECIPIENTS = 10
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
+_MAX_LINE_BYTES = 65_536
+_BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+
+
+class SessionLimits(NamedTuple):
+    """The limits of one session: bytes of a message, of all data, and of data that was not processed yet.
+
+    `commands` is how often each command may be sent, and `*` any other.
+    """
+
+    message_bytes: int
+    session_bytes: int
+    unprocessed_bytes: int
+    message_lines: int
+    idle_seconds: float
+    commands: dict[str, int]
+
+
+class SmtpSession(SMTP):
+    """The server side of one SMTP session, with limits on connections, bytes, lines and time."""
+
+    # Returned mail may have longer lines than RFC 5321 allows.
+    line_length_limit = _MAX_LINE_BYTES
+    # No report has more lines, and each takes time to parse; no client that delivers reports sends more data.
+    limits: ClassVar = SessionLimits(
+        message_bytes=MAX_MESSAGE_BYTES, session_bytes=64 * MAX_MESSAGE_BYTES, unprocessed_bytes=3 * MAX_MESSAGE_BYTES,
+        message_lines=40_000, idle_seconds=60.0,
+        commands={"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP": 100, "*": 30},
+    )  # fmt: skip
+
+    def __init__(
+        self, handler: Any, limiter: ConnectionLimiter, hostname: str, tls: ssl.SSLContext | None, **options: Any
+    ) -> None:
+        super().__init__(
+            handler,
+            data_size_limit=self.limits.message_bytes,
+            enable_SMTPUTF8=True,
+            hostname=hostname,
+            ident="ESMTP Campanero",
+            tls_context=tls,
+            timeout=self.limits.idle_seconds,
+            command_call_limit=self.limits.commands,
+            loop=asyncio.get_running_loop(),
+            **options,
+        )
+        self._limiter = limiter
+        self._address: str | None = None
+        self._turned_away = False
+        self._received_bytes = self._unread = self._lines = 0
+        self._in_message = False
+        self._last = b""  # The last byte of the previous data.
+
+    def connection_made(self, transport: Any) -> None:
+        """Greet the client, or reject a connection over a limit. It is called again after STARTTLS."""
+        if self._address is None:
+            # Connections are counted by network, because one IPv6 subscriber has a large number of addresses.
+            address = addresses.client_network(str((transport.get_extra_info("peername") or ("?",))[0]))
+            if not self._limiter.enter(address):
+                self._turned_away = True
+                transport.write(b"421 4.7.0 Too many connections, try again later\r\n")
+                transport.close()
+                return
+            self._address = address
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release the connection in the limiter."""
+        if self._address is not None:
+            self._limiter.leave(self._address)
+            self._address = None
+        if not self._turned_away:
+            super().connection_lost(error)
+
+    def eof_received(self) -> bool | None:
+        """Close a rejected connection at once; else do what aiosmtpd does."""
+        return False if self._turned_away else super().eof_received()
+
+    def data_received(self, data: bytes) -> None:
+        """Process received bytes, or end the session if they exceed a limit or a command does not end in CRLF."""
+        if self._turned_away:
+            return
+        self._received_bytes += len(data)
+        self._unread += len(data)
+        self._lines += data.count(b"\n")
+        if self._received_bytes > self.limits.session_bytes or self._unread > self.limits.unprocessed_bytes:
+            self.end(b"421 4.7.0 Too much data in one session\r\n")
+        elif self._in_message and self._lines > self.limits.message_lines:
+            self.end(b"552 5.3.4 The message has too many lines\r\n")
+        elif not self._in_message and _has_bare_command_end(data, self._last):
+            self.end(b"554 5.5.2 Lines end in CRLF\r\n")
+        else:
+            self._last = data[-1:]
+            super().data_received(data)
+
+    def end(self, reply: bytes) -> None:
+        """Write a reply and close the connection."""
+        if self.transport is not None:
+            transport: Any = self.transport
+            transport.write(reply)
+            transport.close()
+
+    async def smtp_DATA(self, arg: str) -> None:
+        """Reset the counters of unread bytes and lines, then receive a message."""
+        self._unread = self._lines = 0
+        self._in_message = True
+        try:
+            await super().smtp_DATA(arg)
+        finally:
+            self._unread, self._in_message = 0, False
+
+    async def smtp_STARTTLS(self, arg: str) -> None:
+        """Start TLS. Raises TLSSetupException, which ends the session, if the handshake takes too long."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
+                await super().smtp_STARTTLS(arg)
+        except TimeoutError as error:
+            raise TLSSetupException from error
+
+    async def smtp_AUTH(self, arg: str) -> None:
+        """Reject AUTH, because the listener has no accounts."""
+        await self.push("502 5.5.1 Authentication is not supported")
+
+    async def smtp_VRFY(self, arg: str) -> None:
+        """Reply with 252, because addresses are not verified (RFC 5321, 3.5.3)."""
+        await self.push("252 2.5.1 Cannot verify the address, but will accept the message")
+
+
+def _has_bare_command_end(data: bytes, last: bytes) -> bool:
+    """Return whether received commands contain a bare CR or LF.
+
+    `last` is the last byte of the previous data. A CR at the end is allowed, because its LF may follow in the next
+    data.
+    """
+    return _BARE_LINE_END.search((last + data if last == b"\r" else data).removesuffix(b"\r")) is not None
+
+
+def has_bare_line_ends(content: bytes) -> bool:
+    """Return whether a message contains a bare CR or LF."""
+    return _BARE_LINE_END.search(content) is not None

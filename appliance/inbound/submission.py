@@ -1,0 +1,458 @@
+"""SMTP submission (RFC 6409): programs sign in with an API key, and their mail becomes messages of its account.
+
+Port 587 needs STARTTLS, port 465 begins with TLS; nothing but that is possible without TLS, and nothing but signing in
+before it. An email is accepted once it is on disk (`sending/messages/submitted.py`).
+"""
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, TLSSetupException
+
+from appliance.accounts import access, request_limits
+from appliance.accounts.access import SubmissionKey
+from appliance.audience import consent
+from appliance.certificates import store
+from appliance.core import addresses, crypto
+from appliance.core.addresses import Address
+from appliance.core.clock import iso
+from appliance.core.errors import RateLimitExceeded, Unavailable
+from appliance.inbound.smtp_sessions import ConnectionLimiter, SessionLimits, SmtpSession, ThreadedServer, open_socket
+from appliance.sending.domains import records
+from appliance.sending.messages import attachments, raw_mime, senders, submitted
+from appliance.sending.messages.raw_mime import Malformed, RawEmail
+from appliance.sending.messages.submitted import KeyRevoked, Queued, Submission
+from appliance.settings import config
+from appliance.settings.schema import Config
+from appliance.storage import transactions
+from appliance.storage.database import scalar
+from appliance.storage.models import Account
+
+log = logging.getLogger("campanero.submission")
+# 25 MB of files in base64, as in the API, and text.
+MAX_MESSAGE_BYTES = 36 * 1_048_576
+MAX_RECIPIENTS = 100
+MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 200, 20
+# All emails together that are being received. Beyond it, those of more than `_SMALL_BYTES` have to wait.
+MAX_RECEIVING_BYTES, _SMALL_BYTES = 256 * 1_048_576, 1_048_576
+_READ_BYTES = 8 * 1_048_576
+_END_OF_MESSAGE = b"\r\n.\r\n"
+# A failed sign-in is answered after this time, doubled with each failure of the client or the user name.
+_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.25, 4.0
+_MAX_NAME_CHARACTERS = 255
+# RFC 5321, 4.1.2: an address in angle brackets, which needs no parser; all others go through that of aiosmtpd.
+_PLAIN_PATH = re.compile(r"<([A-Za-z0-9._+=-]{1,64}@[A-Za-z0-9.-]{1,253})>([ -~]*)")
+# `user%other.example@host`, `other.example!user@host`: old servers relay them to the other host.
+_ROUTING = re.compile(r"[%!@:/]")
+
+
+class ReceivingBudget:
+    """The number of bytes that all sessions are receiving. Use it only in one event loop."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def take(self, size: int, message_size: int) -> bool:
+        """Count received bytes; return False if a message of this size has to wait."""
+        self._bytes += size
+        return self._bytes <= MAX_RECEIVING_BYTES or message_size <= _SMALL_BYTES
+
+    def give_back(self, size: int) -> None:
+        """Count bytes as processed."""
+        self._bytes -= size
+
+
+class SubmissionEnvelope(Envelope):
+    """The envelope of a message, with its parsed recipients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recipients: list[Address] = []
+
+
+class SubmissionSession(SmtpSession):
+    """The server side of a session: TLS, then AUTH, then messages."""
+
+    limits: ClassVar = SessionLimits(
+        message_bytes=MAX_MESSAGE_BYTES, session_bytes=4_096 * 1_048_576,
+        unprocessed_bytes=MAX_MESSAGE_BYTES + 1_048_576, message_lines=raw_mime.MAX_LINES, idle_seconds=120.0,
+        commands={
+            "MAIL": 100_000, "RCPT": 1_000_000, "DATA": 100_000, "RSET": 100_000, "NOOP": 1_000, "AUTH": 6, "*": 30,
+        },
+    )  # fmt: skip
+    AuthLoginUsernameChallenge, AuthLoginPasswordChallenge = "Username:", "Password:"
+
+    def __init__(
+        self, handler: "SubmissionHandler", limiter: ConnectionLimiter, hostname: str, tls: ssl.SSLContext,
+        is_tls_first: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            handler, limiter, hostname, tls, require_starttls=True, auth_required=True, auth_require_tls=True,
+            authenticator=_pass_on,
+        )  # fmt: skip
+        self._handler, self._is_tls_first, self._is_silent = handler, is_tls_first, False
+        self._early_bytes = b""
+
+    def _create_envelope(self) -> SubmissionEnvelope:
+        return SubmissionEnvelope()
+
+    def data_received(self, data: bytes) -> None:
+        """Process received bytes; where the port begins with TLS, keep those that come before it has begun."""
+        if self._is_tls_first and self._original_transport is None:
+            self._early_bytes += data
+        else:
+            super().data_received(data)
+
+    def _pass_early_bytes(self) -> None:
+        protocol: Any = self._tls_protocol
+        while self._early_bytes and protocol is not None:
+            buffer = protocol.get_buffer(len(self._early_bytes))
+            size = min(len(buffer), len(self._early_bytes))
+            buffer[:size] = self._early_bytes[:size]
+            self._early_bytes = self._early_bytes[size:]
+            protocol.buffer_updated(size)
+
+    async def _handle_client(self) -> None:
+        """Begin with TLS where the port says so, as after STARTTLS but without its reply."""
+        if self._is_tls_first:
+            try:
+                self._is_silent = True
+                # This runs when `smtp_STARTTLS` waits for the handshake.
+                asyncio.get_running_loop().call_soon(self._pass_early_bytes)
+                await self.smtp_STARTTLS("")
+            except TLSSetupException:
+                if self.transport is not None:
+                    self.transport.close()
+                return
+            finally:
+                self._is_silent = False
+        await super()._handle_client()
+
+    async def push(self, status: Any) -> None:
+        """Write a reply."""
+        if not self._is_silent:
+            await super().push(status)
+
+    # No properties, because the constructor of aiosmtpd reads all attributes.
+
+    def get_client(self) -> str:
+        """Return the IP address of the client."""
+        peer = self.session.peer if self.session is not None else None
+        return str((peer or ("?",))[0])
+
+    def get_key(self) -> SubmissionKey:
+        """Return the API key of the session; only after AUTH."""
+        assert self.session is not None
+        key = self.session.auth_data
+        assert isinstance(key, SubmissionKey)
+        return key
+
+    async def smtp_AUTH(self, arg: str | None) -> None:
+        """Sign in with PLAIN or LOGIN, whose names may be written in lower case (RFC 4422, 3.1)."""
+        mechanism, separator, rest = (arg or "").partition(" ")
+        await SMTP.smtp_AUTH(self, mechanism.upper() + separator + rest)
+
+    async def auth_PLAIN(self, _: Any, args: list[str]) -> AuthResult:
+        """Sign in with user name and password in one response (RFC 4616)."""
+        return await self._sign_in(await super().auth_PLAIN(_, args))
+
+    async def auth_LOGIN(self, _: Any, args: list[str]) -> AuthResult:
+        """Sign in with user name and password in two responses."""
+        return await self._sign_in(await super().auth_LOGIN(_, args))
+
+    async def _sign_in(self, given: AuthResult) -> AuthResult:
+        if not given.success:
+            return given
+        login, secret = given.auth_data or (b"", b"")
+        name, password = login.decode("utf-8", "replace"), secret.decode("utf-8", "replace")
+        try:
+            key = await sign_in(name, password, self.get_client())
+        except RateLimitExceeded as error:
+            words = f"454 4.7.0 Too many failed attempts, try again in {error.retry_after} seconds"
+            return AuthResult(success=False, handled=False, message=words)
+        except Unavailable:
+            return AuthResult(success=False, handled=False, message="454 4.3.0 Try again later")
+        if key is None:
+            words = "535 5.7.8 Sign in with the name of an API key as user name, and the key as password"
+            return AuthResult(success=False, handled=False, message=words)
+        return AuthResult(success=True, auth_data=key)
+
+    def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
+        """Return address and parameters of MAIL or RCPT; a source route (RFC 5321, appendix C) is no address."""
+        match = _PLAIN_PATH.fullmatch(arg)
+        if match:
+            return match[1], match[2].strip()
+        if arg.lstrip().startswith("<@"):
+            return None, None
+        return super()._getaddr(arg)
+
+    async def smtp_DATA(self, arg: str | None) -> None:
+        """Receive a message and reply once it is on disk."""
+        if await self.check_helo_needed() or await self.check_auth_needed("DATA"):
+            return
+        envelope = self.envelope
+        assert isinstance(envelope, SubmissionEnvelope)
+        if not envelope.recipients:
+            await self.push("503 5.5.1 Error: need RCPT command")
+            return
+        if arg:
+            await self.push("501 5.5.4 Syntax: DATA")
+            return
+        await self.push("354 End data with <CR><LF>.<CR><LF>")
+        self._unread = self._lines = 0
+        self._in_message = True
+        content, size = None, 0
+        try:
+            content, size, refusal = await self._receive()
+            self._in_message = False
+            reply = refusal or await self._handler.accept(self, envelope, content or b"")
+        finally:
+            self._handler.budget.give_back(size)
+            self._unread, self._in_message = 0, False
+        self._set_post_data_state()  # type: ignore[no-untyped-call]  # untyped in the library
+        await self.push(reply)
+
+    async def _receive(self) -> tuple[bytes | None, int, str]:
+        """Return the message without the dots that were added to it, its size on the wire, and the refusal, if any.
+
+        Reading in large pieces takes a tenth of the time of reading lines.
+        """
+        data, size, refusal = bytearray(b"\r\n"), 0, ""
+        while True:
+            piece = await self._reader.read(_READ_BYTES)
+            if not piece:
+                raise ConnectionResetError
+            self._reset_timeout()
+            self._unread = 0
+            size += len(piece)
+            start = max(0, len(data) - len(_END_OF_MESSAGE) + 1)
+            data += piece
+            end = data.find(_END_OF_MESSAGE, start)
+            if not self._handler.budget.take(len(piece), size):
+                refusal = refusal or "452 4.3.1 Too many large messages at once, try again later"
+            if end >= 0:
+                rest = bytes(data[end + len(_END_OF_MESSAGE) :])
+                if rest:
+                    self._reader.feed_data(rest)
+                if size - len(rest) > MAX_MESSAGE_BYTES + len(_END_OF_MESSAGE):
+                    refusal = refusal or f"552 5.3.4 The message has more than {MAX_MESSAGE_BYTES} bytes"
+                content = None if refusal else bytes(data[2 : end + 2])
+                break
+            if refusal or size > MAX_MESSAGE_BYTES + len(_END_OF_MESSAGE):
+                refusal = refusal or f"552 5.3.4 The message has more than {MAX_MESSAGE_BYTES} bytes"
+                del data[: -len(_END_OF_MESSAGE)]
+        if content is not None and (content.startswith(b".") or b"\r\n." in content):
+            content = (b"\r\n" + content).replace(b"\r\n.", b"\r\n")[2:]
+        return content, size, refusal
+
+
+def _pass_on(server: Any, session: Any, envelope: Any, mechanism: str, auth_data: Any) -> AuthResult:
+    """Return user name and password as they are; `SubmissionSession` checks them, which takes time after failures."""
+    return AuthResult(success=True, auth_data=auth_data)
+
+
+async def sign_in(name: str, password: str, client: str) -> SubmissionKey | None:
+    """Return the API key that a program signs in with, or None, after a pause, if name or key is wrong.
+
+    Failures are counted by client and user name together, so that neither a stranger nor another program behind the
+    same address keeps a program from signing in. Those of a client, and those with a user name, make the pause longer.
+    Raises RateLimitExceeded.
+    """
+    network, user = addresses.client_network(client), name.strip().casefold()[:_MAX_NAME_CHARACTERS]
+    with request_limits.limit_attempt(f"submission:{network}:{user}") as attempt:
+        key = await transactions.fetch(access.find_submission_key, name, password)
+        if key is not None:
+            return key
+        attempt.fail()
+        failure_count = request_limits.record_failure(f"submission client:{network}", f"submission user:{user}")
+        log.info("submission: sign-in failed client=%s failures=%s", client, failure_count)
+        await asyncio.sleep(min(_MAX_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(failure_count - 1, 10)))
+    return None
+
+
+class SubmissionHandler:
+    """The aiosmtpd handler of all sessions: it checks recipients, and queues messages."""
+
+    def __init__(self) -> None:
+        self.budget = ReceivingBudget()
+        # Emails are read on a thread, so that a large one does not block the event loop.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="submission-reader")
+
+    def close(self) -> None:
+        """Stop reading emails, without waiting for the one that is being read."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    async def handle_EHLO(
+        self, server: SubmissionSession, session: Any, envelope: Envelope, hostname: str, responses: list[str]
+    ) -> list[str]:
+        """Return the EHLO reply with enhanced status codes (RFC 2034)."""
+        session.host_name = hostname
+        return [*responses[:-1], "250-ENHANCEDSTATUSCODES", responses[-1]]
+
+    async def handle_RCPT(
+        self, server: SubmissionSession, session: Any, envelope: SubmissionEnvelope, address: str, options: list[str]
+    ) -> str:
+        """Accept up to `MAX_RECIPIENTS` recipients, except suppressed ones."""
+        if len(envelope.recipients) >= MAX_RECIPIENTS:
+            return "452 4.5.3 Too many recipients"
+        parsed = _parse_recipient(address)
+        if parsed is None:
+            return "553 5.1.3 The address is not valid"
+        if any(known.key == parsed.key for known in envelope.recipients):
+            return "250 2.1.5 OK, the same recipient"
+        try:
+            refusal = transactions.fetch_inline(_find_suppression, server.get_key().account_id, parsed)
+        except Unavailable:
+            return "451 4.3.0 Try again later"
+        if refusal:
+            return refusal
+        envelope.recipients.append(parsed)
+        envelope.rcpt_tos.append(parsed.value)
+        return "250 2.1.5 OK"
+
+    async def accept(self, server: SubmissionSession, envelope: SubmissionEnvelope, content: bytes) -> str:
+        """Queue a message for its recipients and return the reply, which is 250 once everything is on disk."""
+        key, recipients = server.get_key(), envelope.recipients
+        try:
+            if len(content) > _SMALL_BYTES:
+                loop = asyncio.get_running_loop()
+                email = await loop.run_in_executor(self._reader, raw_mime.parse, content, len(recipients))
+            else:
+                email = raw_mime.parse(content, len(recipients))
+            sender = _get_sender(email, envelope.mail_from or "")
+            if refusal := await transactions.fetch(_find_sender_fault, key, email, sender):
+                return refusal
+            queued = await self._queue(key, email, sender, recipients)
+        except Malformed as error:
+            return f"554 5.6.0 {error}"
+        except KeyRevoked:
+            return "550 5.7.1 The API key was revoked"
+        except (Unavailable, OSError) as error:
+            log.info("submission: email deferred: %s", error)
+            return "452 4.3.1 The storage is unavailable, try again later"
+        log.info(
+            "submission: email accepted key=%s bytes=%s recipients=%s repeated=%s",
+            key.id, len(content), len(queued.messages), queued.repeated_count,
+        )  # fmt: skip
+        if queued.is_refused:
+            return _describe_refused(queued)
+        number = queued.messages[0].id if queued.messages else "sent before"
+        return f"250 2.0.0 OK {number}"
+
+    @staticmethod
+    async def _queue(key: SubmissionKey, email: RawEmail, sender: str, recipients: Sequence[Address]) -> Queued:
+        sha256 = None
+        if len(email.content) > submitted.MAX_ROW_BYTES:
+            sha256 = await asyncio.to_thread(submitted.store_large, email)
+        try:
+            submission = Submission(key.account_id, key.id, key.is_test, email, sender, recipients, sha256)
+            return await asyncio.wrap_future(transactions.submit_record(submitted.queue, submission))
+        finally:
+            if sha256 is not None:
+                attachments.release_raw(sha256)
+
+    async def handle_exception(self, error: Exception) -> str:
+        """Log an unexpected error, and reply without details about it."""
+        log.error("submission: session failed: %r", error)
+        return "451 4.3.0 Internal error, try again later"
+
+
+def _parse_recipient(address: str) -> Address | None:
+    """Return a recipient, or None if it is no address that mail can be sent to, or one that asks for relaying."""
+    if _ROUTING.search(address.rpartition("@")[0]):
+        return None
+    try:
+        return addresses.parse_email(address)
+    except ValueError:
+        return None
+
+
+def _find_suppression(account_id: int, address: Address) -> str | None:
+    """Return the reply for a suppressed recipient, with the reason and since when, or None."""
+    hashed = crypto.hash_address("email", address.key)
+    reason = consent.find_suppression_reason(account_id, "email", hashed)
+    if reason is None:
+        return None
+    since = scalar(
+        "SELECT min(created_at) FROM suppression WHERE account_id = ? AND kind = 'email' AND address_hash = ? "
+        "AND reason = ?",
+        (account_id, hashed, reason),
+    )
+    date = str(iso(since))[:10] if since else "unknown"
+    page = f"{config.base_url(config.current())}/suppressions"
+    return f"550 5.1.1 {address.value} is suppressed since {date} ({reason.replace('_', ' ')}), see {page}"
+
+
+def _get_sender(email: RawEmail, mail_from: str) -> str:
+    """Return the address in From, or that of the envelope without From. Raises Malformed if there is neither."""
+    if email.senders:
+        return email.senders[0]
+    try:
+        return addresses.parse_email(mail_from).value
+    except ValueError:
+        raise Malformed("The message has no From header") from None
+
+
+def _find_sender_fault(key: SubmissionKey, email: RawEmail, sender: str) -> str | None:
+    """Return the reply for an email that the account may not send, or None; all addresses in From and Sender count."""
+    account = Account.get_by_id(key.account_id)
+    if not account.transactional_allowed and not email.is_marketing:
+        return "550 5.7.1 Single messages are disabled in this account"
+    transport = "capture" if key.is_test else config.current().email.transport
+    base_url = config.base_url(config.current())
+    for address in dict.fromkeys((sender, *email.senders)):
+        problems = senders.find_email_problems(account, address, transport, email.is_marketing)
+        if any(field == "from_email" for field, _ in problems):
+            domain = records.domain_of_address(address)
+            return f"550 5.7.1 {domain} is not a verified domain of this account, see {base_url}/settings/domains"
+        if problems:
+            return f"550 5.7.1 Marketing needs the postal address of the brand, see {base_url}/settings/brand"
+    return None
+
+
+def _describe_refused(queued: Queued) -> str:
+    reason = str(queued.messages[0].skip_reason)
+    if reason.startswith("suppressed_"):
+        return f"550 5.1.1 The recipient is suppressed ({reason.removeprefix('suppressed_').replace('_', ' ')})"
+    return f"550 5.7.1 The recipient may not get marketing ({reason.replace('_', ' ')})"
+
+
+class SubmissionServer(ThreadedServer):
+    """The SMTP servers for programs; they listen only if `submission.listen` or `submission.listen_tls` is set."""
+
+    def __init__(self, settings: Config) -> None:
+        super().__init__("submission")
+        self._settings = settings
+        self.certificate: crypto.ServedCertificate | None = None
+        self.limiter = ConnectionLimiter(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS)
+
+    def bind(self) -> None:
+        """Load the certificate and bind the addresses, before `start`; raises OSError if one cannot be used."""
+        listening = self._list_addresses()
+        if not listening:
+            return
+        self.certificate = store.load_served(self._settings, config.get_submission_certificate(self._settings).setting)
+        self.sockets = [open_socket(f"submission.{name}", address) for name, address in listening]
+
+    def _list_addresses(self) -> list[tuple[str, str]]:
+        """Return name and value of the settings that have an address."""
+        submission = self._settings.submission
+        settings = (("listen", submission.listen), ("listen_tls", submission.listen_tls))
+        return [(name, address) for name, address in settings if address]
+
+    async def _serve(self) -> None:
+        assert self.certificate is not None
+        handler, name, tls = SubmissionHandler(), config.get_mail_host(self._settings), self.certificate.context
+
+        def build(is_tls_first: bool) -> Any:
+            return lambda: SubmissionSession(handler, self.limiter, name, tls, is_tls_first)
+
+        listening = self._list_addresses()
+        log.info("submission: listening addresses=%s", ", ".join(address for _, address in listening))
+        await self._accept(*(build(setting == "listen_tls") for setting, _ in listening))
+        handler.close()
