@@ -7,7 +7,7 @@ domains, approve, manage keys and users, and read the audit log; but only owners
 
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
@@ -15,7 +15,8 @@ from appliance.core import clock, crypto
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import Name, PageQuery
-from appliance.storage.database import Page, fetch_one, paginate, run, scalar
+from appliance.settings import config
+from appliance.storage.database import Page, fetch_one, paginate, rows, run
 from appliance.storage.models import Account, ApiKey
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -28,6 +29,8 @@ SCOPES = frozenset(
     + ["messages:read", "messages:send"]
 )  # fmt: skip
 
+# The largest limit of SMTP recipients within an hour.
+MAX_HOURLY_LIMIT = 1_000_000_000
 _SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
 _SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
 # By key id: the time of the last use, and the time of use that was last written to the database. A key's time is
@@ -52,6 +55,15 @@ class KeyWrite(Struct):
     test: Annotated[
         bool, Meta(description="true for a test key: everything that it sends is captured and counted nowhere")
     ] = False
+    smtp_hourly_limit: (
+        Annotated[
+            int,
+            Meta(ge=0, le=MAX_HOURLY_LIMIT),
+            Meta(description="recipients by SMTP within an hour; 0: no limit; default: that of the installation"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
 
 
 class Credential(NamedTuple):
@@ -135,6 +147,7 @@ def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, s
     row = ApiKey.create(
         account=account_id, name=request.name.strip(), key_hash=crypto.hash_secret(key), hint=key[-4:],
         scope=request.scope, test=request.test, created_by=by.user_id, created_at=clock.now_ms(),
+        smtp_hourly_limit=request.smtp_hourly_limit if isinstance(request.smtp_hourly_limit, int) else None,
     )  # fmt: skip
     data = {"name": row.name, "scope": row.scope, **({"for_tests": True} if row.test else {})}
     audit.record(by, account_id, "key_create", f"key:{row.id}", data)
@@ -213,6 +226,7 @@ class SubmissionKey(NamedTuple):
     account_id: int
     name: str
     is_test: bool
+    hourly_limit: int  # of recipients; 0: no limit
 
 
 def find_submission_key(name: str, key: str) -> SubmissionKey | None:
@@ -224,10 +238,20 @@ def find_submission_key(name: str, key: str) -> SubmissionKey | None:
     if credential is None or not credential.has_scope("messages:send"):
         return None
     key_id = int(credential.actor.removeprefix("key:"))
-    key_name = str(scalar("SELECT name FROM api_key WHERE id = ?", (key_id,)))
+    key_name, own_limit = rows("SELECT name, smtp_hourly_limit FROM api_key WHERE id = ?", (key_id,))[0]
     if key_name.strip().casefold() != name.strip().casefold():
         return None
-    return SubmissionKey(key_id, credential.account_id, key_name, credential.is_test)
+    return SubmissionKey(key_id, credential.account_id, key_name, credential.is_test, get_hourly_limit(own_limit))
+
+
+def can_key_send(key: ApiKey) -> bool:
+    """Return whether an API key may send messages."""
+    return "messages:send" in expand_scopes(key.scope)
+
+
+def get_hourly_limit(own_limit: int | None) -> int:
+    """Return the limit of SMTP recipients of a key within an hour: its own, else that of the installation."""
+    return config.current().submission.recipients_per_hour if own_limit is None else own_limit
 
 
 def count_submission(key_id: int, now: int, is_new: bool) -> bool:

@@ -80,6 +80,9 @@ class ApiKey(Struct):
         | None
     )
     last_used_at: Annotated[Moment, Meta(description="when the key was last used; null for never")] | None
+    smtp_count: Annotated[int, Meta(description="number of emails that SMTP submission accepted with the key")]
+    smtp_last_at: Annotated[Moment, Meta(description="when the last one was accepted; null for never")] | None
+    smtp_hourly_limit: Annotated[int, Meta(description="recipients of SMTP submission within an hour; 0: no limit")]
     created_at: Moment
 
 
@@ -130,6 +133,8 @@ def _key_values(row: models.ApiKey) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "name": row.name, "hint": row.hint, "scope": row.scope,
         "test": row.test, "created_by": row.created_by_id, "last_used_at": iso(access.last_used_at(row)),
+        "smtp_count": row.smtp_count, "smtp_last_at": iso(row.smtp_last_at),
+        "smtp_hourly_limit": access.get_hourly_limit(row.smtp_hourly_limit),
         "created_at": str(iso(row.created_at)),
     }  # fmt: skip
 

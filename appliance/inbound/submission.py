@@ -24,7 +24,7 @@ from appliance.core.clock import iso
 from appliance.core.errors import RateLimitExceeded, Unavailable
 from appliance.inbound.smtp_sessions import ConnectionLimiter, SessionLimits, SmtpSession, ThreadedServer, open_socket
 from appliance.sending.domains import records
-from appliance.sending.messages import attachments, raw_mime, senders, submitted
+from appliance.sending.messages import attachments, raw_mime, senders, submission_limits, submitted, system_emails
 from appliance.sending.messages.raw_mime import Malformed, RawEmail
 from appliance.sending.messages.submitted import KeyRevoked, Queued, Submission
 from appliance.settings import config
@@ -311,6 +311,11 @@ class SubmissionHandler:
             return "451 4.3.0 Try again later"
         if refusal:
             return refusal
+        key = server.get_key()
+        try:
+            submission_limits.check(key.id, key.hourly_limit, len(envelope.recipients) + 1)
+        except RateLimitExceeded as error:
+            return await _report_limit(key, error)
         envelope.recipients.append(parsed)
         envelope.rcpt_tos.append(parsed.value)
         return "250 2.1.5 OK"
@@ -330,6 +335,8 @@ class SubmissionHandler:
             queued = await self._queue(key, email, sender, recipients)
         except Malformed as error:
             return f"554 5.6.0 {error}"
+        except RateLimitExceeded as error:
+            return await _report_limit(key, error)
         except KeyRevoked:
             return "550 5.7.1 The API key was revoked"
         except (Unavailable, OSError) as error:
@@ -350,7 +357,9 @@ class SubmissionHandler:
         if len(email.content) > submitted.MAX_ROW_BYTES:
             sha256 = await asyncio.to_thread(submitted.store_large, email)
         try:
-            submission = Submission(key.account_id, key.id, key.is_test, email, sender, recipients, sha256)
+            submission = Submission(
+                key.account_id, key.id, key.is_test, email, sender, recipients, sha256, key.hourly_limit
+            )
             return await asyncio.wrap_future(transactions.submit_record(submitted.queue, submission))
         finally:
             if sha256 is not None:
@@ -370,6 +379,19 @@ def _parse_recipient(address: str) -> Address | None:
         return addresses.parse_email(address)
     except ValueError:
         return None
+
+
+async def _report_limit(key: SubmissionKey, error: RateLimitExceeded) -> str:
+    """Return the reply at the hourly limit of a key, and write to the owners of its account."""
+    log.warning("submission: hourly limit reached key=%s limit=%s", key.id, key.hourly_limit)
+    try:
+        await transactions.commit(system_emails.report_submission_limit, key.id, key.hourly_limit)
+    except Unavailable as unavailable:
+        log.info("submission: notice deferred: %s", unavailable)
+    minutes = -(-error.retry_after // 60)
+    return (
+        f"450 4.7.1 The API key reached its limit of {key.hourly_limit} recipients per hour, try in {minutes} minutes"
+    )
 
 
 def _find_suppression(account_id: int, address: Address) -> str | None:

@@ -35,6 +35,7 @@ FOLLOWS = {
     "POST /templates": {"updated_at"},
     "POST /events": {"contact_id", "created_at"},
     "POST /messages": {"from"},
+    "POST /api_keys": {"smtp_hourly_limit"},
 }
 
 

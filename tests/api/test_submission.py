@@ -4,6 +4,7 @@ import base64
 import smtplib
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.submission import KEY_NAME, Ports, RawSession, create_key
 
@@ -183,9 +184,7 @@ def test_marketing_needs_consent(api: Client, relay: SmtpServer, ports: Ports, k
 def test_a_revoked_key_sends_nothing_more(server: Server, api: Client, ports: Ports) -> None:
     """A session that is signed in ends with its key, and so does every new one."""
     key = create_key(server, "Revoked")
-    owner = server.client(
-        api.post("/login", {"email": "owner@example.com", "password": "correct horse battery"}).json["token"]
-    )
+    owner = server.client(api.post("/login", {"email": EMAIL, "password": PASSWORD}).json["token"])
     with ports.connect(key, "revoked") as client:
         client.send_message(compose("Before"))
         [row] = [row for row in owner.get("/api_keys").expect(200) if row["name"] == "Revoked"]
@@ -219,3 +218,157 @@ def test_guessing_is_slowed_and_stopped_by_client_and_name(server: Server, ports
         assert session.ask(b"AUTH PLAIN " + guess + b"\r\n").startswith("454 4.7.0 Too many failed attempts")
     assert max(times) > 1.5
     ports.connect(create_key(server, "Another"), "another").quit()
+
+
+def test_the_hourly_limit_of_a_key_stops_a_hacked_site(
+    server: Server, api: Client, relay: SmtpServer, ports: Ports
+) -> None:
+    """Recipients over the limit of a key are deferred, after a restart too, and the owners get one email (T38)."""
+    owner = server.client(api.post("/login", {"email": EMAIL, "password": PASSWORD}).json["token"])
+    limited = owner.post("/api_keys", {"name": "Blog", "scope": "send", "smtp_hourly_limit": 3}).expect(201)
+    assert limited["smtp_hourly_limit"] == 3 and limited["smtp_count"] == 0
+    before = len(relay.messages)
+    with ports.connect(limited["key"], "blog") as client:
+        client.send_message(compose("Blog", "a@example.org, b@example.org"))
+        refused = client.send_message(compose("Blog", "c@example.org, d@example.org"))
+        code, words = refused["d@example.org"]
+        assert code == 450 and words.startswith(b"4.7.1 The API key reached its limit of 3 recipients per hour")
+    server.stop()
+    server.start()
+    with ports.connect(limited["key"], "blog") as client, pytest.raises(smtplib.SMTPDataError) as stopped:
+        client.send_message(compose("Blog", "e@example.org"))
+    assert stopped.value.smtp_code == 450
+    received = [message for message in wait_for_mail(relay, before, 4) if message.to != "e@example.org"]
+    assert sorted(message.to for message in received) == ["a@example.org", "b@example.org", "c@example.org", EMAIL]
+    assert "SMTP limit reached: Blog" in [message.subject for message in received]
+    [row] = [row for row in owner.get("/api_keys").expect(200) if row["name"] == "Blog"]
+    assert row["smtp_count"] == 2 and row["smtp_last_at"] is not None
+
+
+# No relay: what strangers and signed-in programs try in order to send where, or as whom, they may not.
+
+FORBIDDEN_COMMANDS = (
+    b"MAIL FROM:<a@bakery.example>\r\n", b"RCPT TO:<a@example.org>\r\n", b"DATA\r\n", b"VRFY root\r\n", b"EXPN all\r\n",
+    b"ETRN example.org\r\n", b"TURN\r\n", b"SEND FROM:<a@bakery.example>\r\n", b"SAML FROM:<a@bakery.example>\r\n",
+    b"BDAT 10 LAST\r\n", b"AUTH\r\n", b"AUTH ANONYMOUS\r\n", b"AUTH CRAM-MD5\r\n", b"AUTH EXTERNAL =\r\n",
+    b"AUTH PLAIN AGEAYg==\r\n", b"AUTH LOGIN !!\r\n", b"AUTH PLAIN " + b"A" * 600 + b"\r\n",
+    b"XCLIENT ADDR=127.0.0.1 LOGIN=Shop\r\n", b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_tls_first", [False, True])
+@pytest.mark.parametrize("command", FORBIDDEN_COMMANDS, ids=repr)
+def test_strangers_can_do_nothing(
+    server: Server, ports: Ports, relay: SmtpServer, command: bytes, is_tls_first: bool
+) -> None:
+    """Without signing in nothing is accepted, with TLS or without (T32)."""
+    before = len(relay.messages)
+    with RawSession(ports.tls if is_tls_first else ports.starttls) as session:
+        if is_tls_first:
+            session.start_tls()
+        assert session.reply().startswith("220")
+        greeting = session.ask(b"EHLO stranger\r\n")
+        assert ("AUTH" in greeting) == is_tls_first and ("STARTTLS" in greeting) == (not is_tls_first)
+        reply = session.ask(command)
+        assert reply[:1] in "45" or (command.startswith(b"VRFY") and reply[:3] == "252"), reply
+        assert session.ask(b"DATA\r\n")[:1] in ("4", "5", "")
+    assert len(relay.messages) == before
+
+
+BAD_RECIPIENTS = (
+    "user%elsewhere.example@bakery.example", "elsewhere.example!user@bakery.example",
+    '"user@elsewhere.example"@bakery.example',
+    "@bakery.example:user@elsewhere.example", "user@[127.0.0.1]", "user@localhost", "user", "@example.org", "user@",
+    "user@example.org@bakery.example", "user/elsewhere@bakery.example", "user:x@bakery.example", "u\tx@example.org",
+    "user@example.org>\r<x@example.org", "user@-example.org", "a b@example.org", "user@exa_mple..org",
+)  # fmt: skip
+
+
+def test_routed_and_invalid_recipients_are_refused(server: Server, ports: Ports, relay: SmtpServer, key: str) -> None:
+    """Source routes, `%`, `!` and quoted addresses are refused for signed-in programs too (T08)."""
+    before = len(relay.messages)
+    for bad in BAD_RECIPIENTS:
+        with RawSession(ports.tls) as session:
+            session.start_tls()
+            begin(session, key)
+            assert session.ask(f"MAIL FROM:<{SENDER}>\r\n".encode()).startswith("250")
+            assert session.ask(f"RCPT TO:<{bad}>\r\n".encode())[:1] == "5", bad
+            assert session.ask(b"DATA\r\n")[:1] in ("5", ""), bad
+    assert len(relay.messages) == before
+
+
+def test_commands_before_tls_are_not_run_after_it(ports: Ports, key: str) -> None:
+    """Commands that follow STARTTLS in the clear are dropped, as a stranger could have added them (T34)."""
+    with RawSession(ports.starttls) as session:
+        assert session.reply().startswith("220") and session.ask(b"EHLO test\r\n").startswith("250")
+        assert session.ask(b"STARTTLS\r\nEHLO stranger\r\nNOOP\r\nQUIT\r\n").startswith("220")
+        session.start_tls()
+        assert session.ask(b"MAIL FROM:<a@bakery.example>\r\n")[:3] in ("503", "530")
+        assert session.ask(b"EHLO test\r\n").startswith("250")
+        token = base64.b64encode(f"\0{KEY_NAME}\0{key}".encode())
+        assert session.ask(b"AUTH PLAIN " + token + b"\r\n").startswith("235")
+
+
+SMUGGLED = (
+    b"MAIL FROM:<shop@bakery.example>\r\nRCPT TO:<smuggled@example.org>\r\nDATA\r\n"
+    b"From: shop@bakery.example\r\n\r\nx\r\n.\r\n"
+)
+ENDS = (b"\n.\n", b"\n.\r\n", b"\r\n.\n", b"\r.\r", b"\r\n.\r", b"\r.\r\n", b"\n\n.\r\n", b"\0\r\n.\n")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_no_second_message_is_smuggled(ports: Ports, relay: SmtpServer, key: str, end: bytes) -> None:
+    """Only CRLF, dot, CRLF ends a message, and one with another line end is refused as a whole (T33)."""
+    before = len(relay.messages)
+    with RawSession(ports.tls) as session:
+        session.start_tls()
+        begin(session, key)
+        session.ask(b"MAIL FROM:<shop@bakery.example>\r\n")
+        session.ask(b"RCPT TO:<ann@example.org>\r\n")
+        session.ask(b"DATA\r\n")
+        reply = session.ask(b"From: shop@bakery.example\r\n\r\nhello" + end + SMUGGLED)
+        assert reply.startswith("554 5.6.0"), reply
+        assert session.ask(b"NOOP\r\n").startswith("250")
+    assert len(relay.messages) == before
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r"])
+def test_commands_end_in_crlf(ports: Ports, line_end: bytes) -> None:
+    """A command with another line end ends the session."""
+    with RawSession(ports.starttls) as session:
+        session.reply()
+        session.send(b"EHLO a" + line_end + b"NOOP\r\n")
+        assert session.reply()[:3] in ("554", "")
+
+
+def test_only_verified_domains_may_send(relay: SmtpServer) -> None:
+    """From and Sender must be of a verified domain of the account; the reply names the page to go to (T37)."""
+    ports = Ports()
+    strict = ports.env | {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "false"}
+    with Server(relay=relay.port, env=strict).set_up().start() as server:
+        key, before = create_key(server), len(relay.messages)
+        with ports.connect(key) as client:
+            for headers in ({}, {"Sender": "other@elsewhere.example"}):
+                with pytest.raises(smtplib.SMTPDataError) as refused:
+                    client.send_message(compose(**headers))
+                assert refused.value.smtp_code == 550
+                assert refused.value.smtp_error.startswith(b"5.7.1 bakery.example is not a verified domain")
+                assert b"/settings/domains" in refused.value.smtp_error
+        assert len(relay.messages) == before
+        server.stop()
+
+
+def test_connections_of_an_address_are_limited(server: Server, ports: Ports) -> None:
+    """The 21st connection of an address is told to come back later, and gets in once another one has ended."""
+    with ExitStack() as stack:
+        for _ in range(20):
+            session = stack.enter_context(RawSession(ports.starttls))
+            assert session.reply().startswith("220")
+        with RawSession(ports.starttls) as turned_away:
+            assert turned_away.reply().startswith("421 4.7.0")
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with RawSession(ports.starttls) as session:
+            if session.reply().startswith("220"):
+                return
+    raise AssertionError("no connection was released")

@@ -20,7 +20,7 @@ from appliance.campaigns import send, store
 from appliance.campaigns.store import CampaignCreate, SendRequest
 from appliance.core import addresses, clock, crypto, signals, validation
 from appliance.flows import versions
-from appliance.sending.messages import queue, retries
+from appliance.sending.messages import queue, retries, submission_limits
 from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
@@ -77,6 +77,7 @@ class Home:
         transactions.stop()
         disk_guard.note_success()  # storage errors of this installation do not affect the next one
         signals.clear_handlers()
+        submission_limits.forget()
         clock.use_offset_file(None)
         versions._plan_cache.clear()
         close_database()

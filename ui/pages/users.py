@@ -1,9 +1,11 @@
 """The pages of users: the team, API keys, and the user's own profile."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec import UNSET
 from sanic import Request
 from sanic.response import HTTPResponse
 
@@ -200,10 +202,13 @@ async def create_key(request: Request, visit: Visit) -> HTTPResponse:
     scope = ",".join(form.getlist("scopes")) if form["scope"] == "own" else form["scope"]
     if not scope:
         form.add_error("scope", gettext("Select at least one scope."))
+    if not re.fullmatch("[0-9]{0,9}", form["smtp_hourly_limit"]):
+        form.add_error("smtp_hourly_limit", gettext("Enter a number, such as 1000."))
     try:
         if form.errors:
             raise errors.Invalid({})
-        body = access.KeyWrite(form["name"][:255], scope, form["test"] == "yes")
+        limit = int(form["smtp_hourly_limit"]) if form["smtp_hourly_limit"] else UNSET
+        body = access.KeyWrite(form["name"][:255], scope, form["test"] == "yes", limit)
         _, created = await commit(access.create_key, visit.account_id, body, visit.actor)
     except errors.Invalid as error:
         return await _render_keys(request, visit, form.add_errors(error) if error.fields else form, 422)
@@ -261,7 +266,7 @@ async def _render_keys(request: Request, visit: Visit, form: Form, status: int) 
         request, "settings/keys.html", status, form=form, api_keys=rows, names=names, describe_scope=describe_scope,
         scopes=list_scopes(),
         reaches=SCOPE_PRESETS, new_key=session.pop_secret(visit, "key"), base=config.base_url(config.current()),
-        last_used=access.last_used_at,
+        last_used=access.last_used_at, hourly_limit=access.get_hourly_limit, can_send=access.can_key_send,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from appliance.core import addresses, clock, signals
 from appliance.core.addresses import Address
 from appliance.core.i18n import gettext_noop
 from appliance.sending.delivery import mime
-from appliance.sending.messages import attachments, links, raw_mime, transactional
+from appliance.sending.messages import attachments, links, raw_mime, submission_limits, transactional
 from appliance.sending.messages.compose import FilledMessage
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.messages.raw_mime import RawEmail
@@ -48,6 +48,7 @@ class Submission(NamedTuple):
     sender: str
     recipients: Sequence[Address]
     sha256: str | None = None
+    hourly_limit: int = 0  # of recipients of the key; 0: no limit
 
 
 class Queued(NamedTuple):
@@ -77,12 +78,13 @@ def queue(submission: Submission) -> Queued:
     """Queue an email for each recipient who has not got it yet, and return the new messages.
 
     A recipient who may not get it has a row with the status `skipped`. Nothing is stored if no recipient is new. Raises
-    KeyRevoked.
+    KeyRevoked, or RateLimitExceeded at the hourly limit.
     """
     require_write_transaction()
     email, now = submission.email, clock.now_ms()
     known = _find_repeated(submission, now)
     recipients = [address for address in submission.recipients if address.key not in known]
+    submission_limits.take(submission.key_id, submission.hourly_limit, len(recipients))
     if not access.count_submission(submission.key_id, now, is_new=bool(recipients)):
         raise KeyRevoked
     if not recipients:

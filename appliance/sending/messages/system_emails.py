@@ -10,11 +10,11 @@ from appliance.accounts import audit, invitations, passwords, users
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, signals
 from appliance.core.addresses import Address
-from appliance.core.i18n import get_language_tag, gettext, ngettext, use_language
+from appliance.core.i18n import format_number, get_language_tag, gettext, ngettext, use_language
 from appliance.sending.messages import ledger, senders
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.settings import config
-from appliance.storage.models import Account, Invitation, Message, MessageContent, User
+from appliance.storage.models import Account, ApiKey, Invitation, Message, MessageContent, User
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 RESET_PURPOSE, RESET_LINK_MS = "reset", 30 * 60 * 1000
@@ -130,6 +130,47 @@ def request_password_reset(email: str, ip: str | None) -> None:
     data = {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url}
     queue_system_email(user.account, addresses.parse_email(user.email), None, content, data)
     audit.insert_entry(user.account_id, audit.SYSTEM, "password_reset_asked", f"user:{user.id}", None, ip)
+
+
+# The owners are told about the limit of a key at most this often.
+_NOTICE_INTERVAL_MS = clock.DAY_MS
+
+
+def report_submission_limit(key_id: int, limit: int) -> None:
+    """Queue an email to the owners of an account about an API key that reached its hourly limit of SMTP recipients.
+
+    A key is reported once a day.
+    """
+    require_write_transaction()
+    key, now = ApiKey.get_by_id(key_id), clock.now_ms()
+    if key.smtp_limit_notice_at is not None and 0 <= now - key.smtp_limit_notice_at < _NOTICE_INTERVAL_MS:
+        return
+    ApiKey.update(smtp_limit_notice_at=now).where(ApiKey.id == key_id).execute()
+    data = {"key": key.name, "link": f"{config.base_url(config.current())}/settings/keys"}
+    for user in User.select().where(User.account == key.account_id, User.role == "owner", User.disabled_at.is_null()):
+        with use_language(users.choose_language(user, user.account)):
+            content = _build_limit_email(limit)
+        queue_system_email(user.account, addresses.parse_email(user.email), None, content, data)
+
+
+def _build_limit_email(limit: int) -> SystemEmail:
+    return SystemEmail(
+        subject=gettext("SMTP limit reached: %(name)s", name="{{ data.key }}"),
+        heading=gettext("An app reached its sending limit"),
+        text=gettext(
+            "The app with the API key “%(name)s” sent to %(limit)s recipients by SMTP within an hour. Further emails "
+            "are rejected until the hour is over.",
+            name="{{ data.key }}",
+            limit=format_number(limit),
+        ),
+        button=gettext("Open API keys"),
+        link="{{ data.link }}",
+        note=gettext(
+            "If you did not expect this, the app may have been hacked: revoke the key. If the app needs to send more, "
+            "create a key with a higher limit."
+        ),
+        language=get_language_tag(),
+    )
 
 
 def can_email_invitation(account: Account) -> bool:

@@ -169,4 +169,5 @@ D name,password,current_password string
 D name string!
 D scope string
 D test boolean
+O smtp_hourly_limit integer? -- a hacked site is stopped, and one that sends much may
 """
