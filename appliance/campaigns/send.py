@@ -248,14 +248,27 @@ def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -
     now = clock.now_ms()
     if campaign.phase != "scheduled" or campaign.scheduled_at > now or campaign.pending_end is not None:
         return
-    latest = now - int(parse_seconds(config.current().limits.max_lateness) * 1000)
-    blocked = preflight.find_blockers(preflight.load_input(campaign, False, Actor(), prepared))
-    if campaign.scheduled_at < latest:
+    if _is_late(campaign):
         states.pause_by_service(campaign, "missed_start")
-    elif blocked:
+    elif blocked := preflight.find_blockers(preflight.load_input(campaign, False, Actor(), prepared)):
         states.pause_by_service(campaign, blocked[0].code)
     else:
         launch(campaign, 0, prepared)
+
+
+def pause_if_late(account_id: int, campaign_id: int) -> None:
+    """Pause a scheduled campaign that is later than `limits.max_lateness`, if it could not be prepared until then.
+
+    Otherwise `list_due` would return it for ever in place of others. Raises NotFound.
+    """
+    require_write_transaction()
+    campaign = store.get(account_id, campaign_id)
+    if campaign.phase == "scheduled" and campaign.pending_end is None and _is_late(campaign):
+        states.pause_by_service(campaign, "missed_start")
+
+
+def _is_late(campaign: Campaign) -> bool:
+    return campaign.scheduled_at < clock.now_ms() - int(parse_seconds(config.current().limits.max_lateness) * 1000)
 
 
 def release_held_campaigns() -> int:

@@ -349,6 +349,7 @@ class Jobs:
         except Unavailable as error:
             # For example, its HTML cannot be sanitized, which the other campaigns do not wait for.
             log.info("campaigns: start put off campaign=%s: %s", campaign_id, error)
+            transactions.write(send.pause_if_late, account_id, campaign_id)
             return False
         except Exception:
             log.exception("campaigns: start failed campaign=%s", campaign_id)

@@ -1,9 +1,14 @@
 """Auto-pause of campaigns, at its exact limits (docs/decisions.md#6)."""
 
+import pytest
+
 from appliance.accounts.audit import Actor
-from appliance.campaigns import send, states, store
+from appliance.campaigns import preflight, send, states, store
+from appliance.core import clock
+from appliance.core.errors import Unavailable
 from appliance.inbound import delivery_reports
 from appliance.inbound.delivery_reports import DeliveryReport
+from appliance.jobs import Jobs
 from appliance.sending.messages import ledger
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
@@ -73,3 +78,22 @@ def test_authentication_reports_pause_a_campaign(home: Home) -> None:
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
     transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
     assert states.list_auto_pause_candidates() == [], "reports from before the resume must not count"
+
+
+def test_a_campaign_that_cannot_be_prepared_is_paused_when_late(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again until it is six hours late (P8); then it no longer takes the place of others."""
+
+    def fail(account_id: int, campaign_id: int) -> None:
+        raise Unavailable("HTML cannot be processed now")
+
+    home.campaign(home.list_of(home.contact("ann@example.org").id).id)
+    transactions.write(
+        run, "UPDATE campaign SET status = 'active', phase = 'scheduled', scheduled_at = ?", (clock.now_ms() - 1000,)
+    )
+    monkeypatch.setattr(preflight, "prepare_send", fail)
+    jobs = Jobs("process")
+    jobs.start_campaigns()
+    assert rows("SELECT phase, pause_reason FROM campaign") == [("scheduled", None)]
+    home.advance(7 * 3600)
+    jobs.start_campaigns()
+    assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "missed_start")] and send.list_due() == []

@@ -393,8 +393,8 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
 
     An SMS is looked up if its provider supports that, and sent again, also with `in_doubt = hold`, if its provider is
     idempotent. If `in_doubt` is `resend`, an email is sent again: once, or as long as its transport recognizes a
-    repeated request, with growing delays. The bytes in `prepared` are stored, so
-    that every retry, also one that a user starts, sends the same message.
+    repeated request, with growing delays. The bytes in `prepared` are stored, so that every retry, also one that a user
+    starts, sends the same message.
     """
     _store_payload(row, prepared)
     if _start_lookup(row):
