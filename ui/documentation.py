@@ -38,7 +38,9 @@ GROUPS = (
     Group(
         gettext_noop("API"),
         gettext_noop("For developers: examples in curl and Python, and every operation."),
-        ("send-your-first-mail", "import", "flows", "webhooks", "authentication", "errors-and-limits"),
+        (
+            "send-your-first-mail", "other-apis", "import", "flows", "webhooks", "authentication", "errors-and-limits",
+        ),
     ),
 )  # fmt: skip
 # The guide of each page of the product, as (start of the path, guide, id of a heading or ""). `#` stands for an id; the

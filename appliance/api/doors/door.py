@@ -3,7 +3,7 @@
 A door reads the fields of its service and writes the service's responses and errors; everything else is that of the
 API: credentials, scopes, rate limits, idempotency keys and the rules for messages. A field that is not supported is an
 error, unless leaving it out changes nothing that the recipient gets: then the response header `X-Ignored-Fields` names
-it (docs/decisions.md#18).
+it (docs/decisions.md#7).
 """
 
 import asyncio

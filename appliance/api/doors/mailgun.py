@@ -55,7 +55,7 @@ _NAMES = {
     "body": "html",
     "headers.": "h:",
 }
-# What leaving it out does not change for the recipient (docs: "Use APIs of other services").
+# What leaving it out does not change for the recipient (`ui/guides/other-apis.md`).
 _IGNORED = frozenset((
     "h:sender", "h:message-id", "o:dkim", "o:secondary-dkim", "o:secondary-dkim-public", "o:skip-verification",
     "o:require-tls", "o:tracking-clicks", "o:sending-ip", "o:sending-ip-pool", "o:tracking-pixel-location-top",

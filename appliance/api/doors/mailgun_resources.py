@@ -1,6 +1,6 @@
 """What programs read and delete at the door of Mailgun: events, and the suppressions of an address.
 
-The kinds of events are described in the guide "Use the APIs of other services". Their pages are read by `pages.next`,
+The kinds of events are described in the guide `ui/guides/other-apis.md`. Their pages are read by `pages.next`,
 whose last part is all that a program needs to keep (`_Page`).
 """
 

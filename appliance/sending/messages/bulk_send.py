@@ -1,7 +1,7 @@
 """Send one email to many recipients at once, each with values of their own, for a program that has its own audience.
 
 The program, such as Ghost, knows who subscribed to its newsletter, so no consent record is needed here. Addresses that
-are suppressed, or that unsubscribed from the account's marketing, get no message (docs/decisions.md#18). The HTML and
+are suppressed, or that unsubscribed from the account's marketing, get no message (docs/decisions.md#7). The HTML and
 text are stored once for all recipients (`BulkContent`), and all rows are written in one transaction.
 """
 
