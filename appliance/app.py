@@ -8,7 +8,8 @@ from appliance.audience.contacts import removal
 from appliance.content.templates import store as templates
 from appliance.flows import drafts, run_ends, versions
 from appliance.inbound import delivery_reports
-from appliance.sending.messages import outcomes
+from appliance.sending.messages import oauth_grants, outcomes
+from appliance.sending.oauth import tokens
 
 
 def connect_signals() -> None:
@@ -18,4 +19,6 @@ def connect_signals() -> None:
     templates.step_template_changed.connect(drafts.publish_changed_template)
     templates.compile_step_template.connect(versions.prepare_changed_step)
     outcomes.sms_accepted.connect(delivery_reports.apply_early_receipts)
+    tokens.grant_refreshed.connect(oauth_grants.record_refresh)
+    tokens.grant_rejected.connect(oauth_grants.record_rejection)
     outcomes.sms_uncertain.connect(delivery_reports.apply_receipts_of_uncertain)

@@ -33,7 +33,10 @@ GROUPS = (
     Group(
         gettext_noop("Running Campanero"),
         gettext_noop("For those who install Campanero, connect it and keep it running."),
-        ("install", "https", "connect-a-relay", "verify-a-domain", "watch", "security", "backup", "how-far"),
+        (
+            "install", "https", "connect-a-relay", "connect-a-mailbox", "verify-a-domain", "watch", "security",
+            "backup", "how-far",
+        ),
     ),
     Group(
         gettext_noop("API"),
@@ -88,6 +91,7 @@ HELP = (
     ("/settings/domains", "deliverability", "verify-your-sending-domain"),
     ("/settings/keys", "authentication", ""),
     ("/settings/sending", "connect-a-relay", ""),
+    ("/settings/sending/connect", "connect-a-mailbox", ""),
     ("/settings/team", "team", ""),
     ("/settings/webhooks", "webhooks", ""),
     ("/settings/you", "team", "protect-your-own-account"),

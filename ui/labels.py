@@ -336,6 +336,7 @@ _CHECK_PAGES = {
     "backups": (gettext_noop("Data"), "/settings/data"),
     "domain": (gettext_noop("Domains"), "/settings/domains"),
     "domains": (gettext_noop("Domains"), "/settings/domains"),
+    "consent": (gettext_noop("Sending"), "/settings/sending"),
     "outgoing ports": (gettext_noop("Sending"), "/settings/sending"),
     "email transport": (gettext_noop("Sending"), "/settings/sending"),
     "from": (gettext_noop("Domains"), "/settings/domains"),

@@ -28,7 +28,8 @@ _PURPOSE = "settings of pages"
 _PAGE_SETTINGS = (
     "email.transport", "email.transports", "email.routes", "email.relay.host", "email.relay.port",
     "email.relay.username", "email.relay.password",
-    "email.relay.tls", "email.allow_unverified_domains", "email.connections", "email.rate_per_second",
+    "email.relay.tls", "email.relay.login", "email.google.refresh_token", "email.microsoft.refresh_token",
+    "email.allow_unverified_domains", "email.connections", "email.rate_per_second",
     "email.rate_per_hour",
     *(f"email.{transport.name}.{field.name}" for transport in TRANSPORTS.values() for field in transport.fields),
     "sms.transport", "sms.rate_per_second", "sms.twilio.base_url", "sms.twilio.account_sid", "sms.twilio.auth_token",

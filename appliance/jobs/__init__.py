@@ -37,7 +37,7 @@ from appliance.jobs import housekeeping
 from appliance.ops.backups import create as backups
 from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
-from appliance.sending.messages import capture_inbox, sms_rules
+from appliance.sending.messages import capture_inbox, oauth_grants, sms_rules
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.sms_sender import SmsSender
 from appliance.settings import config
@@ -119,6 +119,7 @@ class Jobs:
         self._preflight_slots, self._starts_lock = threading.Semaphore(rehearsal.MAX_CONCURRENT), threading.Lock()
         self._domains_lock = threading.Lock()
         self._links_lock = threading.Lock()
+        self._consents_lock = threading.Lock()
         self._last_cleanup_ms = 0
         self._queued: set[str] = set()
         self._paused: set[str] = set()
@@ -131,7 +132,7 @@ class Jobs:
             "audiences": self.audience_runner.run, "domains": self.check_domains, "hits": self.hit_judge.run,
             "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
-            "starts": self.start_campaigns,
+            "starts": self.start_campaigns, "consents": self.keep_consents,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -265,6 +266,10 @@ class Jobs:
         """
         self._run_once(self._domains_lock, store.run_due_checks)
 
+    def keep_consents(self) -> None:
+        """Refresh the consent of the mailbox that sends, if it was not used lately, and warn if it ends soon."""
+        self._run_once(self._consents_lock, lambda _: oauth_grants.keep_alive())
+
     def back_up(self) -> None:
         """Create the scheduled backup if it is due."""
         backups.run_scheduled_backup(self.importer.stopping)
@@ -357,12 +362,13 @@ class Jobs:
         return True
 
     def _wake_cleanup_if_due(self) -> bool:
-        """If an hour has passed since the job `cleanup` was last woken, wake it; return whether it was woken."""
+        """Wake the jobs `cleanup` and `consents` if an hour has passed since then; return whether they were woken."""
         now = clock.now_ms()
         if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
         self._last_cleanup_ms = now
         signals.wake("cleanup")
+        signals.wake("consents")
         return True
 
     @staticmethod

@@ -42,6 +42,7 @@ class SmtpServer:
         starttls: bool = False,
         tls: bool = False,
         users: dict[str, str] | None = None,
+        accepts_token: Callable[[str, str], bool] | None = None,
         log_file: Path | None = None,
         certificate: Certificate | None = None,
         piece: int = 0,
@@ -50,6 +51,8 @@ class SmtpServer:
         self.host = host
         self.port, self.pipelining, self.eight_bit, self.smtputf8 = port, pipelining, eight_bit, smtputf8
         self.size_limit, self.users, self.implicit_tls = size_limit, users, tls
+        # `accepts_token`: the login is XOAUTH2, and the function says whether a user's access token is valid
+        self.accepts_token = accepts_token
         # `piece`: replies are sent in pieces of so many bytes (0: whole); `window`: the receive buffer (0: default)
         self.piece, self.window = piece, window
         self.tls_context = (certificate or self_signed()).context() if starttls or tls else None
@@ -145,7 +148,8 @@ class SmtpServer:
         lines = [f"SIZE {self.size_limit}" if self.size_limit else "SIZE", "ENHANCEDSTATUSCODES"]
         lines += ["PIPELINING"] * self.pipelining + ["8BITMIME"] * self.eight_bit + ["SMTPUTF8"] * self.smtputf8
         lines += ["STARTTLS"] * (self.tls_context is not None and not tls)
-        return lines + ["AUTH PLAIN LOGIN"] * (self.users is not None)
+        lines += ["AUTH PLAIN LOGIN"] * (self.users is not None)
+        return lines + ["AUTH LOGIN XOAUTH2"] * (self.accepts_token is not None)
 
     def reject_parameters(self, address: str, params: list[str]) -> str | None:
         """Return the reply to a MAIL command whose parameters are not offered or too large, else None."""

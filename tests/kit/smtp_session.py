@@ -144,6 +144,9 @@ class Session:
     async def _auth(self, line: str, rest: str) -> None:
         users = self.server.users
         mechanism, _, initial = rest.partition(" ")
+        if mechanism.upper() == "XOAUTH2" and self.server.accepts_token is not None:
+            await self._auth_with_token(line, self._decode(initial))
+            return
         if users is None or mechanism.upper() not in ("PLAIN", "LOGIN"):
             await self._send_lines("504 5.5.4 Not offered")
             return
@@ -161,6 +164,19 @@ class Session:
         if await self._reply("auth", line, good) and is_valid:
             self.user = name
 
+    async def _auth_with_token(self, line: str, initial: str) -> None:
+        """Check an access token; an error comes in a challenge, as from Google, and is answered with an empty line."""
+        assert self.server.accepts_token is not None
+        match = re.fullmatch(r"user=([^\x01]*)\x01auth=Bearer ([^\x01]+)\x01\x01", initial)
+        is_valid = match is not None and self.server.accepts_token(match[1], match[2])
+        if not is_valid:
+            details = b'{"status":"400","schemes":"Bearer","scope":"https://mail.google.com/"}'
+            await self._send_lines(f"334 {base64.b64encode(details).decode()}")
+            assert await self._line() == b""
+        good = "235 2.7.0 Accepted" if is_valid else "535 5.7.8 Username and Password not accepted."
+        if await self._reply("auth", line, good) and is_valid and match is not None:
+            self.user = match[1]
+
     async def _prompt(self, prompt: str) -> str:
         await self._send_lines(f"334 {prompt}")
         return self._decode((await self._line()).decode("ascii", "replace"))
@@ -173,7 +189,7 @@ class Session:
         path = _PATH.fullmatch(rest)
         if not self.greeted or self.mail_from is not None:
             await self._send_lines("503 5.5.1 Not now")
-        elif self.server.users is not None and self.user is None:
+        elif self.user is None and (self.server.users is not None or self.server.accepts_token is not None):
             await self._send_lines("530 5.7.0 Log in first")
         elif path is None or path[1].upper() != "FROM":
             await self._send_lines("501 5.5.4 MAIL FROM:<address>")

@@ -215,6 +215,8 @@ def test_check_masks_secrets() -> None:
         "email.hooks.brevo", "email.hooks.mailjet", "email.hooks.resend",
         "email.ses.secret_access_key", "email.mailgun.api_key", "email.postmark.server_token",
         "email.sendgrid.api_key", "email.resend.api_key", "email.brevo.api_key", "email.mailjet.secret_key",
+        "email.google.client_secret", "email.google.refresh_token", "email.microsoft.client_secret",
+        "email.microsoft.refresh_token",
         "sms.twilio.auth_token", "sms.http.secret", "acme.eab_hmac_key",
     }  # fmt: skip
     variables = {f"CAMPANERO_{name.upper().replace('.', '__')}": f"hush-{place}" for place, name in enumerate(secrets)}

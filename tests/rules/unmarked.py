@@ -44,7 +44,7 @@ NOT_SHOWN = {
     "ui/pages/editor.py": {"is not a colour", "must be between", "must be between ", "is too long"},
     "ui/pages/home.py": {"new create a person subscriber", "create add sign-up signup"},
     "ui/pages/imports.py": {"import-…-….csv"},
-    "ui/pages/sending.py": {
+    "ui/forms/relay_presets.py": {
         "is invalid", "is reserved", "has already been taken", "Gmail, Google Workspace", "Microsoft 365",
     },
     "ui/pages/webhooks.py": {"is invalid"},

@@ -60,6 +60,8 @@ FORMS = {
         /settings/sending/rules /settings/sending/rules/* /settings/sending/rules/*/delete
         /settings/sending/rules/*/move /settings/sending/transports /settings/sending/transports/*
         /settings/sending/transports/*/delete /settings/sending/transports/test
+        /settings/sending/connect/* /settings/sending/connect/*/device /settings/sending/connect/*/finish
+        /settings/sending/connect/*/remove
         /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
         /settings/team/*/reopen /settings/team/*/role /settings/team/invitations/*/resend
         /settings/team/invitations/*/revoke /settings/webhooks /settings/webhooks/*

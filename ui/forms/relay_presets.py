@@ -18,6 +18,7 @@ class RelayPreset(NamedTuple):
     username: str
     note: str = ""
     other_port: int = 0
+    login: str = "password"
 
 
 RELAY_PRESETS = {
@@ -74,7 +75,8 @@ RELAY_PRESETS = {
         587,
         "starttls",
         "",
-        gettext_noop("SMTP login must be allowed for the mailbox."),
+        gettext_noop("Authenticated SMTP must be allowed for the mailbox. Microsoft ends the login with a password."),
+        login="microsoft",
     ),
     "postmark": RelayPreset(
         "Postmark",

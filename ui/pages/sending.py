@@ -12,13 +12,16 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.sending.delivery import relay_ports, smtp_connect
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
+from appliance.sending.messages import oauth_grants
+from appliance.sending.messages.oauth_grants import GrantStatus
+from appliance.sending.oauth import PROVIDERS
 from appliance.sending.transports import TRANSPORTS
 from appliance.sending.transports.base import SettingField, Transport
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.settings.schema import Config, Email
 from appliance.storage.models import SendingDomain
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, fetch_inline
 from ui import formats, forms, view
 from ui.forms import Form, FormPart, FormParts, parse_int
 from ui.forms.relay_presets import RELAY_PRESETS
@@ -37,7 +40,8 @@ _API_SETTINGS = {setting: field for fields in API_FIELDS.values() for setting, f
 SECRETS = {name for name, info in config.list_settings() if config.is_secret(info)}
 EMAIL_SETTINGS = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username",
-    "email.relay.password", "email.allow_unverified_domains", "email.rate_per_hour", *_API_SETTINGS,
+    "email.relay.password", "email.relay.login", "email.allow_unverified_domains", "email.rate_per_hour",
+    *_API_SETTINGS,
 )  # fmt: skip
 SMS_SETTINGS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
@@ -47,6 +51,7 @@ FORM_PARTS = FormParts(
     FormPart(gettext_noop("Email sending method"), ("email.transport",)),
     FormPart(gettext_noop("Server"), ("email.relay.host",)), FormPart(gettext_noop("Port"), ("email.relay.port",)),
     FormPart(gettext_noop("Encryption"), ("email.relay.tls",)),
+    FormPart(gettext_noop("Login"), ("email.relay.login",)),
     FormPart(gettext_noop("Username"), ("email.relay.username",)),
     FormPart(gettext_noop("Maximum emails per hour"), ("email.rate_per_hour",)),
     FormPart(gettext_noop("SMS provider"), ("sms.transport",)),
@@ -66,7 +71,7 @@ _FAILURE_TITLES: dict[str, str] = {
         gettext_noop("%(server)s cannot be reached"),
     ),
     **dict.fromkeys(("certificate", "tls"), gettext_noop("No encrypted connection to %(server)s")),
-    "login": gettext_noop("%(server)s rejected the login"),
+    **dict.fromkeys(("login", "consent"), gettext_noop("%(server)s rejected the login")),
     "busy": gettext_noop("%(server)s accepts no connections at the moment"),
     "rejected": gettext_noop("%(server)s rejected the connection"),
 }  # fmt: skip
@@ -113,6 +118,9 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
         await save_settings(request, visit, form, names)
     except errors.Invalid as error:
         return _render_transports(request, visit, add_transport_errors(form, error), 422)
+    needed = await fetch(oauth_grants.find_needed_status)
+    if needed is not None and needed[1].state == "missing":
+        return view.redirect(request, f"/settings/sending/connect/{needed[0]}")
     view.flash(request, gettext("Saved. New settings apply to all messages sent from now on."))
     return view.redirect(request, "/settings/sending")
 
@@ -143,7 +151,7 @@ def fill_preset(form: Form, key: str, port: str = "") -> None:
         chosen_port = row.other_port if port == str(row.other_port) else row.port
         form.values |= {
             "email.transport": "relay", "email.relay.host": row.host, "email.relay.port": str(chosen_port),
-            "email.relay.tls": row.tls, "email.relay.username": row.username,
+            "email.relay.tls": row.tls, "email.relay.username": row.username, "email.relay.login": row.login,
         }  # fmt: skip
 
 
@@ -188,6 +196,11 @@ def list_apis() -> list[tuple[Transport, list[tuple[str, SettingField, bool, boo
         )
         for name, fields in API_FIELDS.items()
     ]
+
+
+def list_consents() -> dict[str, GrantStatus]:
+    """Return the state of the consent of each provider of mailboxes (OAuth 2.0)."""
+    return {name: fetch_inline(oauth_grants.find_status, name) for name in PROVIDERS}
 
 
 def require_first_account(visit: Visit) -> None:
@@ -255,9 +268,13 @@ async def _check_api(transport: Transport, email: Email) -> dict[str, Any]:
             words = await transport.check(email)
     except (errors.DeliveryError, TimeoutError) as error:
         title = gettext(_FAILURE_TITLES.get(_find_cause(error), _OTHER_FAILURE), server=transport.label)
-        text = formats.sentence(error.text) if isinstance(error, errors.DeliveryError) else _describe_timeout()
+        text = _describe_failure(error) if isinstance(error, errors.DeliveryError) else _describe_timeout()
         return {"good": False, "title": title, "words": text}
     return {"good": True, "title": gettext("%(server)s is ready", server=transport.label), "words": words}
+
+
+def _describe_failure(error: errors.DeliveryError) -> str:
+    return " ".join(formats.sentence(text) for text in (error.text, error.help) if text)
 
 
 def _find_cause(error: Exception) -> str:
@@ -296,7 +313,7 @@ async def _check_relay(email: Email) -> dict[str, Any]:
 
 def _server_label(email: Email, cause: str) -> str:
     """Return the host of a relay for a title, with its port if the relay could not be reached."""
-    is_reached = cause in ("login", "busy", "rejected", "")
+    is_reached = cause in ("login", "consent", "busy", "rejected", "")
     return email.relay.host if is_reached else f"{email.relay.host}:{email.relay.port}"
 
 
@@ -337,6 +354,7 @@ def _render_transports(
         locked=locked, stored=stored, config=loaded, may_change=may_change, elsewhere=elsewhere, apis=list_apis(),
         transports=list_transports(loaded.email), rules=describe_rules(loaded.email),
         may_change_rules=may_change and transports.can_change(),
+        consents=list_consents(),
     )  # fmt: skip
 
 

@@ -239,6 +239,7 @@ def _render_transport(request: Request, form: Form, status: int = 200, test_resu
         relays=RELAY_PRESETS,
         test_result=test_result,
         apis=sending.list_apis(),
+        consents=sending.list_consents(),
     )
 
 

@@ -298,6 +298,7 @@ _INSTALLATION_CHECKS = (
     checks.check_event_cursors,
     connections.check_email_transport,
     connections.check_outgoing_ports,
+    connections.check_consent,
     connections.check_sms_transport,
     connections.check_base_url,
 )

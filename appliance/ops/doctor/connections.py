@@ -19,7 +19,9 @@ from appliance.sending.delivery.mx_routes import DIRECT
 from appliance.sending.domains import dns_checks, records, store
 from appliance.sending.domains import records as spelling
 from appliance.sending.domains.records import Record
+from appliance.sending.messages import oauth_grants
 from appliance.sending.messages import senders as rules
+from appliance.sending.oauth import PROVIDERS as PROVIDERS_OF_MAILBOXES
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers.base import Provider
 from appliance.sending.transports import TRANSPORTS
@@ -79,6 +81,26 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
             else gettext("%(name)s: answers", name=name)
         )
         yield Finding("ok", "email transport", words)
+
+
+def check_consent(_: Path) -> Iterator[Finding]:
+    """Check the consent of the mailbox that sends (OAuth 2.0), if the transport needs one. No token is requested."""
+    needed = oauth_grants.find_needed_status()
+    if needed is None:
+        return
+    label, status = PROVIDERS_OF_MAILBOXES[needed[0]].label, needed[1]
+    fix = f"{config.base_url(config.current())}/settings/sending/connect/{needed[0]}"
+    match status.state:
+        case "missing":
+            yield Finding("fail", "consent", gettext("no mailbox is connected with %(provider)s", provider=label), fix)
+        case "rejected":
+            yield Finding("fail", "consent", status.failure, fix)
+        case "expiring":
+            words = gettext("that of %(provider)s ends in %(days)s days", provider=label, days=status.days_left)
+            yield Finding("warn", "consent", words, fix)
+        case _:
+            mailbox = status.email or gettext("the mailbox")
+            yield Finding("ok", "consent", gettext("%(provider)s: %(mailbox)s", provider=label, mailbox=mailbox))
 
 
 def check_outgoing_ports(_: Path) -> Iterator[Finding]:

@@ -157,6 +157,13 @@ _EXPLANATIONS = {
             "administrator to look at it before you rely on them."
         ),
     }),
+    "consent": _Explanation(gettext_noop("Access to the mailbox"), {
+        "ok": gettext_noop("Campanero may send email for the mailbox that you connected."),
+        "warn": gettext_noop("The access to the mailbox ends soon: connect it again, so that no email has to wait."),
+        "fail": gettext_noop(
+            "Campanero may not send email for the mailbox. Emails wait and are sent once an owner or admin connects it."
+        ),
+    }),
     "outgoing ports": _Explanation(gettext_noop("Ports of the mail server"), {
         "ok": gettext_noop("The port of the mail server can be reached."),
         "fail": gettext_noop(

@@ -18,7 +18,7 @@ from msgspec import Struct
 from appliance.core import clock, crypto
 from appliance.sending.delivery import http_client
 from appliance.sending.oauth import PROVIDERS, tokens
-from appliance.sending.oauth.providers import Use
+from appliance.sending.oauth.providers import MICROSOFT, Use
 from appliance.sending.oauth.tokens import OAuthError, TokenResponse
 from appliance.settings import config
 from appliance.settings.schema import Config, Email
@@ -32,7 +32,7 @@ _PASTE_URL = "http://localhost:8767/"
 
 
 class Begun(Struct, frozen=True):
-    """A consent that was asked for; `verifier` belongs to PKCE (RFC 7636), `device_code` to the device flow."""
+    """A consent that was asked for; `verifier` belongs to PKCE (RFC 7636), the last three fields to the device flow."""
 
     provider: str
     use: Use
@@ -41,25 +41,31 @@ class Begun(Struct, frozen=True):
     redirect_url: str = ""
     verifier: str = ""
     device_code: str = ""
+    user_code: str = ""
+    device_url: str = ""
 
 
 class DeviceCode(NamedTuple):
-    """What the user enters where (RFC 8628, section 3.2), how often to ask (seconds), and the sealed state."""
+    """What the user enters where (RFC 8628, section 3.2), and the sealed state."""
 
     user_code: str
     url: str
-    interval: float
     state: str
 
 
-def redirect_url(settings: Config) -> str:
-    """Return the URL to which the browser comes back, or "" if the base URL is neither https nor of this machine.
+def show_device(begun: Begun) -> DeviceCode:
+    """Return what the user enters for a sign-in that was begun with `begin_device`."""
+    return DeviceCode(begun.user_code, begun.device_url, _seal(begun))
 
-    The providers accept other URLs only for loopback addresses, where the browser must run on the same machine.
+
+def redirect_url(name: str, settings: Config) -> str:
+    """Return the URL to which the browser comes back, or "" if the provider does not allow the base URL.
+
+    It must be https, or of this machine, which Microsoft allows only as `localhost` ("Redirect URI restrictions").
     """
     base_url, host = config.base_url(settings), config.base_host(settings)
     try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        is_loopback = host == "localhost" or (name != MICROSOFT.name and ipaddress.ip_address(host).is_loopback)
     except ValueError:
         is_loopback = False
     return f"{base_url}{CALLBACK_PATH}" if base_url.startswith("https://") or is_loopback else ""
@@ -71,7 +77,7 @@ def begin(name: str, use: Use, user_id: int, settings: Config) -> tuple[str, boo
     Otherwise the user pastes the address of the page that the provider leads to (`read_address`).
     """
     provider, verifier = PROVIDERS[name], secrets.token_urlsafe(48)
-    url = redirect_url(settings)
+    url = redirect_url(name, settings)
     begun = Begun(name, use, user_id, clock.now(), url or _PASTE_URL, verifier)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     parameters = {
@@ -131,10 +137,11 @@ async def begin_device(name: str, use: Use, user_id: int, email: Email) -> Devic
     url = str(details.get("verification_uri") or "")
     if not isinstance(user_code, str) or not isinstance(device_code, str) or not url.startswith("https://"):
         raise OAuthError("unavailable", "the answer has no device code")
-    begun = Begun(name, use, user_id, clock.now(), device_code=device_code)
-    interval = details.get("interval")
-    seconds = float(interval) if isinstance(interval, int | float) and 1 <= interval <= 60 else 5.0
-    return DeviceCode(http_client.clean_text(user_code, 40), url, seconds, _seal(begun))
+    shown_code = http_client.clean_text(user_code, 40)
+    begun = Begun(
+        name, use, user_id, clock.now(), device_code=device_code, user_code=shown_code, device_url=url
+    )  # fmt: skip
+    return show_device(begun)
 
 
 async def poll_device(begun: Begun, email: Email) -> TokenResponse | None:

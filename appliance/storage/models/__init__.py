@@ -15,6 +15,7 @@ from appliance.storage.models.account import (
     Installation,
     Invitation,
     ListOptOut,
+    MailboxGrant,
     Membership,
     OptOut,
     Restoration,
@@ -70,7 +71,7 @@ from appliance.storage.models.message import (
 )
 
 ALL = (
-    Account, User, Invitation, Session, ApiKey, Setting, Idempotency, Audit,
+    Account, User, Invitation, Session, ApiKey, Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, Cursor, SegmentWatch, SegmentMember, Campaign,
@@ -121,6 +122,7 @@ __all__ = [
     "Link",
     "ListOptOut",
     "MailPolicy",
+    "MailboxGrant",
     "Media",
     "Membership",
     "Message",

@@ -109,6 +109,23 @@ class Setting(Table):
     updated_at = Time()
 
 
+class MailboxGrant(Table):
+    """The consent of a mailbox to send email for it. Its refresh token is a setting (`email.google.refresh_token`).
+
+    The row is about the refresh token with `token_hash`; about another one, nothing is known yet.
+    """
+
+    provider = TextField(unique=True)  # google, microsoft
+    token_hash = TextField()  # hex SHA-256 of the refresh token
+    email = TextField(default="")  # the mailbox, if the provider named it
+    granted_at = Time()
+    refreshed_at = Time()  # when the provider last accepted the refresh token
+    expires_at = Time(null=True)  # when the refresh token expires; null if the provider named no end
+    failed_at = Time(null=True)
+    failure = TextField(null=True)  # why the provider rejects the refresh token, in its words
+    warned_at = Time(null=True)  # when the owners were told that it expires soon or is rejected
+
+
 class Idempotency(Table):
     """The result of a request with an idempotency key, for a repetition of the request (docs/decisions.md#4)."""
 

@@ -71,6 +71,7 @@ SETTINGS: dict[str, Any] = {
 _OURS = """
 email: messages_per_connection rate_per_hour sender_limits recipient_limits slow_down dkim_ed25519 connect_timeout
 email: command_timeout request_timeout probe_after transports routes
+email.relay: login
 email.direct: group_connections warm_up mta_sts ipv6 probes
 email.ses: region access_key_id secret_access_key configuration_set base_url
 email.mailgun: domain region api_key base_url
