@@ -268,7 +268,7 @@ def pause_if_late(account_id: int, campaign_id: int) -> None:
 
 
 def _is_late(campaign: Campaign) -> bool:
-    return campaign.scheduled_at < clock.now_ms() - int(parse_seconds(config.current().limits.max_lateness) * 1000)
+    return bool(campaign.scheduled_at < clock.now_ms() - parse_seconds(config.current().limits.max_lateness) * 1000)
 
 
 def release_held_campaigns() -> int:

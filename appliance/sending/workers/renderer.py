@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import apsw
+import msgspec
 import peewee
 
 from appliance.content.designs.merge_limits import MergeError
@@ -142,7 +143,8 @@ class Renderer:
             postponed = Postponed("its content could not be compiled", _COMPILE_RETRY_SECONDS)
             return _sign_turn([(row, Outcome(row, postponed)) for row in messages])
         except Exception as error:
-            return _sign_turn([(row, _handle_exception(row, error)) for row in messages])
+            failure = _handle_exception(messages[0], error)  # logged once for all
+            return _sign_turn([(row, msgspec.structs.replace(failure, row=row)) for row in messages])
         finally:
             self._compile_seconds.append((messages[0].account_id, time.monotonic() - started_at))
         return []
