@@ -34,8 +34,8 @@ GROUPS = (
         gettext_noop("Running Campanero"),
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
-            "install", "https", "connect-a-relay", "connect-a-mailbox", "verify-a-domain", "watch", "security",
-            "backup", "how-far",
+            "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain", "watch",
+            "security", "backup", "how-far",
         ),
     ),
     Group(
@@ -92,6 +92,8 @@ HELP = (
     ("/settings/keys", "authentication", ""),
     ("/settings/sending", "connect-a-relay", ""),
     ("/settings/sending/connect", "connect-a-mailbox", ""),
+    ("/settings/sending/rules", "several-providers", "add-rules"),
+    ("/settings/sending/transports", "several-providers", "add-a-transport"),
     ("/settings/team", "team", ""),
     ("/settings/webhooks", "webhooks", ""),
     ("/settings/you", "team", "protect-your-own-account"),

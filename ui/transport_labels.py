@@ -6,6 +6,7 @@ from appliance.accounts import transports as stored_transports
 from appliance.core.i18n import format_list, gettext, gettext_noop
 from appliance.sending.delivery import mx_routes
 from appliance.sending.messages import delivery_status
+from appliance.sending.messages.transport_status import list_transport_statuses
 from appliance.sending.transports import TRANSPORTS
 from appliance.settings import transports
 from appliance.settings.schema import Email, Route
@@ -64,26 +65,20 @@ def list_transports(email: Email) -> list[TransportLine]:
     """Return all transports with their present state, the default one first; none while email is captured."""
     if email.transport == transports.CAPTURE:
         return []
-    status = delivery_status.get_send_status()
-    paused = {item.provider: item for item in status.paused_transports}
-    quotas = {item.day.domain: item for item in status.warming_domains}
     lines = []
-    for key in transports.list_keys(email):
-        own = transports.build_settings(key, email)
-        is_default = key == email.transport
+    for item in list_transport_statuses(email, delivery_status.get_send_status()):
+        is_default = item.name is None
         state, note = ("done", gettext("Open")), ""
-        quota = quotas.get(f"via {key}")
-        if key in paused:
+        if item.text is not None:
             state = ("failed", gettext("Paused"))
-            note = gettext("%(reason)s Next attempt %(time)s.", reason=formats.sentence(paused[key].text),
-                           time=formats.when(paused[key].until))  # fmt: skip
-        elif quota is not None and quota.is_full:
+            note = gettext("%(reason)s Next attempt %(time)s.", reason=formats.sentence(item.text),
+                           time=formats.when(item.until))  # fmt: skip
+        elif item.is_warm_up_full:
             state, note = ("paused", gettext("Warming up")), gettext("Today’s messages of its warm-up are sent.")
+        host = transports.build_settings(item.key, email).relay.host if item.kind == "relay" else ""
+        label = get_transport_label(DEFAULT if is_default else item.key, email)
         lines.append(
-            TransportLine(
-                key, get_transport_label(DEFAULT if is_default else key, email), gettext(KIND_LABELS[own.transport]),
-                own.relay.host if own.transport == "relay" else "", state, note, is_default,
-            )
+            TransportLine(item.key, label, gettext(KIND_LABELS[item.kind]), host, state, note, is_default)
         )  # fmt: skip
     return lines
 
@@ -118,3 +113,6 @@ def get_recipient_label(name: str) -> str:
     """Return the name of a mailbox provider or domain as people write it."""
     is_provider = name in mx_routes.LARGE_GROUPS
     return _PROVIDER_NAMES.get(name, name.capitalize()) if is_provider else name
+
+
+FILTERS = {"transport_label": get_provider_label}

@@ -20,7 +20,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
-from ui import documentation, formats, labels, session, static_files
+from ui import documentation, formats, labels, session, static_files, transport_labels
 from ui.forms.lookups import describe_time_zone
 from ui.widgets import charts
 
@@ -167,7 +167,7 @@ def template_environment() -> Environment:
     )
     environment.globals["ngettext"] = _ngettext
     environment.policies["ext.i18n.trimmed"] = True
-    environment.filters.update(formats.FILTERS | labels.FILTERS)
+    environment.filters.update(formats.FILTERS | labels.FILTERS | transport_labels.FILTERS)
     environment.filters["time_zone"] = describe_time_zone
     environment.globals |= {
         "static": static_files.url,

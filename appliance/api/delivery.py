@@ -1,7 +1,7 @@
 """Endpoints of the delivery status, the built-in inbox and sending domains."""
 
 import asyncio
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -18,7 +18,8 @@ from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Purpose, Validity
 from appliance.sending.domains.store import DomainCreate, DomainQuery
 from appliance.sending.messages import attachments, capture_inbox, delivery_status, ledger, links
-from appliance.sending.messages.senders import DAILY_CAPS
+from appliance.sending.messages.senders import DAILY_CAPS, WarmUpDay
+from appliance.sending.messages.transport_status import TransportStatus, list_transport_statuses
 from appliance.settings.schema import Email
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
@@ -120,6 +121,31 @@ class SmsStatus(Struct):
     ]
 
 
+class TransportWarmUp(Struct):
+    """The warm-up of a transport, which limits marketing email."""
+
+    day: Annotated[int, Meta(description="current day of the warm-up")]
+    days: Annotated[int, Meta(description="number of days after which there is no limit")]
+    cap: Annotated[int, Meta(description="maximum number of messages today")]
+    used: Annotated[int, Meta(description="number of messages sent today")]
+    until: Annotated[schemas.Moment, Meta(description="start of the next day")]
+
+
+class TransportState(Struct):
+    """The state of one transport of email."""
+
+    key: Annotated[str, Meta(description="key of the transport, as in the `provider` of messages")]
+    name: Annotated[str, Meta(description="name; null for the default transport")] | None
+    kind: Annotated[str, Meta(description="kind of the transport, such as `relay`")]
+    open: Annotated[bool, Meta(description="true unless it is paused or its hourly limit is used up")]
+    text: Annotated[str, Meta(description="why it is not open; null if it is")] | None
+    until: Annotated[schemas.Moment, Meta(description="when it is tried again; null if it is open")] | None
+    connections: Annotated[int, Meta(description="maximum number of messages that are sent at the same time")]
+    per_second: Annotated[float, Meta(description="maximum number per second; 0 for no limit")]
+    per_hour: Annotated[int, Meta(description="maximum number per hour; 0 for no limit")]
+    warm_up: Annotated[TransportWarmUp, Meta(description="warm-up; null if it has none or sent nothing today")] | None
+
+
 class DeliveryStatus(Struct):
     """The delivery status of email, with the status of SMS in `sms`."""
 
@@ -146,6 +172,7 @@ class DeliveryStatus(Struct):
         Meta(description="groups of recipient domains with a reduced rate, because their servers asked for it"),
     ]
     warm_up: Annotated[list[WarmUp], Meta(description="sending domains that are being warmed up")]
+    transports: Annotated[list[TransportState], Meta(description="transports of email, the default one first")]
     storage: Annotated[Storage, Meta(description="whether results of sending can be recorded")]
     sms: Annotated[SmsStatus, Meta(description="delivery status of SMS")]
 
@@ -178,9 +205,25 @@ def _serialize_status(status: delivery_status.DeliveryStatus) -> DeliveryStatus:
             WarmUp(item.domain, item.step + 1, len(DAILY_CAPS), item.cap, item.accepted, iso(item.ends_at) or "")
             for item in status.warm_up_days
         ],
+        transports=[_serialize_transport(item) for item in _list_transports(way)],
         storage=Storage(status.storage is None, status.storage),
         sms=_serialize_sms_status(status.sms),
     )
+
+
+def _serialize_warm_up(day: WarmUpDay) -> TransportWarmUp:
+    return TransportWarmUp(day.step + 1, len(DAILY_CAPS), day.cap, day.accepted, iso(day.ends_at) or "")
+
+
+def _list_transports(way: delivery_status.ChannelStatus) -> list[TransportStatus]:
+    return list_transport_statuses(cast(Email, way.settings), way.send_status)
+
+
+def _serialize_transport(item: TransportStatus) -> TransportState:
+    return TransportState(
+        item.key, item.name, item.kind, item.text is None, item.text, iso(item.until), item.connections,
+        item.per_second, item.per_hour, _serialize_warm_up(item.warm_up) if item.warm_up is not None else None,
+    )  # fmt: skip
 
 
 def _serialize_sms_status(way: delivery_status.ChannelStatus) -> SmsStatus:

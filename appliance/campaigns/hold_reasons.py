@@ -10,7 +10,16 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, translate_store
 from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.messages import senders, sms_rules
-from appliance.sending.messages.delivery_status import ExhaustedLimit, SendStatus, get_send_status
+from appliance.sending.messages.delivery_status import (
+    ExhaustedLimit,
+    SendStatus,
+    get_send_status,
+    list_closed_transports,
+    list_transports,
+)
+from appliance.sending.messages.ledger import COLUMNS, LedgerRow
+from appliance.sending.messages.senders import get_transport_limit_name
+from appliance.sending.messages.transport_choice import TransportRules, TransportStates
 from appliance.settings import config
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, scalar
@@ -88,12 +97,12 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     if storage_problem is not None:
         return HoldReason("storage", storage_problem)
     next_message = fetch_one(
-        f"SELECT provider, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _index_values(campaign)
+        f"SELECT {COLUMNS}, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _index_values(campaign)
     )
     if next_message is None:
         return None
-    provider, due_at = next_message
-    status = get_send_status(campaign.channel)
+    status, due_at = get_send_status(campaign.channel), next_message[-1]
+    provider = _choose_transport(LedgerRow._make(next_message[:-1]), status)
     is_sms = campaign.channel == "sms"
     for transport in status.paused_transports:
         if transport.provider == provider:
@@ -111,6 +120,13 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
             or _find_retry(campaign, due_at, zone)
         )
     return _find_rate_limit(campaign, status, provider, zone) or _find_retry(campaign, due_at, zone)
+
+
+def _choose_transport(row: LedgerRow, status: SendStatus) -> str:
+    """Return the transport that takes the next message, or would, if it is not open."""
+    throttled = ((item.provider, item.group) for item in status.throttled_groups if item.until is not None)
+    states = TransportStates(frozenset(list_closed_transports(status)), frozenset(), frozenset(throttled))
+    return TransportRules(config.current().email).choose(row, states).provider
 
 
 def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
@@ -218,10 +234,14 @@ def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> E
     It is the global limit, the limit of the sender's domain, or, if the next messages are all for one recipient group,
     the limit of that group.
     """
-    if provider != config.current().email.transport:
+    if provider not in list_transports(config.current().email):
         return None
     limits = {limit.name: limit for limit in status.exhausted_limits}
-    exhausted = limits.get("*") or limits.get(f"from {domain_of((campaign.sender or {}).get('email') or '')}")
+    exhausted = (
+        limits.get("*")
+        or limits.get(get_transport_limit_name(provider))
+        or limits.get(f"from {domain_of((campaign.sender or {}).get('email') or '')}")
+    )
     if exhausted is None and limits:
         groups = set(_list_recipient_groups(campaign))
         exhausted = limits.get(groups.pop()) if len(groups) == 1 else None

@@ -291,6 +291,18 @@ class DomainFigures(Struct):
     clicked: Annotated[int, Meta(description="number of people who clicked a link")]
 
 
+class TransportFigures(Struct):
+    """The results of the emails that one transport took, or whose sending it failed."""
+
+    provider: Annotated[str, Meta(description="key of the transport, as in messages")]
+    accepted: int
+    bounced: int
+    failed: int
+    complained: Annotated[int, Meta(description="reported as spam")]
+    opened: Annotated[int, Meta(description="number of people who opened")]
+    clicked: Annotated[int, Meta(description="number of people who clicked a link")]
+
+
 class CountryFigures(Struct):
     """The results of the SMS to one country, or to numbers without a known country."""
 
@@ -352,6 +364,9 @@ class Report(Struct):
     bounces: Annotated[Count, Meta(description="bounces")]
     links: Annotated[list[LinkFigures], Meta(description="links in the order of the content")]
     domains: Annotated[list[DomainFigures], Meta(description="mailbox providers, largest first")]
+    transports: Annotated[
+        list[TransportFigures], Meta(description="transports that took emails of the campaign, largest first")
+    ]
     sms: Annotated[SmsFigures, Meta(description="results for SMS only; null for email")] | None
     problems: Annotated[
         list[ProblemFigures], Meta(description="reasons why messages were not delivered, most frequent first")

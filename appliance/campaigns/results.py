@@ -25,6 +25,7 @@ from appliance.campaigns.report import (
     Report,
     SmsFigures,
     Term,
+    TransportFigures,
 )
 from appliance.content.designs import links
 from appliance.core import addresses, clock
@@ -77,12 +78,12 @@ _HOUR_MS, _MINUTE_MS = 3600 * 1000, 60 * 1000
 _HOURS, _DAYS = 48, 90
 _AT_SIGN = "instr(recipient_key, '@')"
 _DOMAINS = (
-    f"SELECT substr(recipient_key, {_AT_SIGN} + 1), count(*), "
+    f"SELECT substr(recipient_key, {_AT_SIGN} + 1), provider, count(*), "
     "count(*) FILTER (WHERE status IN ('sent', 'delivered', 'bounced', 'complained')), "
     "count(*) FILTER (WHERE status = 'bounced'), count(*) FILTER (WHERE status = 'failed'), "
     "count(*) FILTER (WHERE status = 'complained'), count(opened_at), count(clicked_at) "
     f"FROM message NOT INDEXED "
-    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'email' GROUP BY 1, 2"
 )
 # The number of the bucket of a time: hours for the first two days, then days. The last bucket includes everything
 # later.
@@ -149,6 +150,7 @@ def recipients_url(campaign_id: int, **chosen: Any) -> str:
 
 def _build_report(campaign: Campaign) -> Report:
     ledger = _build_ledger_sum(campaign)
+    domain_figures, transport_figures = _build_domains(campaign.id)
     hits = _load_hits(campaign.id)
     total = ledger.delivered_to
     opened, clicked = _count_engaged(campaign.id, "opened"), _count_engaged(campaign.id, "clicked")
@@ -161,7 +163,7 @@ def _build_report(campaign: Campaign) -> Report:
         complaints=_build_count(campaign.id, campaign.stats["complained"], total, status="complained"),
         bounces=_build_count(campaign.id, campaign.stats["bounced"], campaign.stats["accepted"], status="bounced"),
         links=_build_links(campaign.id, hits, clicked),
-        domains=_build_domains(campaign.id),
+        domains=domain_figures, transports=transport_figures,
         sms=count_sms(campaign),
         problems=[_build_problems(campaign.id, problem) for problem in report.list_problems(campaign)],
         over_time=_build_timeline(campaign),
@@ -248,16 +250,21 @@ def _build_links(campaign_id: int, hits: _HitCounts, clicked: int) -> list[LinkF
     return figures
 
 
-def _build_domains(campaign_id: int) -> list[DomainFigures]:
-    """Return the figures of the `_MAX_DOMAINS` largest mailbox providers, the largest first.
+def _build_domains(campaign_id: int) -> tuple[list[DomainFigures], list[TransportFigures]]:
+    """Return the figures of the `_MAX_DOMAINS` largest mailbox providers, the largest first, and of the transports.
 
-    All smaller providers are combined into a last entry without a name.
+    All smaller providers are combined into a last entry without a name. Recipients who were erased have no provider.
     """
     bounds = recipients.get_id_range(campaign_id)
     sums: dict[str, list[int]] = {}
     domains: dict[str, set[str]] = {}
+    by_transport: dict[str, list[int]] = {}
     # The rows of a campaign are close together, so a scan of their range is faster than any index.
-    for domain, *counts in rows(_DOMAINS, (*bounds, campaign_id)):
+    for domain, transport, *counts in rows(_DOMAINS, (*bounds, campaign_id)):
+        transport_totals = by_transport.setdefault(transport, [0] * (len(counts) - 1))
+        by_transport[transport] = [total + count for total, count in zip(transport_totals, counts[1:], strict=True)]
+        if domain is None:
+            continue
         name = mx_routes.get_address_group(f"@{domain}")
         domains.setdefault(name, set()).add(mx_routes.domain_of(f"@{domain}"))
         totals = sums.setdefault(name, [0] * len(counts))
@@ -271,7 +278,9 @@ def _build_domains(campaign_id: int) -> list[DomainFigures]:
     if smaller:
         remaining_sums = [sum(column) for column in zip(*(sums[name] for name in smaller), strict=True)]
         figures.append(DomainFigures(None, [], None, *remaining_sums))
-    return figures
+    used = [(key, totals) for key, totals in by_transport.items() if any(totals)]
+    used.sort(key=lambda entry: (-entry[1][0], entry[0]))
+    return figures, [TransportFigures(key, *totals) for key, totals in used]
 
 
 def _build_problems(campaign_id: int, group: dict[str, Any]) -> ProblemFigures:

@@ -178,6 +178,67 @@ def test_fall_over_from_an_http_api(fresh_server: FreshServer) -> None:
         assert max(arrived.values()) == 1, arrived
 
 
+def test_limits_and_warm_up_of_a_transport(start: Start) -> None:
+    """What is above an hourly limit or the first day of a warm-up goes to the next transport; receipts do not wait."""
+    world = start({"shares": {"backup": 1, "default": 0}}, values={"warm_up": True})
+    path = send_campaign(world.api, create_list(world.api, 120))
+    wait_until_completed(world.api, path)
+    receipt = send_single(world, "ana@crowd.example", transactional=True)
+    status = world.api.get("/delivery/status").expect(200)
+    [default, backup] = status["transports"]
+    report = world.api.get(f"{path}/report").expect(200)
+
+    assert count_by_provider(world.api, path) == {"backup": 50, "relay": 70}
+    assert {line["provider"]: line["accepted"] for line in report["transports"]} == {"relay": 70, "backup": 50}
+    assert receipt["provider"] == "backup" and status["open"]
+    assert (default["key"], default["name"], default["open"]) == ("relay", None, True)
+    assert (backup["name"], backup["warm_up"]["cap"], backup["warm_up"]["used"]) == ("Backup", 50, 51)
+
+
+def test_an_hourly_limit_of_a_transport(start: Start) -> None:
+    """The limit of one transport is its own, also after a restart; the status says when it opens."""
+    world = start({"shares": {"backup": 1, "default": 0}}, values={"rate_per_hour": 5})
+    keys = [send_single(world, f"p{number}@crowd.example")["provider"] for number in range(7)]
+    world.server.restart()
+    keys.append(send_single(world, "last@crowd.example")["provider"])
+    status = world.api.get("/delivery/status").expect(200)
+
+    assert keys == 5 * ["backup"] + 3 * ["relay"]
+    assert [item["open"] for item in status["transports"]] == [True, False] and status["open"]
+    assert "limit of 5 an hour" in status["transports"][1]["text"]
+
+
+def test_a_slow_transport_does_not_delay_another(start: Start) -> None:
+    """While one relay takes seconds for each message, the messages of the other leave as usual."""
+    world = start({"shares": {"backup": 1}, "recipients": ["slow.example"]})
+    world.backup.rules.delay("body", 3)
+    api = world.api
+    body = {"from_email": "ana@bakery.example", "subject": "Bread", "body": "<p>x</p>"}
+    for number in range(12):
+        api.post("/messages", body | {"to": f"p{number}@slow.example"}).expect(201)
+    started = time.monotonic()
+    rows = [send_single(world, f"p{number}@crowd.example") for number in range(10)]
+    assert {row["provider"] for row in rows} == {"relay"} and time.monotonic() - started < 12
+    assert len(world.backup.messages) < 12 and world.backup.open_peak <= CONNECTIONS
+
+
+def test_old_messages_after_a_change_to_direct_delivery(fresh_server: FreshServer) -> None:
+    """Messages that were queued for a relay use at most `email.connections` of the many workers."""
+    with SmtpServer() as relay:
+        relay.rules.delay("body", 0.05)
+        server = fresh_server(env=relay_settings(relay.port) | NO_RATE_LIMITS)
+        server.set_postal_address()
+        api = server.client(validate=False)
+        list_id = create_list(api, 150)
+        path = send_campaign(api, list_id)
+        server.kill()
+        server.env["CAMPANERO_EMAIL__TRANSPORT"] = "direct"
+        relay.open_peak = 0
+        server.start()
+        wait_until_completed(api, path)
+        assert len(relay.messages) >= 150 and relay.open_peak <= 4
+
+
 def test_kills_and_failures_lose_and_double_nothing(start: Start, seed: int, full: bool) -> None:
     """With kills and relays that come and go, every message arrives; copies are only those of P3."""
     world, rng = start({"shares": {"default": 50, "backup": 50}}), random.Random(seed)

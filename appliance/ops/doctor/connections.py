@@ -26,7 +26,8 @@ from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers.base import Provider
 from appliance.sending.transports import TRANSPORTS
 from appliance.sending.transports.base import Transport
-from appliance.settings import config
+from appliance.settings import config, transports
+from appliance.settings.schema import Email
 from appliance.storage.database import rows
 from appliance.storage.models import Account, SendingDomain
 
@@ -35,52 +36,25 @@ _CONNECT_SECONDS = 5.0
 
 
 def check_email_transport(_: Path) -> Iterator[Finding]:
-    """Check that the relay or HTTP API accepts a connection and the login. No message is sent.
+    """Check that each relay or HTTP API accepts a connection and the login. No message is sent.
 
     For direct delivery, check instead that well-known mail servers can be reached and that the HELO name is in DNS.
     """
-    name = config.current().email.transport
-    if name == "capture":
+    email = config.current().email
+    if email.transport == transports.CAPTURE:
         words = gettext("test mode: messages are captured in the test inbox")
         meaning = gettext("Test mode is on: emails go to the test inbox, and nothing is sent to your contacts.")
         yield Finding("ok", "email transport", words, meaning=meaning)
         return
-    if name == DIRECT:
-        port_block = asyncio.run(smtp_connect.find_port_block())
-        yield (
-            Finding("fail", "email transport", port_block)
-            if port_block
-            else Finding("ok", "email transport", gettext("direct: mail servers can be reached"))
-        )
-        for helo_finding in smtp_connect.check_helo_name():
-            yield Finding(helo_finding.level, "HELO name", helo_finding.message, helo_finding.record)
-        return
-    if name in TRANSPORTS:
-        yield _check_api(TRANSPORTS[name])
-        return
-    try:
-        asyncio.run(asyncio.wait_for(_greet_relay(name), _ANSWER_SECONDS))
-    except DeliveryError as error:
-        yield Finding(
-            "fail",
-            "email transport",
-            "; ".join(
-                [f"{name}: {translate_stored(str(error))}", *([translate_stored(error.help)] if error.help else [])]
-            ),
-        )
-    except TimeoutError:
-        yield Finding(
-            "fail",
-            "email transport",
-            gettext("%(name)s: no answer within %(seconds)s s", name=name, seconds=_ANSWER_SECONDS),
-        )
-    else:
-        words = (
-            gettext("%(name)s: answers and accepts the login", name=name)
-            if config.current().email.relay.username
-            else gettext("%(name)s: answers", name=name)
-        )
-        yield Finding("ok", "email transport", words)
+    for key in transports.list_keys(email):
+        named, own = transports.find_named(key, email), transports.build_settings(key, email)
+        if own.transport == DIRECT:
+            yield from _check_direct()
+        elif own.transport in TRANSPORTS:
+            transport = TRANSPORTS[own.transport]
+            yield _check_api(transport, own, named.name if named else transport.label)
+        else:
+            yield _check_relay(own, named.name if named else key)
 
 
 def check_consent(_: Path) -> Iterator[Finding]:
@@ -136,19 +110,40 @@ def check_outgoing_ports(_: Path) -> Iterator[Finding]:
     yield Finding("fail", "outgoing ports", words, '[email]\ntransport = "ses"  # or another HTTP API', meaning)
 
 
-def _check_api(transport: Transport) -> Finding:
+def _check_direct() -> Iterator[Finding]:
+    port_block = asyncio.run(smtp_connect.find_port_block())
+    yield (
+        Finding("fail", "email transport", port_block)
+        if port_block
+        else Finding("ok", "email transport", gettext("direct: mail servers can be reached"))
+    )
+    for helo_finding in smtp_connect.check_helo_name():
+        yield Finding(helo_finding.level, "HELO name", helo_finding.message, helo_finding.record)
+
+
+def _check_relay(email: Email, name: str) -> Finding:
     try:
-        words = asyncio.run(asyncio.wait_for(transport.check(config.current().email), _ANSWER_SECONDS))
+        asyncio.run(asyncio.wait_for(smtp_connect.check_relay_login(email), _ANSWER_SECONDS))
     except DeliveryError as error:
-        return Finding("fail", "email transport", f"{transport.label}: {translate_stored(error.text)}")
+        phrases = [f"{name}: {translate_stored(str(error))}", *([translate_stored(error.help)] if error.help else [])]
+        return Finding("fail", "email transport", "; ".join(phrases))
     except TimeoutError:
-        words = gettext("%(name)s: no answer within %(seconds)s s", name=transport.label, seconds=_ANSWER_SECONDS)
+        words = gettext("%(name)s: no answer within %(seconds)s s", name=name, seconds=_ANSWER_SECONDS)
         return Finding("fail", "email transport", words)
-    return Finding("ok", "email transport", f"{transport.label}: {words}")
+    if email.relay.username:
+        return Finding("ok", "email transport", gettext("%(name)s: answers and accepts the login", name=name))
+    return Finding("ok", "email transport", gettext("%(name)s: answers", name=name))
 
 
-async def _greet_relay(name: str) -> None:
-    await (await smtp_connect.connect_to_provider(name)).close()
+def _check_api(transport: Transport, email: Email, name: str) -> Finding:
+    try:
+        words = asyncio.run(asyncio.wait_for(transport.check(email), _ANSWER_SECONDS))
+    except DeliveryError as error:
+        return Finding("fail", "email transport", f"{name}: {translate_stored(error.text)}")
+    except TimeoutError:
+        words = gettext("%(name)s: no answer within %(seconds)s s", name=name, seconds=_ANSWER_SECONDS)
+        return Finding("fail", "email transport", words)
+    return Finding("ok", "email transport", f"{name}: {words}")
 
 
 def check_listeners(directory: Path) -> Iterator[Finding]:

@@ -387,9 +387,9 @@ def _check_spf(record: Record, answer: DnsAnswer, lookup: Lookup) -> RecordCheck
     spf = evaluate_spf(domain, answer, lookup)
     if spf.is_unknown:
         return RecordCheck("unknown", spf.records, spf.problem)
-    term = record.value.split()[1]
-    if spf.problem is None and not allows_term(spf, term, lookup):
-        return RecordCheck("invalid", spf.records, _LACKS_TERM % {"term": term})
+    for term in record.value.split()[1:-1]:  # between the version and the result for all other servers
+        if spf.problem is None and not allows_term(spf, term, lookup):
+            return RecordCheck("invalid", spf.records, _LACKS_TERM % {"term": term})
     return RecordCheck("invalid" if spf.problem else "valid", spf.records or answer.records, spf.problem)
 
 

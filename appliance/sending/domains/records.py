@@ -12,7 +12,8 @@ from appliance.core.i18n import gettext, gettext_stored
 from appliance.sending.delivery import mx_routes
 from appliance.sending.domains import keys
 from appliance.sending.transports import TRANSPORTS
-from appliance.settings import config
+from appliance.settings import config, transports
+from appliance.settings.schema import Email
 from appliance.storage.models import SendingDomain
 
 Validity = Literal["unknown", "valid", "invalid"]
@@ -107,17 +108,18 @@ def write_zone_file(records: list[Record]) -> str:
 
 def _build_records(domain: SendingDomain) -> list[Record]:
     name, email = domain.name, config.current().email
-    direct = email.transport == "direct"
+    kinds = {transports.get_kind(key, email) for key in transports.list_keys(email)}
+    direct = transports.DIRECT in kinds
     key_records = _dkim_records(domain)
     active_key_records = [key_record for key_record in key_records if key_record.purpose == "dkim"]
     mail, links = _public_or_empty(get_mail_host()), _public_or_empty(get_link_host())
     term = get_spf_term()
     spf = f"v=spf1 {term} ~all" if term else ""
-    is_private_relay = email.transport == "relay" and not is_public_name(email.relay.host)
+    is_private_relay = email.transport == "relay" and not is_public_name(email.relay.host) and not email.transports
     # An HTTP API has a return path of its own, with its own SPF record.
     spf_records = (
         ()
-        if email.transport in TRANSPORTS
+        if kinds <= TRANSPORTS.keys()
         else (
             _with_problem(
                 Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
@@ -199,12 +201,22 @@ def _public_or_empty(host: str) -> str:
 
 
 def get_spf_term() -> str:
-    """Return the SPF term that allows the servers sending our mail, or an empty string if it cannot be derived.
+    """Return the SPF terms that allow the servers sending our mail, or an empty string if none can be derived.
+
+    Each relay has a term, and direct delivery; HTTP APIs have return paths of their own.
+    """
+    email = config.current().email
+    senders = [transports.build_settings(key, email) for key in transports.list_keys(email)]
+    own = [sender for sender in senders if sender.transport not in TRANSPORTS] or [email]
+    return " ".join(dict.fromkeys(filter(None, map(_get_spf_term, own))))
+
+
+def _get_spf_term(email: Email) -> str:
+    """Return the SPF term of one transport, or an empty string if it cannot be derived.
 
     The term is the `include:` of a known relay service, or the host or public IP address of the relay or, in direct
     delivery, of this installation. A relay on this machine is assumed to send from the host of this installation.
     """
-    email = config.current().email
     host = email.relay.host.lower() if email.transport == "relay" else get_mail_host()
     included = next(
         (spf_domain for suffix, spf_domain in _SPF_OF_RELAY.items() if host == suffix or host.endswith(f".{suffix}")),

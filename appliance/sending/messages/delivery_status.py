@@ -11,7 +11,7 @@ from appliance.core.cache import CostAwareCache
 from appliance.core.i18n import gettext, ngettext
 from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.senders import WarmUpDay
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.settings.schema import Email, Sms
 from appliance.storage import disk_guard
 from appliance.storage.database import Page, fetch_one, rows, scalar
@@ -260,7 +260,7 @@ def _get_channel_status(account: Account, channel: str, settings: Email | Sms) -
     # The queue is counted before sent messages, so that a message sent between the two queries is not missed by both.
     waiting = count_waiting(account.id, channel)
     minute, hour = (_count_sent(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
-    obstacles = find_obstacles(account, status, settings.transport) + (
+    obstacles = find_obstacles(account, status, list_transports(settings)) + (
         _find_parts_obstacle(account) if isinstance(settings, Sms) else []
     )
     return ChannelStatus(settings, obstacles, status, waiting, minute, hour)
@@ -281,8 +281,21 @@ def _list_warm_up_days(account_id: int, status: SendStatus) -> list[WarmUpDay]:
     return [warming.day for warming in status.warming_domains if warming.day.domain in own_domains]
 
 
-def find_obstacles(account: Account, status: SendStatus, transport: str) -> list[Obstacle]:
-    """Return the obstacles of a channel that sends with `transport`.
+def list_transports(settings: Email | Sms) -> tuple[str, ...]:
+    """Return the transports of a channel: for email the keys of all that messages may leave with."""
+    if isinstance(settings, Email) and settings.transport != transports.CAPTURE:
+        return transports.list_keys(settings)
+    return (settings.transport,)
+
+
+def list_closed_transports(status: SendStatus) -> set[str]:
+    """Return the transports that are paused, or have used up an hourly limit of their own."""
+    full = (limit.name.removeprefix("via ") for limit in status.exhausted_limits if limit.name.startswith("via "))
+    return {*(item.provider for item in status.paused_transports), *full}
+
+
+def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) -> list[Obstacle]:
+    """Return the obstacles of a channel that sends with these transports; a single one of several blocks not all.
 
     The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, closed transports,
     warm-up quotas, hourly limits.
@@ -298,13 +311,14 @@ def find_obstacles(account: Account, status: SendStatus, transport: str) -> list
     blocker = disk_guard.send_blocker()
     if blocker is not None:
         obstacles.append(Obstacle("storage", blocker))
+    are_all_closed = set(keys) <= list_closed_transports(status)
     obstacles += [
         Obstacle(
             "unreachable",
             f"{transport_status.provider}: {transport_status.text}",
             transport_status.since,
             transport_status.until,
-            blocks_all=transport_status.provider == transport,
+            blocks_all=transport_status.provider in keys and are_all_closed,
         )
         for transport_status in status.paused_transports
     ]
@@ -315,9 +329,12 @@ def find_obstacles(account: Account, status: SendStatus, transport: str) -> list
                 Obstacle("warm_up", senders.describe_full_day(warming.day), None, warming.day.ends_at, blocks_all=False)
             )
     for limit in status.exhausted_limits:
-        scope = "" if limit.name == "*" else f" {limit.name if limit.name.startswith('from ') else f'to {limit.name}'}"
+        is_transport = limit.name.startswith("via ")
+        scope = "" if limit.name == "*" else f" {limit.name}"
+        scope = scope if is_transport or not scope or limit.name.startswith("from ") else f" to {limit.name}"
         reason = f"limit of {limit.per_hour} an hour{scope} is used up"
-        obstacles.append(Obstacle("hour_limit", reason, None, limit.until, blocks_all=limit.name == "*"))
+        blocks_all = limit.name == "*" or (is_transport and are_all_closed)
+        obstacles.append(Obstacle("hour_limit", reason, None, limit.until, blocks_all=blocks_all))
     return obstacles
 
 
@@ -408,11 +425,14 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
 
     A block is a closed transport or an exhausted hourly limit of all mail. The time is milliseconds since 1970 UTC.
     """
-    transports = {"email": settings.email.transport, "sms": settings.sms.transport}
+    channels: dict[str, Email | Sms] = {"email": settings.email, "sms": settings.sms}
     blocks: list[tuple[int, str]] = []
-    for channel, transport in transports.items():
-        status = get_send_status(channel)
-        blocks += [(block.until, block.text) for block in status.paused_transports if block.provider == transport]
+    for channel, own_settings in channels.items():
+        status, keys = get_send_status(channel), list_transports(own_settings)
+        are_all_closed = set(keys) <= list_closed_transports(status)
+        blocks += [
+            (block.until, block.text) for block in status.paused_transports if block.provider in keys and are_all_closed
+        ]
         blocks += [
             (
                 block.until,
@@ -423,7 +443,7 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
                 ),
             )
             for block in status.exhausted_limits
-            if block.name == "*"
+            if block.name == "*" or (are_all_closed and block.name.startswith("via "))
         ]
     return min(blocks, default=None)
 
