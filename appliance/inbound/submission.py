@@ -18,7 +18,7 @@ from appliance.accounts import access, request_limits
 from appliance.accounts.access import SubmissionKey
 from appliance.audience import consent
 from appliance.certificates import store
-from appliance.core import addresses, crypto
+from appliance.core import addresses, clock, crypto
 from appliance.core.addresses import Address
 from appliance.core.clock import iso
 from appliance.core.errors import RateLimitExceeded, Unavailable
@@ -45,6 +45,7 @@ _END_OF_MESSAGE = b"\r\n.\r\n"
 # A failed sign-in is answered after this time, doubled with each failure of the client or the user name.
 _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.25, 4.0
 _MAX_NAME_CHARACTERS = 255
+_SENDER_CACHE_SECONDS, _MAX_CACHED_SENDERS = 2.0, 1_000
 # RFC 5321, 4.1.2: an address in angle brackets, which needs no parser; all others go through that of aiosmtpd.
 _PLAIN_PATH = re.compile(r"<([A-Za-z0-9._+=-]{1,64}@[A-Za-z0-9.-]{1,253})>([ -~]*)")
 # `user%other.example@host`, `other.example!user@host`: old servers relay them to the other host.
@@ -280,6 +281,7 @@ class SubmissionHandler:
 
     def __init__(self) -> None:
         self.budget = ReceivingBudget()
+        self._allowed_until: dict[tuple[SubmissionKey, tuple[str, ...], bool], float] = {}
         # Emails are read on a thread, so that a large one does not block the event loop.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="submission-reader")
 
@@ -330,7 +332,7 @@ class SubmissionHandler:
             else:
                 email = raw_mime.parse(content, len(recipients))
             sender = _get_sender(email, envelope.mail_from or "")
-            if refusal := await transactions.fetch(_find_sender_fault, key, email, sender):
+            if refusal := await self._find_sender_fault(key, email, sender):
                 return refusal
             queued = await self._queue(key, email, sender, recipients)
         except Malformed as error:
@@ -350,6 +352,20 @@ class SubmissionHandler:
             return _describe_refused(queued)
         number = queued.messages[0].id if queued.messages else "sent before"
         return f"250 2.0.0 OK {number}"
+
+    async def _find_sender_fault(self, key: SubmissionKey, email: RawEmail, sender: str) -> str | None:
+        """Return the reply for an email that the account may not send, or None, which is cached for some seconds.
+
+        The domain is checked again when the message is sent.
+        """
+        checked = (key, (sender, *email.senders), email.is_marketing)
+        if clock.monotonic() >= self._allowed_until.get(checked, 0):
+            if refusal := await transactions.fetch(_find_sender_fault, key, email, sender):
+                return refusal
+            if len(self._allowed_until) >= _MAX_CACHED_SENDERS:
+                self._allowed_until.clear()
+            self._allowed_until[checked] = clock.monotonic() + _SENDER_CACHE_SECONDS
+        return None
 
     @staticmethod
     async def _queue(key: SubmissionKey, email: RawEmail, sender: str, recipients: Sequence[Address]) -> Queued:

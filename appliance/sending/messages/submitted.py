@@ -117,8 +117,10 @@ def _find_repeated(submission: Submission, now: int) -> set[str]:
     """Return the normal forms of the addresses that an email with this Message-ID and key was queued for already."""
     if not submission.email.message_id:
         return set()
+    # By the other index, SQLite would read all emails of the key of this day.
     sql = (
-        "SELECT m.recipient_key FROM raw_message r JOIN message_content c ON c.raw_message_id = r.id "
+        "SELECT m.recipient_key FROM raw_message r INDEXED BY raw_message_repeated "
+        "JOIN message_content c ON c.raw_message_id = r.id "
         "JOIN message m ON m.id = c.message_id WHERE r.api_key_id = ? AND r.message_id_hash = ? AND r.created_at > ?"
     )
     message_id_hash = raw_mime.hash_message_id(submission.email.message_id)
