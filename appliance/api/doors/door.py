@@ -217,6 +217,25 @@ def read_texts(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
     return {key: item if isinstance(item, str) else str(item).lower() for key, item in value.items()}
 
 
+def read_pairs(name_key: str, value_key: str) -> Callable[[Any, str, Faults], Any]:
+    """Return a reader of a list of objects with a name and a text, as an object: {name: text}."""
+
+    def read(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
+        if not isinstance(value, list):
+            faults.add(path, f"must be a list of {name_key} and {value_key}")
+            return None
+        pairs: dict[str, str] = {}
+        for index, pair in enumerate(value):
+            name, text = (pair.get(name_key), pair.get(value_key)) if isinstance(pair, dict) else (None, None)
+            if isinstance(name, str) and isinstance(text, str):
+                pairs[name] = text
+            else:
+                faults.add(f"{path}[{index}]", f"must have a {name_key} and a {value_key}")
+        return pairs
+
+    return read
+
+
 def read_files(names: Mapping[str, str], optional: Collection[str] = ()) -> Callable[[Any, str, Faults], Any]:
     """Return a reader of a list of attached files; `names` has our key for each of the service's.
 

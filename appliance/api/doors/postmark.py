@@ -34,20 +34,6 @@ def _read_tag(value: Any, path: str, faults: Faults) -> list[str] | None:
     return [value]
 
 
-def _read_headers(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    if not isinstance(value, list):
-        faults.add(path, "must be a list of Name and Value")
-        return None
-    headers: dict[str, str] = {}
-    for index, header in enumerate(value):
-        name, text = (header.get("Name"), header.get("Value")) if isinstance(header, dict) else (None, None)
-        if not isinstance(name, str) or not isinstance(text, str):
-            faults.add(f"{path}[{index}]", "must have a Name and a Value")
-        else:
-            headers[name] = text
-    return headers
-
-
 def _read_files(value: Any, path: str, faults: Faults) -> Any:
     files = _FILES(value, path, faults)
     for file in files or ():
@@ -74,7 +60,7 @@ FIELDS: Fields = {
     "Cc": Field("cc", base.read_address_list), "Bcc": Field("bcc", base.read_address_list),
     "Subject": Field("subject", base.keep), "HtmlBody": Field("html", base.keep), "TextBody": Field("text", base.keep),
     "ReplyTo": Field("reply_to", base.read_one_address), "Tag": Field("tag_names", _read_tag),
-    "Metadata": Field("variables", base.read_texts), "Headers": Field("headers", _read_headers),
+    "Metadata": Field("variables", base.read_texts), "Headers": Field("headers", base.read_pairs("Name", "Value")),
     "Attachments": Field("attachments", _read_files), "TrackOpens": Field("tracks_opens", base.keep),
     "MessageStream": Field("stream", _read_stream),
     "TrackLinks": Ignored("clicks are counted in marketing only"),

@@ -26,20 +26,6 @@ _NAMES_BY_STATUS = {
 }  # fmt: skip
 
 
-def _read_tags(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    if not isinstance(value, list):
-        faults.add(path, "must be a list of name and value")
-        return None
-    tags: dict[str, str] = {}
-    for index, tag in enumerate(value):
-        name, text = (tag.get("name"), tag.get("value")) if isinstance(tag, dict) else (None, None)
-        if not isinstance(name, str) or not isinstance(text, str):
-            faults.add(f"{path}[{index}]", "must have a name and a value")
-        else:
-            tags[name] = text
-    return tags
-
-
 def _read_files(value: Any, path: str, faults: Faults) -> Any:
     """Return attached files; the content is base64, or the bytes as a list, as clients in Node and Python write it."""
     files = _FILES(value, path, faults)
@@ -64,7 +50,7 @@ FIELDS: Fields = {
     "cc": Field("cc", base.read_address_list), "bcc": Field("bcc", base.read_address_list),
     "subject": Field("subject", base.keep), "html": Field("html", base.keep), "text": Field("text", base.keep),
     "reply_to": Field("reply_to", base.read_one_address), "headers": Field("headers", base.keep),
-    "attachments": Field("attachments", _read_files), "tags": Field("variables", _read_tags),
+    "attachments": Field("attachments", _read_files), "tags": Field("variables", base.read_pairs("name", "value")),
     "scheduled_at": Field("send_at", base.keep),
     "template": Refused("is not supported: templates are those of this service, by POST /v1/my/messages"),
     "topic_id": Refused("is not supported: send marketing as a campaign"),
