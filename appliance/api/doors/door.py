@@ -12,7 +12,6 @@ from email.utils import getaddresses
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.accounts.access import Credential
@@ -95,28 +94,44 @@ def _add_ignored(response: HTTPResponse, request: ApiRequest) -> HTTPResponse:
     return response
 
 
-async def read_json(request: ApiRequest) -> Any:
-    """Return the JSON of a body: an object, or a list of a batch. Raises ApiError as `http.parse_json`."""
-    body = request.http.body
-    raw = await asyncio.to_thread(http.parse_json, request.http, body)
+class FileKeys(NamedTuple):
+    """The service's names of the attached files of a message, and of the content of one in base64."""
+
+    files: str
+    content: str
+
+
+async def _read_json(request: ApiRequest, keys: FileKeys) -> Any:
+    """Return the JSON of a body; raises ApiError as `http.parse_json`, and 413 if it is too large without its files."""
+    size = len(request.http.body)
+    raw = await asyncio.to_thread(http.parse_json, request.http, request.http.body)
     request.http.body = b""  # the parsed values are enough
+    messages = raw if isinstance(raw, list) else [raw]
+    http.require_small_rest(size - sum(_count_content(message, keys) for message in messages))
     return raw
 
 
-async def read_json_object(request: ApiRequest) -> dict[str, Any]:
-    """Return the JSON object of a body; raises ApiError as `read_json`, and for any other value."""
-    raw = await read_json(request)
+def _count_content(raw: Any, keys: FileKeys) -> int:
+    """Return the number of characters of the attached files of a message in base64."""
+    files = raw.get(keys.files) if isinstance(raw, dict) else None
+    contents = [file.get(keys.content) for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+    return sum(len(content) for content in contents if isinstance(content, str))
+
+
+async def read_json_object(request: ApiRequest, keys: FileKeys) -> dict[str, Any]:
+    """Return the JSON object of a body; raises ApiError as `_read_json`, and for any other value."""
+    raw = await _read_json(request, keys)
     if not isinstance(raw, dict):
         raise ApiError(400, "invalid_json", "The body must be a JSON object.")
     return raw
 
 
-async def read_json_list(request: ApiRequest, limit: int) -> list[Any]:
+async def read_json_list(request: ApiRequest, keys: FileKeys, limit: int) -> list[Any]:
     """Return the JSON list of a body, of at most `limit` messages; each counts in the rate limit.
 
-    Raises ApiError as `read_json`, and for any other value, and Invalid.
+    Raises ApiError as `_read_json`, and for any other value, and Invalid.
     """
-    raw = await read_json(request)
+    raw = await _read_json(request, keys)
     if not isinstance(raw, list):
         raise ApiError(400, "invalid_json", "The body must be a JSON list.")
     if len(raw) > limit:
@@ -294,21 +309,6 @@ def set_tags(raw: dict[str, Any]) -> None:
     names, variables = raw.pop("tag_names", None), raw.pop("variables", None)
     if names or variables:
         raw["tags"] = {"tags": names or [], "variables": variables or {}}
-
-
-def measure_rest(raw: Any, files: str, content: str) -> int:
-    """Return the size of a message as JSON, in bytes, without the contents of its files.
-
-    `files` and `content` are the service's names of attached files and of the content of one.
-    """
-    if not isinstance(raw, dict):
-        return len(msgspec.json.encode(raw))
-    attached = raw.get(files)
-    total = len(msgspec.json.encode({name: value for name, value in raw.items() if name != files}))
-    for file in attached if isinstance(attached, list) else []:
-        if isinstance(file, dict):
-            total += len(msgspec.json.encode({name: value for name, value in file.items() if name != content}))
-    return total
 
 
 def split_recipients(raw: dict[str, Any], to: list[str] | None, faults: Faults, field: str) -> None:

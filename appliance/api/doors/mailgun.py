@@ -54,6 +54,7 @@ _NAMES = {
     "attachments": "attachment",
     "body": "html",
     "headers.": "h:",
+    "tags": "v:",
 }
 # What leaving it out does not change for the recipient (`ui/guides/other-apis.md`).
 _IGNORED = frozenset((

@@ -11,7 +11,7 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import http
 from appliance.api.doors import door as base
-from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, Ignored, Refused
+from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Ignored, Refused
 from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core import clock
@@ -22,6 +22,7 @@ from appliance.storage.models import Message
 from appliance.storage.transactions import fetch
 
 PATH = "/compat/postmark"
+_KEYS = FileKeys("Attachments", "Content")
 MAX_BATCH = 500
 # Postmark's codes of errors: invalid request, inactive recipient, invalid token.
 _INVALID, _INACTIVE, _UNAUTHORIZED, _RATE_LIMITED = 300, 406, 10, 429
@@ -88,16 +89,14 @@ def _read(request: ApiRequest, raw: Any, path: str, key: str | None) -> DoorMess
 
 async def send_email(request: ApiRequest) -> HTTPResponse:
     """Send an email: `POST /email`."""
-    raw = await base.read_json_object(request)
-    http.require_small_rest(base.measure_rest(raw, "Attachments", "Content"))
+    raw = await base.read_json_object(request, _KEYS)
     result, status = await _send_one(request, raw, f"{PATH}/email", http.get_idempotency_key(request.http))
     return http.json_response(result, status)
 
 
 async def send_batch(request: ApiRequest) -> HTTPResponse:
     """Send up to 500 emails, each with a result of its own: `POST /email/batch`."""
-    raw = await base.read_json_list(request, MAX_BATCH)
-    http.require_small_rest(sum(base.measure_rest(item, "Attachments", "Content") for item in raw))
+    raw = await base.read_json_list(request, _KEYS, MAX_BATCH)
     key = http.get_idempotency_key(request.http)
     results: list[dict[str, Any]] = []
     for start in range(0, len(raw), base.BATCH_WRITES):

@@ -10,13 +10,14 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import auth, http, messages
 from appliance.api.doors import door as base
-from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, Refused
+from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Refused
 from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core.errors import Faults
 from appliance.core.errors import Refused as RefusedError
 
 PATH = "/compat/resend"
+_KEYS = FileKeys("attachments", "content")
 MAX_BATCH = 100
 _NAMES_BY_STATUS = {
     400: "validation_error", 401: "invalid_api_key", 403: "restricted_api_key", 404: "not_found",
@@ -69,8 +70,7 @@ def _read(request: ApiRequest, raw: dict[str, Any], path: str, key: str | None) 
 
 async def send_email(request: ApiRequest) -> HTTPResponse:
     """Send an email: `POST /emails`."""
-    raw = await base.read_json_object(request)
-    http.require_small_rest(base.measure_rest(raw, "attachments", "content"))
+    raw = await base.read_json_object(request, _KEYS)
     message = _read(request, raw, f"{PATH}/emails", http.get_idempotency_key(request.http))
     message_id = await base.queue(request, await base.read_message(request, message))
     return http.json_response({"id": base.write_id(message_id)})
@@ -78,8 +78,7 @@ async def send_email(request: ApiRequest) -> HTTPResponse:
 
 async def send_batch(request: ApiRequest) -> HTTPResponse:
     """Send up to 100 emails: `POST /emails/batch`."""
-    raw = await base.read_json_list(request, MAX_BATCH)
-    http.require_small_rest(sum(base.measure_rest(item, "attachments", "content") for item in raw))
+    raw = await base.read_json_list(request, _KEYS, MAX_BATCH)
     key = http.get_idempotency_key(request.http)
     faults = Faults()
     for index in (index for index, item in enumerate(raw) if not isinstance(item, dict)):

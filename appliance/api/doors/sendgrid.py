@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.api import auth, http
 from appliance.api.doors import door as base
-from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, Ignored, Refused
+from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Ignored, Refused
 from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core import clock
@@ -20,8 +19,9 @@ from appliance.core.errors import Faults
 from appliance.sending.messages.foreign_content import ForeignContent
 
 PATH = "/compat/sendgrid"
-# The messages of one request. Each has a copy of the content, so that all together may have so many bytes.
-MAX_PERSONALIZATIONS, MAX_COPIED_BYTES = 500, 25_000_000
+_KEYS = FileKeys("attachments", "content")
+# The messages of one request. Each has a copy of the content, so that all copies together have so many characters.
+MAX_PERSONALIZATIONS, MAX_COPIED_CHARACTERS = 500, 25_000_000
 MAX_CATEGORIES = 10
 
 
@@ -175,8 +175,8 @@ def _read(request: ApiRequest, raw: Mapping[str, Any]) -> tuple[list[DoorMessage
     if not isinstance(personal, list) or not personal:
         faults.add("personalizations", "can't be blank")
         personal = []
-    copied = len(msgspec.json.encode([common.get("html"), common.get("text")])) * len(personal)
-    if len(personal) > MAX_PERSONALIZATIONS or copied > MAX_COPIED_BYTES:
+    copied = sum(len(common.get(name, "")) for name in ("html", "text")) * len(personal)
+    if len(personal) > MAX_PERSONALIZATIONS or copied > MAX_COPIED_CHARACTERS:
         faults.add("personalizations", f"is too long (maximum is {MAX_PERSONALIZATIONS} entries)")
         personal = personal[:1]
     key = faults.collect(http.get_idempotency_key, request.http)
@@ -211,8 +211,7 @@ def _read_one(common: Mapping[str, Any], item: Any, index: int, key: str | None)
 
 async def send_mail(request: ApiRequest) -> HTTPResponse:
     """Send one message for each of the personalizations: `POST /v3/mail/send`."""
-    raw = await base.read_json_object(request)
-    http.require_small_rest(base.measure_rest(raw, "attachments", "content"))
+    raw = await base.read_json_object(request, _KEYS)
     messages, is_dry_run = _read(request, raw)
     base.charge(request, len(messages))
     ids = await base.queue_all(request, messages, lambda index: "", is_dry_run)

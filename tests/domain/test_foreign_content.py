@@ -1,0 +1,47 @@
+"""Content of other programs: every text is rendered as it was written, and values are never templates."""
+
+import re
+from html import unescape
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from appliance.content.designs import merge
+from appliance.sending.messages.foreign_content import ForeignContent
+
+PLACEHOLDER = re.compile(r"%recipient\.([^%\s]{1,100})%|%unsubscribe_url%")
+BRACES = some.text("{}%#ab \"'", max_size=30)
+NAMES = ("a", "a-b", "a_b", "brace", "Größe")
+VALUES = some.fixed_dictionaries(dict.fromkeys(NAMES, BRACES))
+
+
+def render(content: ForeignContent, text: str, values: dict[str, str], context: merge.Context = "text") -> str:
+    """Return a text of another program as a recipient with these values gets it."""
+    template = content.convert(text)
+    return merge.compile_template(template, context).render({"data": content.get_data(values), "unsubscribe_url": "U"})
+
+
+@given(BRACES)
+def test_text_without_placeholders_stays_as_it_is(text: str) -> None:
+    """Braces, tags and their halves are text."""
+    assert render(ForeignContent(), text, {}) == text
+
+
+@given(some.lists(some.one_of(BRACES, some.sampled_from([f"%recipient.{name}%" for name in NAMES]))), VALUES)
+def test_placeholders_are_replaced_by_values_as_they_are(parts: list[str], values: dict[str, str]) -> None:
+    """The result is that of replacing texts, whatever the values contain and whatever stands beside them."""
+    text = "".join(parts)
+    expected = PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]) if match[1] else match[0], text)
+    content = ForeignContent(PLACEHOLDER, NAMES)
+
+    assert render(content, text, values) == expected
+    assert unescape(render(content, text, values, "html")) == expected
+    assert content.fill(text, values) == expected
+
+
+def test_tags_and_unknown_names() -> None:
+    """A placeholder with a merge tag of its own gets it; a name that nobody defined is text."""
+    content = ForeignContent(PLACEHOLDER, ["a"], {"%unsubscribe_url%": "{{ unsubscribe_url }}"})
+
+    assert render(content, "%unsubscribe_url% %recipient.b% {%recipient.a%}", {"a": "1"}) == "U %recipient.b% {1}"
+    assert content.used_names == {"a"}
