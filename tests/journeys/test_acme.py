@@ -5,15 +5,22 @@ import re
 import smtplib
 import socket
 import ssl
+import tarfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.https_clients import served_certificate, wait_until
-from tests.kit.pebble import Pebble, skip_without_pebble
+from tests.kit.pebble import EAB_KEY, EAB_KEY_ID, Front, Pebble, skip_without_pebble
 from tests.kit.server import free_port
 from tests.kit.timeouts import extend_timeout
 
@@ -32,7 +39,9 @@ class World:
         self.http_port, self.smtp_port = free_port(), free_port()
         self.server = fresh_server(start=False, clock=clock)
         self.pebble = Pebble(http_port=self.http_port, tls_port=self.server.port, **pebble)
+        self.front = Front(self.pebble)
         self.server.env |= self.pebble.env | {
+            "CAMPANERO_ACME__DIRECTORY": self.front.directory,
             "CAMPANERO_TLS__CERTIFICATE": "auto",
             "CAMPANERO_BASE_URL": f"https://localhost:{self.server.port}",
             "CAMPANERO_INBOUND__LISTEN": f"127.0.0.1:{self.smtp_port}",
@@ -79,7 +88,9 @@ def world(fresh_server: FreshServer, clock: TestClock) -> Iterator[World]:
     """Yield a service that is not started and a running CA with certificates of 90 days."""
     created = World(fresh_server, clock)
     with created.pebble:
+        created.front.start()
         yield created
+        created.front.stop()
 
 
 def test_all_listeners_get_a_certificate_without_restart(world: World) -> None:
@@ -128,3 +139,184 @@ def test_tls_alpn_alone(world: World) -> None:
     world.wait_for_certificate()
     wait_until(world.is_trusted)
     assert "by=tls-alpn-01" in world.server.output
+
+
+FAILED = r"certificates: order failed .*attempt=(\d+) next_attempt=(\S+): (.*)"
+
+
+def seconds_until(world: World, clock: TestClock, moment: str) -> float:
+    """Return the seconds from now by the clock of the service until a time of its log."""
+    return datetime.fromisoformat(moment).timestamp() - time.time() - clock.offset
+
+
+def test_renewal_after_two_thirds_of_the_lifetime(world: World, clock: TestClock) -> None:
+    """The certificate is renewed after 60 of 90 days and not before; all listeners take the new one."""
+    world.server.start()
+    world.wait_for_certificate()
+    wait_until(world.is_trusted)
+    first = served_certificate(world.server)
+    clock.advance(days=59)
+    time.sleep(3)
+    assert world.front.requests["/order-plz"] == 1
+    world.server.lines.clear()
+    clock.advance(days=1, hours=1)
+    world.wait_for_certificate()
+    wait_until(lambda: served_certificate(world.server) != first)
+    der = ssl.PEM_cert_to_DER_cert(served_certificate(world.server).decode())
+    wait_until(lambda: world.smtp_certificate() == der)
+    # By this clock the new certificate has 29 of 90 days left: it is due at once, but a CA limits copies in a week
+    time.sleep(3)
+    assert world.front.requests["/order-plz"] == 2
+    assert world.front.requests["/sign-me-up"] == 1, "the account is kept"
+
+
+def test_renewal_when_the_ca_suggests_it(world: World, clock: TestClock) -> None:
+    """The window of renewal information (RFC 9773) decides; without an answer the lifetime does."""
+    world.front.extra = {"renewalInfo": f"https://localhost:{world.front.port}/ari"}
+    start, end = (datetime.fromtimestamp(time.time() + days * 86_400, UTC).isoformat() for days in (20, 21))
+    window = {"suggestedWindow": {"start": start, "end": end}}
+    world.front.answers["/ari"] = 200, {"Retry-After": "21600"}, window
+    world.server.start()
+    world.wait_for_certificate()
+    wait_until(lambda: world.front.requests["/ari"] == 1)
+    clock.advance(days=19)
+    time.sleep(3)
+    assert world.front.requests["/order-plz"] == 1
+    clock.advance(days=2, hours=1)
+    wait_until(lambda: world.front.requests["/order-plz"] == 2)
+
+
+def test_account_that_the_ca_knows_otherwise(fresh_server: FreshServer, clock: TestClock) -> None:
+    """A CA with accounts of its own gets its key (external account binding); without it the error names the setting."""
+    world = World(fresh_server, clock, needs_account=True)
+    with world.pebble:
+        world.front.start()
+        world.server.start()
+        assert "set acme.eab_key_id and acme.eab_hmac_key" in world.server.wait_for_line(FAILED, extend_timeout(20))[3]
+        world.server.stop()
+        world.server.env |= {"CAMPANERO_ACME__EAB_KEY_ID": EAB_KEY_ID, "CAMPANERO_ACME__EAB_HMAC_KEY": EAB_KEY}
+        world.server.start()
+        world.wait_for_certificate()
+        wait_until(world.is_trusted)
+        assert EAB_KEY not in world.server.output
+        world.front.stop()
+
+
+def test_ca_that_is_down(world: World, clock: TestClock) -> None:
+    """The service starts, serves a self-signed certificate, tries again later and later, and gets a certificate."""
+    world.front.stop()
+    world.server.start()
+    waits = []
+    for attempt in (1, 2, 3):
+        match = world.server.wait_for_line(FAILED.replace(r"\d+", str(attempt)), extend_timeout(20))
+        assert "cannot be reached" in match[3]
+        waits.append(seconds_until(world, clock, match[2]))
+        clock.advance(waits[-1] + 1)
+    assert 50 < waits[0] < 70 < 110 < waits[1] < 140 < 220 < waits[2] < 270
+    assert not world.is_trusted()
+    report = world.server.cli("doctor", expect=1).stdout
+    assert re.search(r"fail  tls\.certificate: the CA issued no certificate: .*cannot be reached.*next attempt", report)
+    world.front.start()
+    clock.advance(hours=1)
+    world.wait_for_certificate()
+    wait_until(world.is_trusted)
+
+
+def test_rate_limit_of_the_ca(world: World, clock: TestClock) -> None:
+    """Retry-After is kept, across a restart too, and the reason of the CA is shown."""
+    problem = {"type": "urn:ietf:params:acme:error:rateLimited", "detail": "too many certificates already issued"}
+    world.front.answers["/order-plz"] = 429, {"Retry-After": "7200"}, problem
+    world.server.start()
+    match = world.server.wait_for_line(FAILED, extend_timeout(20))
+    assert match[3] == problem["detail"] and 7_100 < seconds_until(world, clock, match[2]) < 8_000
+    world.server.restart()
+    clock.advance(minutes=118)
+    time.sleep(3)
+    assert world.front.requests["/order-plz"] == 1
+    del world.front.answers["/order-plz"]
+    clock.advance(minutes=20)
+    world.wait_for_certificate()
+
+
+def test_names_that_cannot_be_proved(world: World, clock: TestClock) -> None:
+    """A CA that reaches another program says so; the other challenge is tried next, after the wait."""
+    with HTTPServer(("127.0.0.1", world.http_port), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, args=(0.05,), daemon=True).start()
+        world.server.env["CAMPANERO_ACME__HTTP_LISTEN"] = f"127.0.0.1:{free_port()}"
+        world.server.start()
+        match = world.server.wait_for_line(FAILED, extend_timeout(20))
+        assert match[3].startswith("localhost: ") and "by=http-01" in world.server.output
+        assert 280 < seconds_until(world, clock, match[2]) < 340
+        clock.advance(minutes=6)
+        world.wait_for_certificate()
+        assert "by=tls-alpn-01" in world.server.output
+        other.shutdown()
+    wait_until(world.is_trusted)
+
+
+@pytest.mark.parametrize("path", ["/sign-me-up", "/order-plz", "/chalZ", "/finalize-order", "/certZ"])
+def test_kill_within_an_order(world: World, clock: TestClock, path: str) -> None:
+    """After a kill at any step the order goes on; a second one is begun only if the first was never answered."""
+    world.front.hold(path)
+    world.server.start()
+    assert world.front.held.wait(extend_timeout(20))
+    world.server.kill()
+    world.front.release()
+    clock.advance(minutes=2)
+    world.server.start()
+    world.wait_for_certificate()
+    wait_until(world.is_trusted)
+    # Nobody answered the CA's validation after the kill within a challenge, so that order may have become invalid
+    assert world.front.requests["/order-plz"] <= (2 if path in ("/order-plz", "/chalZ") else 1)
+    issued = world.pebble.log.count("Issued certificate serial")
+    assert issued == 1, "the CA counts certificates of the same names"
+
+
+def test_restore_keeps_account_and_certificate(world: World, tmp_path: Path) -> None:
+    """A backup has them sealed; a restored installation serves the same certificate and orders none."""
+    world.server.start()
+    world.wait_for_certificate()
+    wait_until(world.is_trusted)
+    before = served_certificate(world.server)
+    world.server.cli("backup", str(tmp_path / "backup.tar.gz"))
+    world.server.stop()
+    with tarfile.open(tmp_path / "backup.tar.gz") as archive:
+        names = archive.getnames()
+        contents = b"".join(file.read() for name in names if (file := archive.extractfile(name)))
+    assert "certificates/acme.sealed" in names and "certificate.pem" not in names
+    assert b"PRIVATE KEY" not in contents
+    for path in (world.server.data / "certificates" / "acme.sealed", world.server.data / "certificate.pem"):
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.unlink()
+    world.server.cli("restore", str(tmp_path / "backup.tar.gz"), "--force")
+    orders = world.front.requests["/order-plz"]
+    world.server.start()
+    assert served_certificate(world.server) == before
+    time.sleep(3)
+    assert world.front.requests["/order-plz"] == orders
+
+
+def test_owner_is_told_before_the_certificate_expires(world: World, clock: TestClock) -> None:
+    """If renewals fail until 14 days before the end, the owner gets one email with the reason."""
+    world.server.start()
+    world.wait_for_certificate()
+    problem = {"type": "urn:ietf:params:acme:error:rejectedIdentifier", "detail": "policy forbids {{ the name }}"}
+    world.front.answers["/order-plz"] = 403, {}, problem
+    world.server.url = f"https://localhost:{world.server.port}"
+    clock.advance(days=61)
+    world.server.wait_for_line(FAILED, extend_timeout(20))
+    report = world.server.cli("doctor", expect=None).stdout
+    assert re.search(r"warn  tls\.certificate: valid for 28 days, but not renewed: policy forbids", report)
+    clock.advance(days=16)
+    world.server.wait_for_line(r"attempt=2 ", extend_timeout(20))
+    clock.advance(days=1)
+    world.server.wait_for_line(r"attempt=3 ", extend_timeout(20))
+    time.sleep(3)
+    database = apsw.Connection(str(world.server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    with closing(database):
+        emails = database.execute(
+            "SELECT c.data FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.source_type = 'system'"
+        ).fetchall()
+    assert len(emails) == 1 and "policy forbids {{ the name }}" in emails[0][0]
+    report = world.server.cli("doctor", expect=1).stdout
+    assert re.search(r"fail  tls\.certificate: valid for 11 days, but not renewed", report)

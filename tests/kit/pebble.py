@@ -1,16 +1,20 @@
 """Pebble, the ACME test server of Let's Encrypt, on loopback: real orders and real validation of challenges."""
 
 import contextlib
+import http.client
 import json
 import os
 import shutil
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -36,10 +40,10 @@ class Pebble:
 
     def __init__(
         self, *, http_port: int, tls_port: int, days: int = 90, slow_seconds: int = 0, needs_account: bool = False,
-        rejected_nonces: int = 15, port: int = 0,
+        rejected_nonces: int = 15,
     ) -> None:  # fmt: skip
         self.home = Path(tempfile.mkdtemp(prefix="campanero-pebble-"))
-        self.port, self.management = port or free_port(), free_port()
+        self.port, self.management = free_port(), free_port()
         self.directory = f"https://localhost:{self.port}/dir"
         own = certificates.self_signed("localhost", days=4000)
         (self.home / "cert.pem").write_bytes(own.certificate)
@@ -113,3 +117,95 @@ class Pebble:
     def __exit__(self, *_: object) -> None:
         self.stop()
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+class Front:
+    """An HTTPS proxy before a Pebble, which counts requests, holds responses back, and answers in place of the CA.
+
+    Pebble makes its URLs of the Host header, so all requests of a client of `directory` come through here.
+    """
+
+    def __init__(self, pebble: Pebble) -> None:
+        self._pebble = pebble
+        self.port = free_port()
+        self.directory = f"https://localhost:{self.port}/dir"
+        self.requests: Counter[str] = Counter()  # by the first part of the path
+        self.answers: dict[str, tuple[int, dict[str, str], dict[str, Any]]] = {}  # by the first part of the path
+        self.extra: dict[str, str] = {}  # further entries of the directory
+        self.held = threading.Event()  # a response is held back
+        self._hold_path = ""
+        self._released = threading.Event()
+        self._server: ThreadingHTTPServer | None = None
+
+    def start(self) -> Self:
+        """Accept requests."""
+        front = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                front.forward(self)
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._pebble.home / "cert.pem", self._pebble.home / "key.pem")
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Refuse connections."""
+        self.release()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def hold(self, path: str) -> None:
+        """Hold back the next response to requests whose path begins so, after the CA has acted, until `release`."""
+        self._hold_path = path
+        self.held.clear()
+        self._released.clear()
+
+    def release(self) -> None:
+        """Let a held response go, and hold no more."""
+        self._hold_path = ""
+        self._released.set()
+
+    def forward(self, handler: BaseHTTPRequestHandler) -> None:
+        """Pass a request on to the CA and its response back."""
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        first = "/" + handler.path.split("/")[1]
+        if first in self.answers:
+            self.requests[first] += 1
+            status, headers, content = self.answers[first]
+            self._reply(handler, status, headers, json.dumps(content).encode())
+            return
+        context = ssl.create_default_context(cafile=str(self._pebble.home / "cert.pem"))
+        connection = http.client.HTTPSConnection("localhost", self._pebble.port, context=context, timeout=20)
+        with contextlib.closing(connection):
+            connection.request(handler.command, handler.path, body, dict(handler.headers.items()))
+            response = connection.getresponse()
+            content = response.read()
+        self.requests[first] += response.status < 400  # Pebble rejects some nonces
+        if first == "/dir" and self.extra:
+            content = json.dumps(json.loads(content) | self.extra).encode()
+        if self._hold_path == first and response.status < 400:
+            self.held.set()
+            self._released.wait(extend_timeout(30))
+        kept = ("location", "replay-nonce", "content-type", "retry-after", "link")
+        self._reply(handler, response.status, {k: v for k, v in response.getheaders() if k.lower() in kept}, content)
+
+    def _reply(self, handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], content: bytes) -> None:
+        with contextlib.suppress(OSError):  # the client was killed
+            handler.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(content)

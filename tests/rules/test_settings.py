@@ -161,6 +161,31 @@ def test_all_configuration_errors_are_reported_at_once(tmp_path: Path) -> None:
         ({"base_url": "ftp://news.example.org"}, "base_url"),
         ({"base_url": "https://news.example.org/?x=1"}, "base_url"),
         ({"tls.key": "/dev/null"}, "tls.certificate: needed when tls.key is set"),
+        (
+            {"tls.certificate": "auto", "base_url": "http://mail.example.com"},
+            "base_url: must be https:// and a public host name when tls.certificate is auto",
+        ),
+        (
+            {"inbound.tls_certificate": "auto", "base_url": "https://192.0.2.1"},
+            "base_url: must be https:// and a public host name when inbound.tls_certificate is auto",
+        ),
+        (
+            {"tls.certificate": "auto", "tls.key": "/dev/null", "base_url": "https://mail.example.com"},
+            "tls.key: must be empty when tls.certificate is auto",
+        ),
+        (
+            {"tls.certificate": "auto", "base_url": "https://mail.example.com", "acme.eab_key_id": "x"},
+            "acme.eab_hmac_key: needed with the other setting",
+        ),
+        (
+            {"tls.certificate": "auto", "base_url": "https://mail.example.com", "acme.http_listen": "80"},
+            "acme.http_listen: '80' is not HOST:PORT",
+        ),
+        (
+            {"tls.certificate": "auto", "base_url": "https://mail.example.com", "acme.email": "me"},
+            "acme.email: 'me' is not an email address",
+        ),
+        ({"acme.directory": "http://ca.example"}, "acme.directory"),
         ({"tls.certificate": "/no/such/file"}, "tls.certificate: no file '/no/such/file'"),
         ({"email.transport": "relay"}, "email.relay.host"),
         ({"email.transport": "pigeon"}, "email.transport"),
