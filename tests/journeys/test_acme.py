@@ -16,6 +16,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from cryptography import x509
 
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
@@ -132,13 +133,69 @@ def test_the_http_listener_redirects_only_to_the_base_url(world: World) -> None:
         assert plain.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
+def show_certificate(port: int, name: str, protocols: list[str]) -> x509.Certificate:
+    """Return the certificate that a client gets which asks for a name and offers these protocols (ALPN)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    with (
+        socket.create_connection(("127.0.0.1", port), extend_timeout(5)) as plain,
+        context.wrap_socket(plain, server_hostname=name) as safe,
+    ):
+        return x509.load_der_x509_certificate(safe.getpeercert(binary_form=True) or b"")
+
+
+def is_proof(certificate: x509.Certificate) -> bool:
+    """Return whether a certificate is one of a TLS-ALPN-01 challenge (RFC 8737)."""
+    return any(extension.oid.dotted_string == "1.3.6.1.5.5.7.1.31" for extension in certificate.extensions)
+
+
 def test_tls_alpn_alone(world: World) -> None:
     """Without the http listener, the https port answers the CA, and clients meanwhile get the normal certificate."""
     world.server.env["CAMPANERO_ACME__HTTP_LISTEN"] = ""
+    world.front.hold("/chalZ")
     world.server.start()
+    assert world.front.held.wait(extend_timeout(20))
+    port = world.server.port
+    with socket.create_connection(("127.0.0.1", port)) as silent, socket.create_connection(("127.0.0.1", port)) as odd:
+        silent.sendall(b"\x16\x03\x01\x02")
+        odd.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        for protocols in ([], ["http/1.1"], ["h2", "acme-tls/1"]):
+            assert not is_proof(show_certificate(port, "localhost", protocols))
+        assert is_proof(show_certificate(port, "localhost", ["acme-tls/1"]))
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            show_certificate(port, "other.example", ["acme-tls/1"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        browser = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=extend_timeout(5))
+        with closing(browser):
+            browser.request("GET", "/login", headers={"X-Long": "a" * 9_000})
+            assert browser.getresponse().status == 200
+    world.front.release()
     world.wait_for_certificate()
     wait_until(world.is_trusted)
-    assert "by=tls-alpn-01" in world.server.output
+    assert "by=tls-alpn-01" in world.server.output and "Traceback" not in world.server.output
+    with pytest.raises((ssl.SSLError, AssertionError)):
+        assert is_proof(show_certificate(port, "localhost", ["acme-tls/1"]))
+
+
+def test_mail_certificate_behind_a_proxy(world: World) -> None:
+    """If a proxy handles https, the web interface answers the CA's request that the proxy passes on."""
+    env = world.server.env
+    world.pebble = Pebble(http_port=world.server.port, tls_port=free_port())
+    with world.pebble:
+        env |= world.pebble.env | {"CAMPANERO_TLS__CERTIFICATE": "", "CAMPANERO_ACME__HTTP_LISTEN": ""}
+        env["CAMPANERO_BASE_URL"] = "https://localhost"
+        world.server.start()
+        world.wait_for_certificate()
+        wait_until(lambda: "Pebble" in x509.load_der_x509_certificate(world.smtp_certificate()).issuer.rfc4514_string())
+        report = world.server.cli("doctor", expect=None).stdout
+        assert "a proxy must pass on /.well-known/acme-challenge/ of localhost" in report
+        path = "/.well-known/acme-challenge/abc"
+        with closing(http.client.HTTPConnection("127.0.0.1", world.server.port, timeout=extend_timeout(5))) as plain:
+            plain.request("GET", path)
+            assert plain.getresponse().status == 404
 
 
 FAILED = r"certificates: order failed .*attempt=(\d+) next_attempt=(\S+): (.*)"
