@@ -153,7 +153,7 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
         return None
     if _speaks_json(path):
         refused = api_http.ApiError(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
-        response = api_http.error_response(request, refused)
+        response = await dispatch.handle_error(request, refused)
     else:
         response = await guard.render_stopping(request)
     response.headers["Connection"] = "close"

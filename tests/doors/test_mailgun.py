@@ -1,6 +1,11 @@
 """The door of Mailgun as raw HTTP: single messages, faults, access, limits and hostile values."""
 
 import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPException
 from typing import Any
 
 import pytest
@@ -39,7 +44,8 @@ def test_single_message_with_copies_and_files(server: Server, relay: SmtpServer)
     """All recipients see To and Cc; texts are literal; inline images are named by their file."""
     fields = [
         *build(to="Ann <ann@example.org>, bob@example.org", cc="cy@example.org", bcc="dee@example.org", h__X_Order="7",
-               h__Reply_To="Shop <shop@bakery.example>", html='<img src="cid:logo.png">{{ 7 }}'),
+               h__Reply_To="Shop <shop@bakery.example>",
+               html='<img src="cid:logo.png">{{ 7 }} %recipient_email% <a href="%unsubscribe_url%">u</a>'),
         ("o:tag", "receipt"), ("v:order", "7"),
     ]  # fmt: skip
     files = [("attachment", "Rechnung.pdf", "application/pdf", b"%PDF"), ("inline", "logo.png", "image/png", b"PNG")]
@@ -51,7 +57,7 @@ def test_single_message_with_copies_and_files(server: Server, relay: SmtpServer)
         assert (mail.header("To"), mail.header("Cc")) == ("ann@example.org, bob@example.org", "cy@example.org")
         assert (mail.header("Reply-To"), mail.header("X-Order")) == ("shop@bakery.example", "7")
         assert str(mail.text()).strip() == "Hello {{ x }}"
-        assert "{{ 7 }}" in str(mail.html())
+        assert "{{ 7 }} ann@example.org" in str(mail.html()) and f'<a href="{server.url}/u/' in str(mail.html())
         parts = {part.get_filename(): part["Content-ID"] for part in mail.parsed.walk() if part.get_filename()}
         assert parts == {"Rechnung.pdf": None, "logo.png": "<logo.png>"}
 
@@ -61,6 +67,7 @@ def test_single_message_with_copies_and_files(server: Server, relay: SmtpServer)
     (build(**{"from": "Ana"}), {"from": ["is invalid"]}),
     (build(to="nobody"), {"to": ["is invalid"]}),
     (build(h__Precedence="bulk"), {"h:Precedence": None}),
+    (build(h__List_Unsubscribe="<%unsubscribe_url%>"), {"h:List-Unsubscribe": None}),
     (build(h__X_A="a\r\nBcc: eve@example.org"), {"h:X-A": ["is invalid"]}),
     (build(template="welcome", o__tracking="perhaps", o__time_zone_localize="09:00"),
      {"template": ["is not supported"], "o:tracking": ["must be yes or no"],
@@ -193,3 +200,33 @@ def test_domain_must_be_one_of_the_account(fresh_server: FreshServer, smtp_serve
     assert unknown["message"] == "Domain not found: other.example"
     assert "from" in unverified["errors"]
     assert tested.status == 200
+
+
+def test_killed_request_can_be_repeated(fresh_server: FreshServer) -> None:
+    """After a kill in the middle of a request, all recipients or none have a message; the repetition adds the rest."""
+    server = fresh_server()
+    variables = {f"m{number}@example.org": {"n": str(number)} for number in range(1_000)}
+    fields = bulk(variables, text="%recipient.n%", v__email_id="42")
+    for delay in (0.1, 0.5):
+        sending = threading.Thread(target=lambda: suppress_errors(lambda: post(server, fields)), daemon=True)
+        sending.start()
+        time.sleep(delay)
+        server.kill()
+        sending.join(30)
+        server.start()
+        assert count_messages(server) in (0, 1_000)
+    first, second = post(server, fields).expect(200), post(server, fields).expect(200)
+
+    assert first == second
+    assert count_messages(server) == 1_000
+
+
+def suppress_errors(function: Callable[[], object]) -> None:
+    """Call a function whose connection may be lost."""
+    with suppress(OSError, HTTPException):
+        function()
+
+
+def count_messages(server: Server) -> int:
+    """Return the number of messages in the ledger."""
+    return int(server.client().get("/messages", limit=1).headers["X-Total-Count"])

@@ -97,7 +97,8 @@ async def create_message(request: ApiRequest, domain: str) -> HTTPResponse:
     posted = await asyncio.to_thread(_read_message, request, form, name)
     if posted.recipients is None:
         path = f"/v3/{name}/messages"
-        message = DoorMessage(posted.raw, posted.faults, _NAMES, path, posted.key)
+        content = ForeignContent(_PLACEHOLDER, (), _TAGS)
+        message = DoorMessage(posted.raw, posted.faults, _NAMES, path, posted.key, content)
         message_id = await base.queue(request, await base.read_message(request, message), posted.is_test)
         return _queued(f"m{message_id}@{name}")
     return _queued(f"b{await _send_bulk(request, posted, name)}@{name}")
@@ -222,6 +223,8 @@ def _read_message(request: ApiRequest, form: _Form, domain: str) -> _Posted:
             raw["send_at"] = _read_time(value, name, faults)
         elif name not in ("to", "cc", "bcc", "o:tag", "recipient-variables"):
             faults.add(name, "is not supported")
+    for header in (name for name, text in headers.items() if any(tag in text for tag in _TAGS)):
+        faults.add(f"h:{header}", "may have placeholders of recipient-variables only")
     _check_tags(tags, faults)
     if form.files:
         raw["attachments"] = form.files
