@@ -49,15 +49,20 @@ class RuleLine(NamedTuple):
     digest: str
 
 
+def get_kind_label(kind: str) -> str:
+    """Return the label of a kind of transport."""
+    return gettext(KIND_LABELS.get(kind, kind))
+
+
 def get_provider_label(provider: str) -> str:
     """Return the label of the `provider` of a message: the name of a further transport, or the label of its kind."""
-    return stored_transports.get_label(provider) or gettext(KIND_LABELS.get(provider, provider))
+    return stored_transports.get_label(provider) or get_kind_label(provider)
 
 
 def get_transport_label(key: str, email: Email) -> str:
     """Return the label of a transport in a rule; `default` is the default transport."""
     if key == DEFAULT:
-        return gettext("Default (%(kind)s)", kind=gettext(KIND_LABELS[email.transport]))
+        return gettext("Default (%(kind)s)", kind=get_kind_label(email.transport))
     return get_provider_label(key)
 
 
@@ -78,7 +83,7 @@ def list_transports(email: Email) -> list[TransportLine]:
         host = transports.build_settings(item.key, email).relay.host if item.kind == "relay" else ""
         label = get_transport_label(DEFAULT if is_default else item.key, email)
         lines.append(
-            TransportLine(item.key, label, gettext(KIND_LABELS[item.kind]), host, state, note, is_default)
+            TransportLine(item.key, label, get_kind_label(item.kind), host, state, note, is_default)
         )  # fmt: skip
     return lines
 

@@ -24,6 +24,7 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import outcomes, senders
+from appliance.settings import config
 from appliance.storage.database import connection, fetch_one, run, scalar
 from appliance.storage.models import Campaign, Flow
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -121,17 +122,26 @@ def pause_rejected(providers: Mapping[str, str], campaigns: Mapping[int, str]) -
     live = (
         connection()
         .execute(
-            "SELECT c.account_id, c.id, (SELECT provider FROM message m WHERE m.campaign_id = c.id LIMIT 1) "
+            "SELECT c.account_id, c.id, c.channel, (SELECT provider FROM message m WHERE m.campaign_id = c.id LIMIT 1) "
             "FROM campaign c WHERE phase IN ('sending', 'holding')"
         )
         .fetchall()
     )
-    for account_id, campaign_id, provider in live:
+    has_several = bool(config.current().email.transports)
+    for account_id, campaign_id, channel, provider in live:
         reply = campaigns.get(campaign_id, providers.get(provider))
+        if reply is None and has_several and channel == "email":
+            reply = next((text for key, text in providers.items() if _is_sent_with(campaign_id, key)), None)
         if reply is not None:
             campaign = store.get(account_id, campaign_id)
             campaign.data = {**campaign.data, "pause_detail": reply}
             pause_by_service(campaign, "transport")
+
+
+def _is_sent_with(campaign_id: int, provider: str) -> bool:
+    """Return whether a message of a campaign has a provider; with several transports, not all have the same."""
+    sql = "SELECT 1 FROM message WHERE campaign_id = ? AND provider = ? LIMIT 1"
+    return fetch_one(sql, (campaign_id, provider)) is not None
 
 
 def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:

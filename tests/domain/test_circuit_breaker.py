@@ -16,6 +16,7 @@ from appliance.core.errors import (
     RateLimited,
     RecipientRejected,
     SenderRejected,
+    Uncertain,
 )
 from appliance.jobs import Jobs
 from appliance.sending.delivery import bounce_classes
@@ -36,6 +37,7 @@ from appliance.storage.database import rows, run
 from tests.domain.home import Home
 from tests.domain.test_queue_reader import send_campaign
 from tests.domain.test_render_ahead import use_relay
+from tests.domain.test_transport_choice import build_row
 from tests.kit.smtp import SmtpServer
 
 
@@ -212,3 +214,32 @@ def test_counts_of_old_campaigns_are_forgotten(home: Home) -> None:
             breaker.record_answer(row._replace(campaign_id=campaign_id), error)
     counts = (breaker._unauthenticated, breaker._reputation_counts, breaker._refusal_counts)
     assert [len(errors_by_key) for errors_by_key in counts] == [1_000] * 3
+
+
+def test_one_message_probes_a_transport_after_its_pause() -> None:
+    """After a pause one message is the probe; the provider stays closed for others until it has answered."""
+    breaker, first, second = CircuitBreaker(0.2), build_row(), build_row()._replace(id=2)
+    breaker.record_connection_failure("relay", ConnectionFailed("refused"))
+    assert not breaker.begin_probe(first) and breaker.get_closed_providers() == ("relay",)
+    time.sleep(0.25)
+    assert breaker.get_closed_providers() == () and breaker.begin_probe(first)
+    assert not breaker.begin_probe(second) and breaker.get_closed_providers() == ("relay",)
+    assert breaker.is_probe(first) and not breaker.is_probe(second)
+    breaker.record_connection_failure("relay", ConnectionFailed("refused"))
+    time.sleep(0.25)
+    assert breaker.begin_probe(second)
+    breaker.record_answer(second, None)
+    assert breaker.get_closed_providers() == () and not breaker.begin_probe(first)
+
+
+def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
+    """Twenty rejected logins pause campaigns, but not while another transport takes their messages; lost answers do."""
+    for is_replaceable in (False, True):
+        breaker = CircuitBreaker(30, lambda _provider, answer=is_replaceable: answer)
+        for _ in range(MAX_REFUSALS):
+            breaker.record_connection_failure("relay", ClientRejected("535 wrong password", 535))
+        assert breaker.get_pause_request().providers == (frozenset() if is_replaceable else {"relay"})
+        assert breaker.get_closed_providers() == ("relay",)
+    for _ in range(MAX_REFUSALS):
+        breaker.record_answer(build_row(), Uncertain("no reply"))
+    assert breaker.get_pause_request().providers == {"relay"}

@@ -24,7 +24,7 @@ from ui.forms import Form, FormPart, FormParts
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages.sending import apply_settings, check_connection, require_first_account
 from ui.session import Pages, Visit
-from ui.transport_labels import KIND_LABELS, TRAFFIC_LABELS, get_recipient_label, get_transport_label
+from ui.transport_labels import TRAFFIC_LABELS, get_kind_label, get_recipient_label, get_transport_label
 
 pages = Pages("ui_transports", url_prefix="/settings/sending")
 _LIST_URL = "/settings/sending"
@@ -135,7 +135,7 @@ async def new_transport(request: Request, visit: Visit) -> HTTPResponse:
     kind = request.args.get("kind") or ""
     if kind not in KINDS:
         email = config.current().email
-        kinds = [(key, gettext(KIND_LABELS[key])) for key in KINDS
+        kinds = [(key, get_kind_label(key)) for key in KINDS
                  if key != DIRECT or DIRECT not in transports.list_keys(email)]  # fmt: skip
         return view.render(request, "settings/transport_kinds.html", kinds=kinds)
     return _render_form(request, _build_form(kind), kind, None, 200)
@@ -246,7 +246,7 @@ def _render_form(
         for field in _list_fields(kind)
     ]  # fmt: skip
     return view.render(
-        request, "settings/transport.html", status, form=form, kind=kind, kind_label=gettext(KIND_LABELS[kind]),
+        request, "settings/transport.html", status, form=form, kind=kind, kind_label=get_kind_label(kind),
         stored=stored, fields=fields, test_result=test_result, is_direct=kind == DIRECT,
     )  # fmt: skip
 

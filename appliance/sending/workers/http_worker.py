@@ -20,6 +20,8 @@ class HttpWorker(RequestWorker[EmailRateLimits]):
         row, settings = outcome.row, config.current()
         kind = transports.get_kind(row.provider, settings.email)
         outcome.subject, outcome.internet_message_id = prepared.subject, prepared.internet_message_id
+        if kind not in TRANSPORTS:
+            raise ClientRejected(f"the transport {row.provider} no longer exists")
         # The settings may have been changed since the message was queued. Those of further transports are complete.
         faults = config.find_missing_settings(settings, kind) if kind == row.provider else []
         if faults:
