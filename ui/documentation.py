@@ -34,8 +34,8 @@ GROUPS = (
         gettext_noop("Running Campanero"),
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
-            "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain", "watch",
-            "security", "backup", "how-far",
+            "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
+            "company-mail", "watch", "security", "backup", "how-far",
         ),
     ),
     Group(

@@ -271,6 +271,11 @@ def get_mail_host(config: Config) -> str:
     return config.email.direct.helo or urlsplit(base_url(config)).hostname or "localhost"
 
 
+def get_submission_host(config: Config) -> str:
+    """Return the name by which programs connect to SMTP submission."""
+    return config.submission.host or urlsplit(base_url(config)).hostname or "localhost"
+
+
 def find_missing_settings(config: Config, transport: str) -> list[str]:
     """Return `NAME: reason` for each setting that a transport of email needs and that is empty."""
     return [

@@ -355,6 +355,7 @@ def _render_transports(
         transports=list_transports(loaded.email), rules=describe_rules(loaded.email),
         may_change_rules=may_change and transports.can_change(),
         consents=list_consents(),
+        submission_host=config.get_submission_host(loaded),
     )  # fmt: skip
 
 

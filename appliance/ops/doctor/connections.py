@@ -147,12 +147,17 @@ def _check_api(transport: Transport, email: Email, name: str) -> Finding:
 
 
 def check_listeners(directory: Path) -> Iterator[Finding]:
-    """Check that the service answers at `listen` and `inbound.listen`; if it is stopped, that it could listen there.
+    """Check that the service answers at each address to listen at; if it is stopped, that it could listen there.
 
     Without `inbound.listen`, report how bounces are received, or warn that bounces are not received.
     """
     settings = config.current()
     yield from _check_listener("listen", settings.listen, directory, b"")
+    submission = settings.submission
+    if submission.listen:
+        yield from _check_listener("submission.listen", submission.listen, directory, b"220")
+    if submission.listen_tls:
+        yield from _check_listener("submission.listen_tls", submission.listen_tls, directory, b"")
     if settings.inbound.listen:
         yield from _check_listener("inbound.listen", settings.inbound.listen, directory, b"220")
     elif settings.email.transport == DIRECT:

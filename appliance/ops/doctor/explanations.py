@@ -113,6 +113,28 @@ _EXPLANATIONS = {
             "administrator to correct this before your next large campaign."
         ),
     }),
+    "submission.listen": _Explanation(gettext_noop("SMTP submission (STARTTLS)"), {
+        "ok": gettext_noop("Your other programs can send email through Campanero."),
+        "fail": gettext_noop(
+            "Your other programs cannot send email through Campanero. Ask your administrator to correct this now."
+        ),
+    }),
+    "submission.listen_tls": _Explanation(gettext_noop("SMTP submission (TLS)"), {
+        "ok": gettext_noop("Your other programs can send email through Campanero."),
+        "fail": gettext_noop(
+            "Your other programs cannot send email through Campanero. Ask your administrator to correct this now."
+        ),
+    }),
+    "submission.tls_certificate": _Explanation(gettext_noop("Certificate for SMTP submission"), {
+        "ok": gettext_noop("Programs can check that they send their email to Campanero."),
+        "warn": gettext_noop(
+            "Programs will soon refuse to send through Campanero, or already do. Ask your administrator for a new "
+            "certificate."
+        ),
+        "fail": gettext_noop(
+            "Programs refuse to send through Campanero. Ask your administrator to correct the certificate now."
+        ),
+    }),
     "tls.certificate": _Explanation(gettext_noop("Security certificate"), {
         "ok": gettext_noop("Browsers trust the pages, forms and links of Campanero."),
         "warn": gettext_noop(

@@ -118,6 +118,13 @@ class Storage(Struct):
     least_free_bytes: int
 
 
+class Submission(Struct):
+    """The addresses of SMTP submission, empty if it is off, and how many emails programs submitted since midnight."""
+
+    listen: list[str]
+    today: int
+
+
 class Service(Struct):
     """Whether the service runs, its process id and address, and its state: `ready`, or why the service is not ready."""
 
@@ -144,6 +151,7 @@ class Status(Struct):
     since: str
     today: list[Day]
     storage: Storage
+    submission: Submission
 
 
 _MINUTE_MS = 60_000
@@ -276,6 +284,7 @@ def collect_status(config: Config) -> Status:
         _list_stop_reasons(directory), collect_tasks(directory, process),
         [_measure_queue(channel, accounts) for channel in delivery_status.CHANNELS], clock.iso(since) or "",
         [_count_day(channel, accounts, since) for channel in delivery_status.CHANNELS], _measure_storage(directory),
+        _count_submissions(config, since),
     )  # fmt: skip
 
 
@@ -284,6 +293,12 @@ def _describe_service(config: Config, process: int | None) -> Service:
     if process is None:
         return Service(False, None, listen, "not running")
     return Service(True, process, listen, fetch_readiness(listen))
+
+
+def _count_submissions(config: Config, since: int) -> Submission:
+    addresses = [address for address in (config.submission.listen, config.submission.listen_tls) if address]
+    sql = "SELECT count(*) FROM api_key k JOIN raw_message r ON r.api_key_id = k.id WHERE r.created_at >= ?"
+    return Submission(addresses, int(scalar(sql, (since,))))
 
 
 def _list_stop_reasons(directory: Path) -> list[str]:

@@ -59,6 +59,9 @@ def render_lines(status: Status, screen: Screen) -> list[str]:
         _fit_to_screen(f"  {_CHANNEL_NAMES[day.channel]:<{_LABEL_COLUMNS}}{_describe_day(day)}", screen)
         for day in status.today
     ]
+    if status.submission.listen:
+        words = f"{', '.join(status.submission.listen)}: {status.submission.today:,} emails today"
+        lines += [screen.styled("SMTP submission", BOLD), _fit_to_screen(f"  {words}", screen)]
     lines += [screen.styled("Storage", BOLD), _fit_to_screen(f"  {_describe_storage(status)}", screen)]
     return lines
 
