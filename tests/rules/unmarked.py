@@ -44,9 +44,8 @@ NOT_SHOWN = {
     "ui/pages/editor.py": {"is not a colour", "must be between", "must be between ", "is too long"},
     "ui/pages/home.py": {"new create a person subscriber", "create add sign-up signup"},
     "ui/pages/imports.py": {"import-…-….csv"},
-    "ui/forms/relay_presets.py": {
-        "is invalid", "is reserved", "has already been taken", "Gmail, Google Workspace", "Microsoft 365",
-    },
+    "ui/forms/relay_presets.py": {"Gmail, Google Workspace", "Microsoft 365"},
+    "ui/pages/sending.py": {"is invalid", "is reserved", "has already been taken"},
     "ui/pages/webhooks.py": {"is invalid"},
     "ui/static_files.py": {"Not found"},
     "ui/view.py": {"Shift x", "Alt ↑ ↓", "HX-Request, HX-Target"},

@@ -59,7 +59,7 @@ def test_connecting_a_mail_server(
     expect(page.get_by_role("status").filter(has_text="is ready")).to_be_visible()
     page.get_by_role("button", name="Save").first.click()
     expect(page.get_by_text("Saved. New settings apply to all messages sent from now on.")).to_be_visible()
-    expect(page.locator("#email-way .pill")).to_have_text("Live")
+    expect(page.locator("#email-way header .pill")).to_have_text("Live")
     page.goto("/")
     # A mail server that sends from any domain does not need a verified one
     domain = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="Verify your sending domain"))

@@ -46,7 +46,7 @@ def test_connecting_an_http_api(browser: Browser, fresh_server: FreshServer, bro
         page.get_by_label("Allowed sending domains").select_option("true")
         page.get_by_role("button", name="Save").first.click()
         expect(page.get_by_text("Saved. New settings apply to all messages sent from now on.")).to_be_visible()
-        expect(page.locator("#email-way .pill")).to_have_text("Live")
+        expect(page.locator("#email-way header .pill")).to_have_text("Live")
         expect(page.get_by_label("Server token")).to_have_value("")
         expect(page.get_by_label("Server token")).to_have_attribute("placeholder", "Saved. Type to replace it.")
         page.goto("/settings")
