@@ -69,7 +69,7 @@ def save(values: Mapping[str, Any]) -> LoadedConfig:
     A value of None deletes the stored setting. Raises Invalid with every error by dotted name; nothing is stored then.
     """
     require_write_transaction()
-    checked = _validate(values)
+    checked = _validate(_without_unused_password(values))
     loaded = build_config(checked)
     if missing := PROVIDERS[loaded.config.sms.transport].find_setting_faults(loaded.config.sms):
         raise Invalid({name: [words] for name, words in missing})
@@ -90,6 +90,7 @@ def build_config(values: Mapping[str, Any]) -> LoadedConfig:
     the server of a secret changes and the secret is not given again. The error then belongs to the secret, or, if a
     page cannot set it, to the first changed setting of the server.
     """
+    values = _without_unused_password(values)
     after = {name: value for name, value in {**load(), **values}.items() if value is not None}
     try:
         loaded = config.get_loaded().with_pages(after)
@@ -98,11 +99,22 @@ def build_config(values: Mapping[str, Any]) -> LoadedConfig:
     before, errors = config.get_loaded().config, {}
     for secret, server in _BOUND.items():
         moved = [name for name in server if config.get_value(loaded.config, name) != config.get_value(before, name)]
-        if moved and config.get_value(before, secret) and not values.get(secret):
+        is_kept = config.get_value(before, secret) and config.get_value(loaded.config, secret)
+        if moved and is_kept and not values.get(secret):
             errors[secret if can_set(secret) else moved[0]] = [gettext("was entered for another server")]
     if errors:
         raise Invalid(errors)
     return loaded
+
+
+def _without_unused_password(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values that also delete the password of the relay, if its login is to be one with OAuth 2.0.
+
+    A password that is kept for later could be sent to the server of another login.
+    """
+    login = values["email.relay.login"] if "email.relay.login" in values else config.current().email.relay.login
+    is_unused = login not in (None, "password") and can_set("email.relay.password")
+    return {**values, "email.relay.password": None} if is_unused else dict(values)
 
 
 def _validate(values: Mapping[str, Any]) -> dict[str, Any]:

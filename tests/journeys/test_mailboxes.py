@@ -14,6 +14,8 @@ import pytest
 from tests.conftest import FreshServer
 from tests.journeys.test_doctor_mail import run_doctor
 from tests.kit.clock import TestClock
+from tests.kit.email_api_vendors import ACCESS_TOKEN
+from tests.kit.email_apis import FakeEmailApi, fails_with
 from tests.kit.html_page import HtmlPage
 from tests.kit.mailbox_provider import MAILBOX, FakeMailboxProvider
 from tests.kit.scriptless_browser import ScriptlessBrowser
@@ -284,6 +286,72 @@ def test_a_new_refresh_token_replaces_the_old_one(fresh_server: FreshServer, tmp
         assert world.provider.grants[-1]["refresh_token"] != first
         with sqlite3.connect(f"file:{world.server.data}/campanero.db?mode=ro", uri=True) as database:
             assert database.execute("SELECT count(*) FROM mailbox_grant").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_an_http_api_sends_for_a_connected_mailbox(name: str, fresh_server: FreshServer) -> None:
+    """The page leads from the choice of the service to the sign-in; a rejected token is replaced once."""
+    prefix = f"CAMPANERO_EMAIL__{name.upper()}__BASE_URL"
+    more = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true", "CAMPANERO_EMAIL__PROBE_AFTER": "1s", **PUBLIC}
+    with FakeEmailApi(name) as api, FakeMailboxProvider(name, ACCESS_TOKEN) as provider:
+        server = fresh_server(env={prefix: api.url, **provider.env, **more}).set_postal_address()
+        world = World(server, ScriptlessBrowser(server.client()), provider, SmtpServer())
+        form = {"part": "email", "email.transport": name, **provider.client}
+        response = world.user.submit("/settings/sending", **form)
+        assert (response.status, response.headers["location"]) == (303, world.path)
+        number = world.send("early")
+        server.client().wait("/delivery/status", lambda row: not row["open"], 20)
+        parts = urlsplit(world.sign_in(HtmlPage(world.user, world.path)))
+        assert world.user.request("GET", f"{parts.path}?{parts.query}").status == 303
+        assert "gmail.send" in provider.scopes[0] or "graph.microsoft.com/Mail.Send" in provider.scopes[0]
+        world.wait_until_sent(number)
+        api.rules.append(fails_with("login", times=1))
+        world.wait_until_sent(world.send("again"))
+        assert [email.to for email in api.accepted] == ["early@example.org", "again@example.org"]
+        assert provider.count("refresh_token") == 2
+        page = HtmlPage(world.user, "/settings/sending")
+        assert f"Connected {MAILBOX}" in page.text
+        assert f"It accepts the consent of {MAILBOX}." in page.press("Test connection").text
+
+
+HOSTILE = (
+    b"", b"[]", b"{", b"\xff", b'"x"', b'{"access_token": 7}', b'{"access_token": "a b", "refresh_token": "r"}',
+    b'{"access_token": "a\\r\\nX: y", "refresh_token": "r"}', b'{"access_token": "a"}', b"[" * 100_000,
+    b'{"access_token": "a", "refresh_token": "r\\n", "expires_in": 1e999}', b"{" + b'"x":' * 5000,
+    b'{"error": ["x"], "error_description": {"a": "<script>"}}', b"x" * 2_000_000,
+)  # fmt: skip
+
+
+def test_hostile_answers_connect_nothing(fresh_server: FreshServer) -> None:
+    """Whatever an authorization server answers, no mailbox is connected, and the page says that it failed."""
+    with running("google", fresh_server, **PUBLIC) as world:
+        page = world.save_client()
+        for body in HOSTILE:
+            parts = urlsplit(world.sign_in(page))
+            world.provider.raw = body
+            response = world.user.request("GET", f"{parts.path}?{parts.query}")
+            world.provider.raw = None
+            assert response.status == 422 and "The mailbox is not connected" in response.text, body[:60]
+            assert "<script>" not in response.text.partition("<main")[2]
+        assert "Not connected" in HtmlPage(world.user, world.path).text
+
+
+def test_a_password_is_not_kept_for_another_login(fresh_server: FreshServer) -> None:
+    """Selecting OAuth 2.0 deletes the stored password, also with another server, so that it is never sent there."""
+    server = fresh_server()
+    user = ScriptlessBrowser(server.client())
+    relay = {"part": "email", "email.transport": "relay", "email.relay.host": "old.bakery.example",
+             "email.relay.username": "ana", "email.relay.password": "a stored password"}  # fmt: skip
+    assert user.submit("/settings/sending", **relay).status == 303
+    moved = relay | {"email.relay.host": "new.bakery.example", "email.relay.password": ""}
+    assert user.submit("/settings/sending", **moved).status == 422, "the password was entered for another server"
+    assert user.submit("/settings/sending", **moved, **{"email.relay.login": "google"}).status == 303
+    with sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True) as database:
+        names = {name for (name,) in database.execute("SELECT name FROM setting")}
+    assert "email.relay.login" in names and "email.relay.password" not in names
+    page = HtmlPage(user, "/settings/sending")
+    page.fill("Login", "password")
+    assert "Saved. Type to replace it." not in page.text and page.press("Save").value("Server") == "new.bakery.example"
 
 
 def test_a_mailbox_is_disconnected(fresh_server: FreshServer) -> None:

@@ -36,12 +36,14 @@ class FakeMailboxProvider:
     """A thread that serves one provider; use it as a context manager.
 
     `failure` is the error (code, description) that the token endpoint answers, `expires_in` the life of access tokens
-    in seconds, and `refresh_expires_in` that of refresh tokens, if the answers name it.
+    in seconds, and `refresh_expires_in` that of refresh tokens, if the answers name it. `raw` is sent instead of all
+    other bodies, and `access_token` is the only one that is given, if it is not empty.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, access_token: str = "") -> None:
+        self.name, self._access_token = name, access_token
         self.failure: tuple[str, str] | None = None
+        self.raw: bytes | None = None
         self.status = 400
         self.expires_in, self.refresh_expires_in = 3599, 0
         self.rotates = name == "microsoft"
@@ -68,7 +70,7 @@ class FakeMailboxProvider:
 
             def _answer(self, answer: tuple[int, dict[str, Any], str]) -> None:
                 status, body, location = answer
-                content = json.dumps(body).encode()
+                content = json.dumps(body).encode() if provider.raw is None else provider.raw
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
@@ -159,7 +161,7 @@ class FakeMailboxProvider:
         fault = _GRANTS[form["grant_type"]](self, form)
         if fault:
             return 400, {"error": fault, "error_description": f"{fault}: it is not valid any more."}, ""
-        access_token = f"access-{next(self._numbers)}"
+        access_token = self._access_token or f"access-{next(self._numbers)}"
         self.access_tokens.add(access_token)
         answer: dict[str, Any] = {
             "access_token": access_token, "token_type": "Bearer", "expires_in": self.expires_in,
