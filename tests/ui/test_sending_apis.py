@@ -57,6 +57,13 @@ def test_connecting_an_http_api(browser: Browser, fresh_server: FreshServer, bro
         page.goto("/welcome/mail")
         expect(page.get_by_role("radio", name="Postmark", exact=True)).to_be_checked()
         save_screenshot(page, "setup-api")
+        for path in ("google", "microsoft"):
+            page.goto(f"/settings/sending/connect/{path}")
+            assert find_violations_in_light_and_dark(page) == []
+        page.get_by_label("Application (client) ID").fill("6731de76")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        assert find_violations_in_light_and_dark(page) == []
         page.context.close()
     assert "postmark-token" not in server.output
     assert not browser_problems.found

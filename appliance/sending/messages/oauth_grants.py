@@ -64,6 +64,16 @@ def _find_row(name: str, token: str) -> MailboxGrant | None:
     return MailboxGrant.get_or_none(MailboxGrant.provider == name, MailboxGrant.token_hash == _hash(token))
 
 
+def _find_or_build_row(name: str, token: str) -> MailboxGrant:
+    """Return the row of a refresh token, or a new one that is not saved yet, and delete that of an earlier token."""
+    row = _find_row(name, token)
+    if row is None:
+        MailboxGrant.delete().where(MailboxGrant.provider == name).execute()
+        now = clock.now_ms()
+        row = MailboxGrant(provider=name, token_hash=_hash(token), granted_at=now, refreshed_at=now)
+    return row
+
+
 def find_status(name: str) -> GrantStatus:
     """Return the state of the consent of a provider whose refresh token is in the settings."""
     token = PROVIDERS[name].section(config.current().email).refresh_token
@@ -144,10 +154,7 @@ def _submit(function: Any, *arguments: Any) -> None:
 def write_refresh(name: str, token: str, response: TokenResponse) -> None:
     """Record that a refresh token was accepted, and store the one that replaces it, if there is one, once a day."""
     require_write_transaction()
-    now, row = clock.now_ms(), _find_row(name, token)
-    if row is None:
-        row = MailboxGrant(provider=name, token_hash=_hash(token), granted_at=now, refreshed_at=now)
-        MailboxGrant.delete().where(MailboxGrant.provider == name).execute()
+    now, row = clock.now_ms(), _find_or_build_row(name, token)
     is_rotation_due = now - row.granted_at >= _ROTATE_MS
     row.refreshed_at, row.failed_at, row.failure = now, None, None
     row.email = response.email or row.email
@@ -166,10 +173,7 @@ def write_refresh(name: str, token: str, response: TokenResponse) -> None:
 def write_rejection(name: str, token: str, words: str) -> None:
     """Record that a refresh token was rejected for good, and tell the owners once."""
     require_write_transaction()
-    now, row = clock.now_ms(), _find_row(name, token)
-    if row is None:
-        row = MailboxGrant(provider=name, token_hash=_hash(token), granted_at=now, refreshed_at=now)
-        MailboxGrant.delete().where(MailboxGrant.provider == name).execute()
+    now, row = clock.now_ms(), _find_or_build_row(name, token)
     is_known = row.failed_at is not None
     row.failed_at, row.failure = row.failed_at or now, words
     if not is_known:
