@@ -299,6 +299,7 @@ def test_an_http_api_sends_for_a_connected_mailbox(name: str, fresh_server: Fres
         form = {"part": "email", "email.transport": name, **provider.client}
         response = world.user.submit("/settings/sending", **form)
         assert (response.status, response.headers["location"]) == (303, world.path)
+        assert world.user.submit("/welcome/mail", **form).headers["location"] == world.path
         number = world.send("early")
         server.client().wait("/delivery/status", lambda row: not row["open"], 20)
         parts = urlsplit(world.sign_in(HtmlPage(world.user, world.path)))

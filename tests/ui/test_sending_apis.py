@@ -63,6 +63,7 @@ def test_connecting_an_http_api(browser: Browser, fresh_server: FreshServer, bro
         page.get_by_label("Application (client) ID").fill("6731de76")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        save_screenshot(page, "connect-mailbox")
         assert find_violations_in_light_and_dark(page) == []
         page.context.close()
     assert "postmark-token" not in server.output

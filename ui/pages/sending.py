@@ -118,9 +118,8 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
         await save_settings(request, visit, form, names)
     except errors.Invalid as error:
         return _render_transports(request, visit, add_transport_errors(form, error), 422)
-    needed = await fetch(oauth_grants.find_needed_status)
-    if needed is not None and needed[1].state == "missing":
-        return view.redirect(request, f"/settings/sending/connect/{needed[0]}")
+    if (path := await find_missing_connection()) is not None:
+        return view.redirect(request, path)
     view.flash(request, gettext("Saved. New settings apply to all messages sent from now on."))
     return view.redirect(request, "/settings/sending")
 
@@ -172,6 +171,14 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
         return settings.save(changed)
 
     apply_settings(request, await commit(forms.write_if_unchanged, form, FORM_PARTS, build_stored, write))
+
+
+async def find_missing_connection() -> str | None:
+    """Return the path of the page that connects the mailbox, if the transport needs one that is not connected yet."""
+    needed = await fetch(oauth_grants.find_needed_status)
+    if needed is None or needed[1].state != "missing":
+        return None
+    return f"/settings/sending/connect/{needed[0]}"
 
 
 def apply_settings(request: Request, loaded: LoadedConfig) -> None:

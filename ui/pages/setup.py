@@ -213,7 +213,7 @@ async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
         await sending.save_settings(request, visit, form, sending.EMAIL_SETTINGS)
     except errors.Invalid as error:
         return _render_transport(request, sending.add_transport_errors(form, error), 422)
-    return view.redirect(request, "/welcome/domain")
+    return view.redirect(request, await sending.find_missing_connection() or "/welcome/domain")
 
 
 @pages.post("/welcome/mail/test")
