@@ -260,13 +260,14 @@ def describe_scope(scope: str) -> str:
 
 
 async def _render_keys(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
-    rows = await fetch(users.list_keys, visit.account_id)
+    rows, submission = await fetch(users.list_keys, visit.account_id), config.current().submission
     names: dict[int, Any] = {user.id: user.name for user in await fetch(users.list_members, visit.account_id)}
     return view.render(
         request, "settings/keys.html", status, form=form, api_keys=rows, names=names, describe_scope=describe_scope,
         scopes=list_scopes(),
         reaches=SCOPE_PRESETS, new_key=session.pop_secret(visit, "key"), base=config.base_url(config.current()),
         last_used=access.last_used_at, hourly_limit=access.get_hourly_limit, can_send=access.can_key_send,
+        has_submission=bool(submission.listen or submission.listen_tls),
     )  # fmt: skip
 
 
