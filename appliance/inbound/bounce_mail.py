@@ -13,6 +13,7 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message
 from email.parser import HeaderParser
+from functools import cache, partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -31,7 +32,8 @@ MAX_BYTES, MAX_DEPTH, MAX_PARTS = 1024 * 1024, 10, 50
 _MAX_LINES, _MAX_BLANK, _MAX_LINES_OF_DASHES = 30_000, 3_000, 500
 _MAX_TYPE_BYTES, _MAX_HEAD_CHARACTERS, _MAX_HEADERS = 2_000, 50_000, 300
 ORIGINAL_TYPES = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
-ADDRESS = re.compile(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
+# Matches from the beginning of a word only, without backtracking, so that any text costs little.
+ADDRESS = re.compile(r"(?<![^\s<>;,()\"\[\]:@])[^\s<>;,()\"\[\]:@]{1,64}+@[^\s<>;,()\"\[\]:@]{1,255}")
 _CONTENT_HEADERS = re.compile(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
 _NESTING_TYPES = re.compile(rb"multipart/|message/", re.IGNORECASE)
 _CHARSETS = re.compile(
@@ -235,7 +237,7 @@ def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessage
 # The types of complaints by people. `not-spam` revokes a complaint; `virus` and `other` come from machines.
 _COMPLAINT_TYPES = ("abuse", "fraud", "opt-out", "opt-out-list")
 _RECIPIENT_HEADERS = ("x-hmxmroriginalrecipient", "delivered-to", "x-original-to", "to")
-_MAX_RECIPIENTS = 10
+_MAX_RECIPIENTS, _MAX_RECIPIENT_CHARACTERS = 10, 10_000
 
 
 class Complaint(NamedTuple):
@@ -285,7 +287,8 @@ def _build_complaint(
     recipient_text = "\n".join(
         [fields.get("original-rcpt-to", ""), *(value for name, value in original if name in _RECIPIENT_HEADERS)]
     )
-    recipients = tuple(dict.fromkeys(ADDRESS.findall(recipient_text)))[:_MAX_RECIPIENTS]
+    names = ADDRESS.findall(recipient_text[:_MAX_RECIPIENT_CHARACTERS])
+    recipients = tuple(dict.fromkeys(names))[:_MAX_RECIPIENTS]
     if len(message_ids) != 1 or not (proven or recipients):
         return None
     return Complaint(next(iter(message_ids)), text, recipients, bool(proven))
@@ -339,7 +342,7 @@ _REPLY_SUBJECT = re.compile(
 _AUTO_REPLY_HEADERS = ("X-Autoreply", "X-Autorespond", "X-Auto-Reply")
 # Matches the line with which the returned message begins in the text of a bounce.
 _ORIGINAL = re.compile(
-    r"^-{2,}.{0,40}(?:copy of|original message|returned message|message follows|undeliverable message|"
+    r"^-{2,}+.{0,40}(?:copy of|original message|returned message|message follows|undeliverable message|"
     r"headers of the|ursprüngliche nachricht|message d['’]origine|mensaje original).*$|^return-path:|^received: |"
     r"^original message headers:|^x-original-to:",
     re.IGNORECASE | re.MULTILINE,
@@ -413,6 +416,8 @@ _ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
 _XTEXT = re.compile(r"\+([0-9A-F]{2})")
 _MAX_DSN_RECIPIENTS = 50
 _MAX_REPORT_CHARACTERS = 1_000
+# The text of a rejection is searched with many patterns, for each recipient.
+_MAX_DIAGNOSTIC_CHARACTERS = 2_000
 
 
 class RecipientReport(NamedTuple):
@@ -429,17 +434,18 @@ def parse_dsn(mail: Message) -> list[RecipientReport]:
     """Return the results in a mail, one for each recipient; [] if it is no delivery status notification or bounce."""
     part = find_part(mail, *_STATUS_TYPES)
     if part is not None:
-        return _from_fields(parse_blocks(get_text(part)), mail)
+        return _from_fields(parse_blocks(get_text(part)), bounce_text(mail))
     if mail.get_content_type() == "multipart/report" and str(mail.get_param("report-type")).lower() in (
         "disposition-notification", "feedback-report",
     ):  # fmt: skip
         return []
     text = bounce_text(mail)
-    reports = _from_fields(parse_blocks(text), mail) if "final-recipient:" in text.lower() else []
+    reports = _from_fields(parse_blocks(text), text) if "final-recipient:" in text.lower() else []
     return reports or _from_text(mail, text)
 
 
-def _from_fields(blocks: list[dict[str, str]], mail: Message) -> list[RecipientReport]:
+def _from_fields(blocks: list[dict[str, str]], text: str) -> list[RecipientReport]:
+    """Return the results in the blocks of a report; `text` is the `bounce_text` of the mail."""
     reports = []
     for block in blocks[: _MAX_DSN_RECIPIENTS + 1]:
         if not ("action" in block or "final-recipient" in block or "original-recipient" in block):
@@ -449,12 +455,12 @@ def _from_fields(blocks: list[dict[str, str]], mail: Message) -> list[RecipientR
         if action == "delivered":
             reports.append(RecipientReport("delivered", _recipients_of(block), None, status, ""))
         elif action in ("failed", "failure") or (not action and (status or "").startswith("5")):
-            reports.append(_failure_report(block, status, mail))
+            reports.append(_failure_report(block, status, text))
     return reports
 
 
-def _failure_report(block: dict[str, str], status: str | None, mail: Message) -> RecipientReport:
-    diagnostic = block.get("diagnostic-code", "")
+def _failure_report(block: dict[str, str], status: str | None, text: str) -> RecipientReport:
+    diagnostic = block.get("diagnostic-code", "")[:_MAX_DIAGNOSTIC_CHARACTERS]
     kind, semicolon, remainder = diagnostic.partition(";")
     diagnostic = " ".join((remainder if semicolon and " " not in kind.strip() else diagnostic).split())
     smtp = _SMTP.search(diagnostic)
@@ -462,7 +468,7 @@ def _failure_report(block: dict[str, str], status: str | None, mail: Message) ->
     # The text of the server that rejected the message is more precise than the status that a relay derived from it.
     enhanced = own_code or (status if status is not None and not status.endswith(".0.0") else None)
     if not diagnostic or (smtp is None and enhanced is None):
-        diagnostic = " ".join(f"{diagnostic} {bounce_text(mail)[:_MAX_REPORT_CHARACTERS]}".split())
+        diagnostic = " ".join(f"{diagnostic} {text[:_MAX_REPORT_CHARACTERS]}".split())
     return _build_report(_recipients_of(block), int(smtp[1]) if smtp else None, enhanced or status, diagnostic)
 
 
@@ -504,32 +510,40 @@ def _from_text(mail: Message, text: str) -> list[RecipientReport]:
     return [] if bounce_class is bounce_classes.REFUSED else [report]
 
 
-def parse_reports(raw: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
+def parse_reports(raw: bytes, *message_ids: int | None) -> list[list[DeliveryReport]]:
     """Return the reports in a mail, each as a list of candidates, one for each address that may be its recipient.
 
-    `message_id` is the message whose return path received the mail, or None if the mail came to another address. A
-    report that names no recipient is left out, except a complaint that a signature proves. Bounces are only accepted at
-    the return path.
+    `message_ids` are the messages whose return paths received the mail, and None if another address did. A report that
+    names no recipient is left out, except a complaint that a signature proves. Bounces are only accepted at the return
+    path.
     """
-    mail = parse_mail(raw)
+    mail = parse_mail(raw) if message_ids else None
     if mail is None:
         return []
-    complaint = parse_complaint(mail, message_id)
-    if complaint is not None:
-        complaint_report = DeliveryReport(complaint.message_id, "complained", "arf", text=complaint.text)
-        return [
-            _for_recipients(complaint_report, complaint.recipients)
-            + ([complaint_report] if complaint.is_proven else [])
-        ]
-    if message_id is None or _names_other_message(mail, message_id):
-        return []
-    return [
-        _for_recipients(
-            DeliveryReport(message_id, report.kind, "dsn", report.text, report.smtp, report.enhanced), report.recipients
-        )
-        for report in parse_dsn(mail)
-        if report.recipients
-    ]
+    named_ids = find_signed(original_headers(mail)).named_ids
+    # The mail is parsed once, however many of our addresses received it.
+    parse_results = cache(partial(parse_dsn, mail))
+    reports: list[list[DeliveryReport]] = []
+    for message_id in dict.fromkeys(message_ids):
+        complaint = parse_complaint(mail, message_id)
+        if complaint is not None:
+            reports.append(_list_candidates(complaint))
+        # A bounce whose original message is one of ours, but not the one with this return path, is ignored.
+        elif message_id is not None and not named_ids - {message_id}:
+            reports += [
+                _for_recipients(
+                    DeliveryReport(message_id, result.kind, "dsn", result.text, result.smtp, result.enhanced),
+                    result.recipients,
+                )
+                for result in parse_results()
+                if result.recipients
+            ]
+    return reports
+
+
+def _list_candidates(complaint: Complaint) -> list[DeliveryReport]:
+    report = DeliveryReport(complaint.message_id, "complained", "arf", text=complaint.text)
+    return _for_recipients(report, complaint.recipients) + ([report] if complaint.is_proven else [])
 
 
 def _for_recipients(report: DeliveryReport, recipients: tuple[str, ...]) -> list[DeliveryReport]:
@@ -540,8 +554,3 @@ def record_reports(reports: list[list[DeliveryReport]]) -> int:
     """Record the first acceptable candidate of each report, and return the number of reports that changed something."""
     require_write_transaction()
     return sum(any(delivery_reports.record_report(report) for report in candidates) for candidates in reports)
-
-
-def _names_other_message(mail: Message, message_id: int) -> bool:
-    """Return whether the returned message is one of ours, but not the one with this return path (`message_id`)."""
-    return bool(find_signed(original_headers(mail)).named_ids - {message_id})

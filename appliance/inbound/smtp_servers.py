@@ -140,12 +140,13 @@ class InboundHandler:
             return "554 5.6.0 Bare CR or LF is not allowed in a message"
         try:
             targets = [
-                target for address in envelope.rcpt_tos if (target := await self._find_mailbox(address)) is not None
+                target
+                for address in dict.fromkeys(envelope.rcpt_tos)
+                if (target := await self._find_mailbox(address)) is not None
             ]
-            reports: list[list[DeliveryReport]] = []
-            for target in targets:
-                if target.unsubscribe_token is None:
-                    reports += await self._parse_reports(content, target.message_id)
+            reports = await self._parse_reports(
+                content, [target.message_id for target in targets if target.unsubscribe_token is None]
+            )
             tokens = [target.unsubscribe_token for target in targets if target.unsubscribe_token is not None]
             changed = await transactions.commit(_write_reports, reports, tokens)
         except Unavailable as error:
@@ -157,9 +158,9 @@ class InboundHandler:
         log.info("inbound: mail received bytes=%s reports=%s new=%s", len(content), len(reports), changed)
         return "250 2.0.0 OK"
 
-    async def _parse_reports(self, content: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
+    async def _parse_reports(self, content: bytes, message_ids: list[int | None]) -> list[list[DeliveryReport]]:
         return await asyncio.get_running_loop().run_in_executor(
-            self._reader, bounce_mail.parse_reports, content, message_id
+            self._reader, bounce_mail.parse_reports, content, *message_ids
         )
 
     async def handle_exception(self, error: Exception) -> str:

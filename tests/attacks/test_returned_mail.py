@@ -8,9 +8,12 @@ import random
 import socket
 import time
 
+import pytest
+
 from tests.journeys.test_returned_mail import DOMAIN, FEEDBACK, SAMPLES, World, world
 from tests.kit.bounces import Placeholders, sample
 from tests.kit.sampling import examples
+from tests.kit.timeouts import cpu_seconds
 
 __all__ = ["world"]
 COUNT = examples(60, full=3_000)
@@ -100,3 +103,55 @@ def test_no_mail_is_smuggled_behind_another(world: World) -> None:
         # The data has one end: no reply invites to send those of another mail.
         assert b"354" not in replies and replies.count(b"250") <= 1, replies
     assert state_without(world, own.recipient) == before
+
+
+# What a hostile mail repeats in a field or text: pieces of what the patterns for returned mail look for.
+_UNITS = ("@", "a@", "-", "fail", "block_", "user ", "b+0", "/u/a", '"a"@', "no ", "account ", "5.1.1 ", "retry", "=41")
+# Where it repeats them, as (kind of report, text of the first part, one block of fields, blocks, one header, headers).
+_PLACES = {
+    "recipients of a complaint": ("feedback-report", "x", "Feedback-Type: abuse\r\n\r\n", 1, "To: {2000}\r\n", 300),
+    "signatures of a complaint": (
+        "feedback-report", "x", "Feedback-Type: abuse\r\n\r\n", 1, "List-Unsubscribe: {2000}\r\n", 300,
+    ),
+    "text of a bounce": (
+        "delivery-status", "x\r\n{20000}", "Action: failed\r\nFinal-Recipient: rfc822; a@b.example\r\n\r\n", 42, "", 0,
+    ),
+    "diagnostics of a bounce": (
+        "delivery-status", "x",
+        "Action: failed\r\nFinal-Recipient: rfc822; a@b.example\r\nDiagnostic-Code: {4000}\r\n\r\n", 42, "", 0,
+    ),
+    "recipients of a bounce": (
+        "delivery-status", "x", "Action: failed\r\nFinal-Recipient: {4000}\r\nOriginal-Recipient: {4000}\r\n\r\n", 42,
+        "", 0,
+    ),
+}  # fmt: skip
+# Processor time of the service, three times what the slowest of these mails costs on a slow machine.
+_MAX_SECONDS = 1.5
+
+
+def build_slow_mail(place: str, unit: str) -> bytes:
+    """Return a report that repeats a unit in one place, as often as the limits of the place allow."""
+    kind, text, block, blocks, header, headers = _PLACES[place]
+    for size in (2_000, 4_000, 20_000):
+        filled = (unit * size)[: size - 20]
+        text, block, header = (part.replace(f"{{{size}}}", filled) for part in (text, block, header))
+    return (
+        "From: MAILER-DAEMON@mx.example\r\nSubject: Undelivered\r\nMIME-Version: 1.0\r\n"
+        f"Content-Type: multipart/report; boundary=B; report-type={kind}\r\n\r\n--B\r\n"
+        f"Content-Type: text/plain\r\n\r\n{text}\r\n--B\r\nContent-Type: message/{kind}\r\n\r\n{block * blocks}\r\n"
+        f"--B\r\nContent-Type: message/rfc822\r\n\r\n{header * headers}\r\nx\r\n--B--\r\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("place", _PLACES)
+def test_no_mail_costs_much(world: World, place: str) -> None:
+    """No mail of a megabyte, sent to ten of our addresses, costs the service a second of processor time (T35)."""
+    own = world.marks(len(SAMPLES) + 17)
+    to = [FEEDBACK] * 10 if "complaint" in place else [own.return_path] * 5 + [own.return_path.upper()] * 5
+    pid, rng = world.server.pid, random.Random(place)
+    known = {"recipients of a complaint": "@", "text of a bounce": "-", "diagnostics of a bounce": "fail"}
+    for unit in dict.fromkeys((known.get(place, "@"), *rng.sample(_UNITS, len(_UNITS) if COUNT > 60 else 2))):
+        before = cpu_seconds(pid)
+        assert world.post.deliver(build_slow_mail(place, unit), *to) == [250]
+        seconds = cpu_seconds(pid) - before
+        assert seconds < _MAX_SECONDS, (unit, seconds)

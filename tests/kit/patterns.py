@@ -24,6 +24,7 @@ MAX_SECONDS = 0.15
 _LENGTHS = (100, 300, 1_000, 2_000, 4_000, 8_000, LENGTH)
 _LENGTHS_OF_NESTED = (16, 22, 28, 34, 40, 48, 60, 75, 100, 150, 220, 330, 500, *_LENGTHS[2:])
 _MIN_DECIDING_LENGTH = 1_000
+_SAMPLE_LENGTH = 10_000
 
 Regex = re.Pattern[str] | re.Pattern[bytes]
 
@@ -320,6 +321,21 @@ def find_slow_text(regex: Regex, methods: Iterable[str], length: int = LENGTH) -
             # A measurement is repeated before it counts.
             if slow is not None and _measure_text(regex, method, text, length, is_nested) is not None:
                 return slow
+    return None
+
+
+def find_costly_text(regex: Regex, methods: Iterable[str], length: int) -> SlowText | None:
+    """Return the first text that would cost a method `MAX_SECONDS` at `length` characters, or None.
+
+    The time of a text of `_SAMPLE_LENGTH` characters is extrapolated, so use it for patterns that take linear time.
+    """
+    wanted = {"findall" if method in _ALL_MATCHES else method for method in methods}
+    sample_length = min(_SAMPLE_LENGTH, length)
+    limit = MAX_SECONDS * sample_length / length
+    for text in hostile_texts(regex)[0]:
+        for method in sorted(wanted):
+            if all(_measure(regex, method, text, sample_length) > limit for _ in range(4)):
+                return SlowText(method, *text, length, limit * length / sample_length)
     return None
 
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from appliance.inbound import bounce_mail
 from tests.kit import patterns
 
 # Patterns that take quadratic time, for texts that are never longer than this: (characters, reason). A text that is
@@ -22,7 +23,6 @@ BOUNDS = {
     "appliance.imports.columns._YEAR_LAST": (3 * 40, "_MAX_DATE_CHARACTERS"),
     "appliance.imports.columns._DAY_NAMED": (3 * 40, "_MAX_DATE_CHARACTERS"),
     "appliance.imports.columns._NAMED_DAY": (3 * 40, "_MAX_DATE_CHARACTERS"),
-    "appliance.sending.delivery.bounce_classes._SENDER_FAULT_RULES": (4_000, "classify reads 4,000 characters"),
     "appliance.sending.sms.keywords._REFUSAL": (200, "_MAX_REFUSAL_CHARACTERS"),
     "ui.formats._ASCII_DOMAIN": (255, "_MAX_DOMAIN_CHARACTERS"),
     "ui.documentation.load_guide": (1_000, "the guides are ours, and `.` stops at the end of a line"),
@@ -42,6 +42,36 @@ def test_no_pattern_takes_quadratic_time() -> None:
     assert not slow, "\n".join(slow)
     assert len(sites) > 250
     assert BOUNDS.keys() <= {site.where for site in sites}
+
+
+# The most characters of one returned mail that each of these patterns reads in one call; the others of the modules that
+# read returned mail may read all of it.
+INBOUND_MODULES = ("appliance.inbound.bounce_mail.", "appliance.inbound.smtp_servers.")
+INBOUND_BOUNDS = {
+    "appliance.core.addresses._NEEDLESS_QUOTES": 20_000,  # _MAX_BOUNCE_CHARACTERS
+    "appliance.inbound.bounce_mail.ADDRESS": 20_000,  # _MAX_BOUNCE_CHARACTERS
+    "appliance.inbound.bounce_mail.bounce_text": 40_000,  # twice _MAX_BOUNCE_CHARACTERS
+    "appliance.inbound.bounce_mail._BOUNCE_SUBJECT": 2_000,  # _MAX_TYPE_BYTES
+    "appliance.inbound.bounce_mail._BOUNCE_TEXT": 20_000,  # _MAX_BOUNCE_CHARACTERS
+    "appliance.inbound.bounce_mail._ORIGINAL": 20_000,  # _MAX_BOUNCE_CHARACTERS
+    "appliance.sending.messages.links._SIGNED_RETURN_PATH": bounce_mail.MAX_BYTES,
+    "appliance.sending.messages.links._SIGNED_UNSUBSCRIBE_ADDRESS": bounce_mail.MAX_BYTES,
+    "appliance.sending.messages.links._SIGNED_UNSUBSCRIBE_URL": bounce_mail.MAX_BYTES,
+}
+
+
+def test_no_pattern_holds_up_the_service_for_a_mail() -> None:
+    """Each pattern that reads returned mail costs little for all the text that it reads in one call (T35)."""
+    sites = patterns.collect_sites()
+    costly = []
+    for site in sites:
+        if site.where in INBOUND_BOUNDS or site.where.startswith(INBOUND_MODULES):
+            length = INBOUND_BOUNDS.get(site.where, bounce_mail.MAX_BYTES)
+            text = patterns.find_costly_text(site.regex, site.methods, length)
+            if text is not None:
+                costly.append(f"{site.where}: {text}")
+    assert not costly, "\n".join(costly)
+    assert INBOUND_BOUNDS.keys() <= {site.where for site in sites}
 
 
 @pytest.mark.parametrize(

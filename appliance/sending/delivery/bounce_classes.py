@@ -184,8 +184,9 @@ def _pattern(text: str) -> "re.Pattern[str]":
 
 _SENDER_FAULT_RULES: _Rules = (
     (_pattern(
-        r"\bdmarc\b|\bspf\b|sender policy framework|\bdkim\b|unauthenticated|not authenticated|fail\w* authentication|"
-        r"authentication (?:checks?|requirements?|information)|reverse dns|\brdns\b|\bfcrdns\b|\bptr\b"
+        r"\bdmarc\b|\bspf\b|sender policy framework|\bdkim\b|unauthenticated|not authenticated|"
+        r"fail\w{0,10} authentication|authentication (?:checks?|requirements?|information)|"
+        r"reverse dns|\brdns\b|\bfcrdns\b|\bptr\b"
     ), AUTHENTICATION),
     (_pattern(
         r"\[TSS?\d+\]|\bRP-\d+|\bS77\d\b|\bS31[45]0\b|(?:low|poor|bad) reputation|reputation of|unusual rate|"
@@ -193,7 +194,7 @@ _SENDER_FAULT_RULES: _Rules = (
     ), REPUTATION),
     (_pattern(
         r"spamhaus|spamcop|barracudacentral|\bsorbs\b|\b(?:dns|r|d)bl\b|uceprotect|abusix|block ?list|black ?list|"
-        r"\[BL\d+\]|block\w* using |(?:is|are|was|been|currently) listed (?:at|in|on|by) "
+        r"\[BL\d+\]|block\w{0,10} using |(?:is|are|was|been|currently) listed (?:at|in|on|by) "
     ), BLOCKLIST),
 )  # fmt: skip
 _SENDER = _pattern(
