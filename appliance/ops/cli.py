@@ -114,7 +114,7 @@ def _run_restore(options: argparse.Namespace, load: Loader) -> None:
             restored = restore.restore_backup(
                 directory, options.file, options.force, lambda words: print(words, flush=True)
             )
-        except (restore.RestoreFailed, archive.DamagedArchive) as error:
+        except (restore.RestoreFailed, restore.RestoreIncomplete, archive.DamagedArchive) as error:
             raise BackupCommandFailed(str(error)) from None
         _print_restore_report(restored)
 

@@ -6,6 +6,7 @@ installation's key, which is kept apart from backups: who can change a backup bu
 restored. A backup that contains a file whose name `is_member_name` does not allow is rejected.
 """
 
+import errno
 import gzip
 import hashlib
 import hmac
@@ -55,25 +56,78 @@ def install_restored_data(directory: Path) -> None:
     finish_installation(directory)
 
 
+def is_installing(directory: Path) -> bool:
+    """Return whether a restore has replaced the database, but not yet moved all other files into place."""
+    staging = directory / STAGING_DIRECTORY
+    return (staging / _READY_MARKER).exists() and not (staging / _DATABASE).exists()
+
+
+def discard_staging(directory: Path) -> None:
+    """Delete the staging directory, unless `finish_installation` needs it to complete a restore."""
+    if not is_installing(directory):
+        shutil.rmtree(directory / STAGING_DIRECTORY, ignore_errors=True)
+
+
 def finish_installation(directory: Path) -> None:
     """Move the files that remain in the staging directory into place, and delete that directory.
 
     Call this at every start, with the directory locked. It completes a restore that was killed after it had replaced
     the database file. If the restore was killed before that, the old data is still in place, and the staging directory
-    is only deleted.
+    is only deleted. Raises OSError if a file cannot be moved; the next call continues.
     """
-    staging = directory / STAGING_DIRECTORY
-    if not (staging / _READY_MARKER).exists() or (staging / _DATABASE).exists():
-        shutil.rmtree(staging, ignore_errors=True)
+    if not is_installing(directory):
+        discard_staging(directory)
         return
-    for folder in FILE_DIRECTORIES:
-        if (staging / folder).exists():
-            shutil.rmtree(directory / folder, ignore_errors=True)
-            (staging / folder).rename(directory / folder)
+    staging = directory / STAGING_DIRECTORY
+    # The journal comes first, because it protects people who opted out (P11).
     if (staging / _JOURNAL).exists():
         (staging / _JOURNAL).rename(directory / _JOURNAL)
+    for name in FILE_DIRECTORIES:
+        _replace_content(staging / name, directory / name)
     sync_to_disk(directory)
     shutil.rmtree(staging)
+
+
+def _replace_content(source: Path, target: Path) -> None:
+    """Replace the content of the folder `target`, which may be a mount point or a link, with the content of `source`.
+
+    Do nothing if neither `source` nor what an interrupted call left of it exists.
+    """
+    moving = source.with_name(f"{source.name}.moving")
+    if source.exists():
+        target.mkdir(mode=0o700, exist_ok=True)
+        for entry in target.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        # From here on, an interrupted call has moved files, so that the target must not be emptied again.
+        source.rename(moving)
+    if not moving.exists():
+        return
+    for entry in moving.iterdir():
+        try:
+            entry.rename(target / entry.name)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy_to_device(entry, target / entry.name)
+    sync_to_disk(target)
+    moving.rmdir()
+
+
+def _copy_to_device(source: Path, target: Path) -> None:
+    """Copy a file or a folder to another file system, in place of what an interrupted copy left there."""
+    if source.is_dir():
+        target.mkdir(mode=0o700, exist_ok=True)
+        for entry in source.iterdir():
+            _copy_to_device(entry, target / entry.name)
+        sync_to_disk(target)
+        source.rmdir()
+    else:
+        shutil.copy2(source, target)
+        sync_to_disk(target)
+        source.unlink()
 
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"

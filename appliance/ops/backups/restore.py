@@ -260,6 +260,10 @@ class RestoreFailed(Exception):
     """Nothing was restored; the current data is unchanged."""
 
 
+class RestoreIncomplete(Exception):
+    """The database was replaced, but other files were not moved into place; the next start of the service does that."""
+
+
 class RestoreResult(NamedTuple):
     """The result of a restore."""
 
@@ -276,8 +280,8 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
 
     `force` allows replacing existing data, which is backed up first. `report` gets a message before each slow step. The
     data is unpacked and prepared in a staging directory, and one rename replaces the database, so a killed process
-    leaves either the old or the new data. Raises RestoreFailed, archive.DamagedArchive, or WrongKey for an unusable
-    key file.
+    leaves either the old or the new data. Raises RestoreFailed, RestoreIncomplete, archive.DamagedArchive, or WrongKey
+    for an unusable key file.
     """
     manifest = archive.read_manifest(source)
     if manifest.schema > len(MIGRATIONS):
@@ -308,12 +312,25 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
                 raise
             raise RestoreFailed(f"the database in the backup cannot be used: {error}") from None
         _checkpoint_current_database(directory / DATABASE)
-        archive.install_restored_data(directory)
+        _install(directory)
     finally:
         close_database()
-        shutil.rmtree(staging, ignore_errors=True)
+        archive.discard_staging(directory)
     open_database(directory / DATABASE)
     return RestoreResult(manifest, replayed, saved_path, readmitted)
+
+
+def _install(directory: Path) -> None:
+    """Replace the current data. Raises RestoreIncomplete if that fails after the database was replaced."""
+    try:
+        archive.install_restored_data(directory)
+    except OSError as error:
+        if not archive.is_installing(directory):
+            raise
+        raise RestoreIncomplete(
+            f"the database was restored, but not all files: {error}. Remove the cause; `campanero restore` or the next "
+            "start of the service then moves the other files into place"
+        ) from None
 
 
 def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
