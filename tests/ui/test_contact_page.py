@@ -159,7 +159,7 @@ def test_a_taken_address_names_its_owner(user: ScriptlessBrowser, api: Client, a
 def test_adding_a_contact_with_consent(browser_page: Page, user: ScriptlessBrowser, api: Client) -> None:
     """Without the checkbox a new contact is unsubscribed; with it, evidence is required."""
     form = HtmlPage(user, "/contacts/new")
-    assert not form.is_checked("This contact agreed to receive messages")
+    assert not form.is_checked("This contact agreed to receive emails")
     assert form.texts("#f-language option")[:4] == ["Unknown", "English", "German", "Spanish"]
     form.fill("Email", "quiet@example.net")
     assert form.press("Add contact").has(".toast", "quiet@example.net was added but is not subscribed")
@@ -167,15 +167,15 @@ def test_adding_a_contact_with_consent(browser_page: Page, user: ScriptlessBrows
     assert not quiet["subscribed_email"]
     page = browser_page
     page.goto("/contacts/new")
-    checkbox = page.get_by_label("This contact agreed to receive messages")
-    page.get_by_label("Email").fill("loud@example.net")
+    checkbox = page.get_by_label("This contact agreed to receive emails")
+    page.get_by_label("Email", exact=True).fill("loud@example.net")
     choose_option(page, "Language", "Portuguese (Brazil)")
     checkbox.check()
     page.get_by_role("button", name="Add contact").click()
     expect(page.get_by_text("Enter how the contact agreed. It is stored as proof of consent.")).to_be_visible()
     expect(checkbox).to_be_checked()
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_label("Proof of consent").fill("Signed at the market")
+    page.get_by_label("Proof of consent to emails").fill("Signed at the market")
     page.get_by_role("button", name="Add contact").click()
     expect(page.locator(".toast")).to_contain_text("loud@example.net was added and subscribed.")
     (loud,) = api.get("/contacts", search="loud@example.net").json
@@ -186,6 +186,31 @@ def test_adding_a_contact_with_consent(browser_page: Page, user: ScriptlessBrows
     consents = api.get(f"/contacts/{loud['id']}/consents").json
     assert loud["subscribed_email"]
     assert [row["text"] for row in consents if row["act"] == "opt_in"] == ["Signed at the market"]
+
+
+def test_consent_is_given_for_each_channel(user: ScriptlessBrowser, api: Client) -> None:
+    """A contact who agreed to emails gets no SMS; each channel that is opted in has its own proof."""
+    address = {"email": "leni@example.net", "phone": "+4915112345671"}
+    user.post("/contacts", **address, opt_in_email="yes", agreed_email="Fair in May")
+    (leni,) = api.get("/contacts", search="leni@example.net").json
+    assert (leni["subscribed_email"], leni["subscribed_phone"]) == (True, False)
+    both = {"opt_in_email": "yes", "agreed_email": "Fair in May", "opt_in_phone": "yes", "agreed_phone": "By text"}
+    user.post("/contacts", email="nils@example.net", phone="+4915112345672", **both)
+    (nils,) = api.get("/contacts", search="nils@example.net").json
+    rows = api.get(f"/contacts/{nils['id']}/consents").json
+    assert {row["text"] for row in rows if row["act"] == "opt_in"} == {"Fair in May", "By text"}
+
+
+def test_a_new_contact_shows_all_errors_in_order(user: ScriptlessBrowser, anna: int) -> None:
+    """Missing proof does not hide a taken address and a wrong number; the summary has the order of the form."""
+    page = HtmlPage(user, "/contacts/new")
+    for label, value in (("Email", "anna@example.com"), ("Phone", "12")):
+        page.fill(label, value)
+    page.check("This contact agreed to receive emails")
+    page = page.press("Add contact")
+    assert [link.attrib["href"] for link in page.all(".banner.bad li a")] == [
+        "#f-email", "#f-phone", "#f-agreed-email"
+    ]  # fmt: skip
 
 
 def test_dates_and_numbers_in_the_language_of_the_reader(api: Client) -> None:

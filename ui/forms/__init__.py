@@ -118,15 +118,16 @@ class Form:
         return self
 
     def list_errors(self) -> list[tuple[str, str]]:
-        """Return the (field, sentence) of each error; a sentence that names no field has the field's label before it.
+        """Return the (field, sentence) of each error in the order of the form's fields.
 
-        These are the sentences for validation messages, such as `Use at least 10 characters.`
+        A sentence that names no field, such as `Use at least 10 characters.`, has the field's label before it.
         """
+        positions = {name: position for position, name in enumerate(self.values)}
         return [
             (name, gettext("%(label)s: %(value)s", label=self.labels[name], value=formats.uncapitalize(text)))
             if name in self._nameless_errors and name in self.labels
             else (name, text)
-            for name, text in self.errors.items()
+            for name, text in sorted(self.errors.items(), key=lambda item: positions.get(item[0], len(positions)))
         ]
 
     def moment(self, day: str, hour: str, zone: ZoneInfo) -> int | None:

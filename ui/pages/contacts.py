@@ -8,7 +8,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.audience import lists
+from appliance.audience import consent, lists
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal, statuses, store, write
 from appliance.audience.contacts.search import ORDERS, Order
@@ -206,23 +206,42 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     raw = _read_fields(form)
     raw["data"] = typed_values.parse_rows(form, typed_values.read_rows(form)) or None
     _complete_form_phone(visit, form)
-    raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
-    if form["opt_in"] == "yes" and (form["email"] or form["phone"]):
-        form.require("agreed", gettext("Enter how the contact agreed. It is stored as proof of consent."))
+    raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), False
+    consents = _read_consents(visit, form)
     if not (form["email"] or form["phone"] or form["first_name"] or form["last_name"]):
         form.add_error("email", gettext("Enter an email address, a phone number or a name."))
-    if form.errors:
-        return await _render_form(request, visit, form, None, 422)
     try:
-        body = validation.read(store.ContactWrite, {name: value for name, value in raw.items() if value is not None})
-        evidence = visit.evidence()
-        evidence.text = form["agreed"][:1000] or None
-        created = await commit(_add_contact, visit.account_id, body, evidence, form["new_list"])
+        raw = {name: value for name, value in raw.items() if value is not None}
+        if form.errors:
+            # Nothing is written, but the other errors are shown too.
+            await fetch(_parse_contact, visit.account_id, raw)
+            raise errors.Invalid({})
+        created = await commit(_add_contact, visit.account_id, raw, visit.evidence(), consents, form["new_list"])
     except errors.Invalid as error:
         form = await _add_errors(visit, form, error, {"name": "new_list"})
         return await _render_form(request, visit, form, None, 422)
-    view.flash(request, _added_message(created, form["opt_in"] == "yes"))
+    view.flash(request, _added_message(created, bool(consents)))
     return view.redirect(request, f"/contacts/{created.contact.id}")
+
+
+def _read_consents(visit: Visit, form: Form) -> dict[str, Evidence]:
+    """Return the proof of consent for each kind of address, `email` and `phone`, that the form opts in.
+
+    A missing address or proof is an error of the form.
+    """
+    consents = {}
+    missing_address = {
+        "email": gettext("Enter the email address that the contact agreed to be contacted at."),
+        "phone": gettext("Enter the phone number that the contact agreed to be contacted at."),
+    }
+    for kind, message in missing_address.items():
+        if form[f"opt_in_{kind}"] != "yes":
+            continue
+        form.require(kind, message)
+        form.require(f"agreed_{kind}", gettext("Enter how the contact agreed. It is stored as proof of consent."))
+        consents[kind] = visit.evidence()
+        consents[kind].text = form[f"agreed_{kind}"][:1000] or None
+    return consents
 
 
 def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
@@ -237,19 +256,39 @@ def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
     return gettext("%(name)s was added but is not subscribed, so campaigns skip this contact.", name=name)
 
 
-def _add_contact(account_id: int, body: store.ContactWrite, evidence: Evidence, new_list: str) -> write.WriteResult:
+def _parse_contact(account_id: int, raw: dict[str, Any]) -> store.ContactWrite:
+    """Return the request for a new contact with the fields `raw`.
+
+    Raises Invalid with all errors, also if another contact has one of the addresses.
+    """
+    faults = errors.Faults()
+    used = [kind for kind in ("email", "phone") if raw.get(kind) and _has_owner(account_id, kind, raw[kind])]
+    faults.merge({kind: [gettext("has already been taken")] for kind in used})
+    body = faults.collect(validation.read, store.ContactWrite, raw)
+    if body is None:
+        raise errors.Invalid(faults.fields)
+    faults.collect(write.check, account_id, body)
+    faults.check()
+    return body
+
+
+def _add_contact(
+    account_id: int, raw: dict[str, Any], evidence: Evidence, consents: dict[str, Evidence], new_list: str
+) -> write.WriteResult:
     """Create a contact, and a list for it if `new_list` is a name; both or neither.
 
-    Raises Invalid, also if another contact has one of the addresses, so that no contact is overwritten.
+    The addresses of the kinds in `consents` are opted in, each with its own evidence. Raises Invalid, also if another
+    contact has one of the addresses, so that no contact is overwritten.
     """
-    addresses = {kind: getattr(body, kind) for kind in ("email", "phone")}
-    used = [kind for kind, text in addresses.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
-    if used:
-        raise errors.Invalid({kind: [gettext("has already been taken")] for kind in used})
+    body = _parse_contact(account_id, raw)
     if new_list:
         created = lists.create(account_id, validation.read(lists.ListCreate, {"name": new_list}))
         body.list_ids = [*(body.list_ids or []), created.id]
-    return write.upsert(account_id, body, evidence)
+    result = write.upsert(account_id, body, evidence)
+    for channel in result.contact.channels:
+        if channel.kind in consents:
+            consent.apply_operator_choice(channel, True, consents[channel.kind])
+    return result
 
 
 def _has_owner(account_id: int, kind: str, text: str) -> bool:
