@@ -335,7 +335,7 @@ FILTERS = {
     "translated": translated,
     "number": number, "contacts": count_contacts, "size": size, "when": when, "time": time, "day": day,
     "initials": initials, "duration": duration, "clock_time": clock_time, "query": query_string,
-    "full_time": full_time, "stored": i18n.translate_stored, "attention": store.describe_attention,
+    "full_time": full_time, "stored": i18n.translate_stored, "sentence": sentence, "attention": store.describe_attention,
     "history_label": revisions.translate_label,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
     "country": i18n.name_country,
