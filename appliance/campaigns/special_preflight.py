@@ -284,13 +284,14 @@ def check_translated_rendering(case: PreflightInput) -> Iterator[Finding]:
 
 def find_translation_warnings(case: PreflightInput, counts: list[LanguageCount]) -> Iterator[Finding]:
     """Yield the warnings about translations; `counts` are from `count_languages`."""
-    document, channel = to_document(case.campaign.template), case.campaign.channel
+    document = to_document(case.campaign.template)
+    # Also languages without a translated text, in which no contact gets the message yet.
+    for summary in translations.summarize_languages(document, case.campaign.channel):
+        yield from _check_completeness(summary)
     original_messages = (
         {placeholder.message for placeholder in placeholders.find_placeholders(document)} if case.translated else set()
     )
     for message in case.translated:
-        summary = translations.summarize(document, message.language, channel)
-        yield from _check_completeness(summary)
         yield from _check_tags(case, message)
         yield from _check_placeholders(original_messages, message)
     yield from _check_recipients(counts, case.account.locale)
