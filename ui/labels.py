@@ -29,6 +29,7 @@ EVENT_ICONS = {
     "email_soft_bounced": ("circle-alert", "warn"),
     "email_bounced": ("circle-alert", "bad"),
     "email_complained": ("circle-alert", "bad"),
+    "email_complaint_unverified": ("circle-alert", "warn"),
     "email_failed": ("circle-alert", "bad"),
     "email_skipped": ("ban", "warn"),
     "email_replied": ("reply", "good"),

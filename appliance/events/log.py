@@ -284,6 +284,10 @@ EVENT_KINDS = tuple(
                 "email_soft_bounced": (gettext_noop("Email soft bounced"), gettext_noop("email soft bounced")),
                 "email_bounced": (gettext_noop("Email bounced"), gettext_noop("email hard bounced")),
                 "email_complained": (gettext_noop("Marked an email as spam"), gettext_noop("marked an email as spam")),
+                "email_complaint_unverified": (
+                    gettext_noop("Unverified spam complaint"),
+                    gettext_noop("a spam complaint could not be verified"),
+                ),
                 "email_failed": (gettext_noop("Email rejected"), gettext_noop("email rejected")),
                 "email_skipped": (gettext_noop("Email skipped"), gettext_noop("email skipped")),
                 "email_replied": (gettext_noop("Replied"), gettext_noop("replied to an email")),

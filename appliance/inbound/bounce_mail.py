@@ -231,8 +231,9 @@ def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessage
 
 # Spam complaints come in the format of RFC 5965, or in that of Microsoft (D29).
 #
-# Providers often redact the address (RFC 6590), so our signatures show which message a complaint is about. A complaint
-# is accepted if it also names the recipient, or if a signature proves it (`SignedMessages.proven_ids`).
+# Providers often redact the address (RFC 6590), so our signatures show which message a complaint is about. Only a
+# signature that proves it (`SignedMessages.proven_ids`) gives a complaint consequences: whoever got a reply to a
+# message knows its Message-ID and its recipient. A complaint that only names the recipient is recorded as unverified.
 
 # The types of complaints by people. `not-spam` revokes a complaint; `virus` and `other` come from machines.
 _COMPLAINT_TYPES = ("abuse", "fraud", "opt-out", "opt-out-list")
@@ -243,8 +244,8 @@ _MAX_RECIPIENTS, _MAX_RECIPIENT_CHARACTERS = 10, 10_000
 class Complaint(NamedTuple):
     """A spam complaint about one of our messages.
 
-    `text` is for the evidence. `recipients` are the addresses named in the complaint, one of which must be the
-    recipient of the message, unless a signature proves the complaint (`is_proven`).
+    `text` is for the evidence. `recipients` are the addresses named in the complaint. Unless a signature proves the
+    complaint (`is_proven`), it is unverified, and one of them must be the recipient of the message.
     """
 
     message_id: int
@@ -542,8 +543,14 @@ def parse_reports(raw: bytes, *message_ids: int | None) -> list[list[DeliveryRep
 
 
 def _list_candidates(complaint: Complaint) -> list[DeliveryReport]:
-    report = DeliveryReport(complaint.message_id, "complained", "arf", text=complaint.text)
-    return _for_recipients(report, complaint.recipients) + ([report] if complaint.is_proven else [])
+    if complaint.is_proven:
+        proven_report = DeliveryReport(complaint.message_id, "complained", "arf", text=complaint.text)
+        return [*_for_recipients(proven_report, complaint.recipients), proven_report]
+    # The key limits the unverified complaints about a message to one.
+    report = DeliveryReport(
+        complaint.message_id, "unverified_complaint", "arf", complaint.text, key=f"unverified:{complaint.message_id}"
+    )
+    return _for_recipients(report, complaint.recipients)
 
 
 def _for_recipients(report: DeliveryReport, recipients: tuple[str, ...]) -> list[DeliveryReport]:

@@ -27,7 +27,7 @@ from appliance.sending.sms.error_codes import STATUSES, Receipt
 from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
-ReportKind = Literal["delivered", "bounced", "soft_bounced", "complained"]
+ReportKind = Literal["delivered", "bounced", "soft_bounced", "complained", "unverified_complaint"]
 
 
 class DeliveryReport(NamedTuple):
@@ -61,6 +61,7 @@ _STATUS_OF_KIND = {
     "bounced": "bounced",
     "soft_bounced": "bounced",
     "complained": "complained",
+    "unverified_complaint": "complained",
 }
 # Reports from these sources need no recipient, because a signature of ours proves them (see `bounce_mail`).
 _PROVEN_SOURCES = ("arf",)
@@ -98,6 +99,11 @@ def record_report(report: DeliveryReport) -> bool:
         or not (report.key is None or mark_processed(report.source, report.key))
     ):
         return False
+    if report.kind == "unverified_complaint":
+        # Anybody who got a reply can forge such a complaint, so it is only shown to people.
+        data = {"source": report.source, "text": report.text[:1000]}
+        ledger.record_event(message.row, "email_complaint_unverified", data)
+        return True
     if message.status == "uncertain" or message.status not in _RANK:
         retries.confirm_arrival(message.row.id)
     match report.kind:
@@ -128,7 +134,8 @@ def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
         return None
     if message.status == "sending":
         raise MessageInFlight
-    max_age = _MAX_COMPLAINT_AGE_MS if report.kind == "complained" else _MAX_AGE_MS
+    is_complaint = report.kind in ("complained", "unverified_complaint")
+    max_age = _MAX_COMPLAINT_AGE_MS if is_complaint else _MAX_AGE_MS
     is_late = clock.now_ms() - message.left_at > max_age
     can_be_reported = message.status in _RANK or _may_have_arrived(message, report)
     return message if can_be_reported and not is_late else None

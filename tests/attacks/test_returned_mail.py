@@ -105,6 +105,17 @@ def test_no_mail_is_smuggled_behind_another(world: World) -> None:
     assert state_without(world, own.recipient) == before
 
 
+def test_a_reply_is_not_enough_for_a_complaint(world: World) -> None:
+    """Who knows a message's recipient, Message-ID and link, as from a reply, can cause one event and nothing else."""
+    victim = world.marks(len(SAMPLES) + 18)
+    before = world.state()
+    for _ in range(3):
+        assert world.post.deliver(sample("arf_recipient_named", victim), FEEDBACK, sender="x@evil.example") == [250]
+    after = world.state()
+    assert [after[part] for part in (0, 1, 2, 4)] == [before[part] for part in (0, 1, 2, 4)]
+    assert [row["event"] for row in after[3] if row not in before[3]] == ["email_complaint_unverified"]
+
+
 # What a hostile mail repeats in a field or text: pieces of what the patterns for returned mail look for.
 _UNITS = ("@", "a@", "-", "fail", "block_", "user ", "b+0", "/u/a", '"a"@', "no ", "account ", "5.1.1 ", "retry", "=41")
 # Where it repeats them, as (kind of report, text of the first part, one block of fields, blocks, one header, headers).

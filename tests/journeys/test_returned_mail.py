@@ -115,6 +115,9 @@ def test_each_sample_has_its_effect(world: World) -> None:
         message_events = events.get(f"message:{row['id']}", [])
         if kind == "nothing":
             assert (row["status"], message_events, reasons.get(recipient_address(index))) == ("sent", [], None), name
+        elif kind == "unverified":
+            assert (row["status"], reasons.get(recipient_address(index))) == ("sent", None), name
+            assert message_events == ["email_complaint_unverified"], name
         elif kind in ("delivered", "complaint"):
             complained = kind == "complaint"
             assert row["status"] == ("complained" if complained else "delivered"), name

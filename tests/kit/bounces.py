@@ -30,7 +30,7 @@ EXPECTED_CLASSES = {
     "arf_message_id_alone": "nothing",
     "arf_microsoft_jmrp": "complaint",
     "arf_not_spam": "nothing",
-    "arf_recipient_named": "complaint",
+    "arf_recipient_named": "unverified",
     "arf_rfc5965": "complaint",
     "arf_unsubscribe_link_alone": "nothing",
     "arf_virus": "nothing",

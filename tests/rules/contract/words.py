@@ -32,7 +32,7 @@ D opt_in,opt_out,double_opt_in_requested,double_opt_in_confirmed,form_submitted
 O erase_requested -- asked for on the preference page; who does it is a person
 = email
 D email_sent,email_delivered,email_opened,email_clicked,email_soft_bounced,email_bounced,email_complained
-D email_failed,email_skipped,email_replied
+D email_complaint_unverified,email_failed,email_skipped,email_replied
 = sms
 D sms_sent,sms_delivered,sms_failed,sms_skipped,message,keyword
 O sms_clicked -- links in SMS are counted too
