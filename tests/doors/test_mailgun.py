@@ -174,7 +174,10 @@ def test_access_is_that_of_the_key(server: Server) -> None:
         return Client(server.url).request(method, path, b"" if method in ("POST", "PUT") else None, headers)
 
     post(server, build(to="mine@example.org")).expect(200)
-    assert request("POST", PATH, {}).expect(401) == {"message": "Forbidden"}
+    refused = request("POST", PATH, {})
+    assert refused.expect(401) == {"message": "Forbidden"}
+    # A browser would ask for the key, and send it with forms of other sites
+    assert refused.headers["WWW-Authenticate"] == "Bearer"
     assert request("GET", events, authorize(str(server.key), "root")).status == 401
     assert request("GET", events, {"Authorization": f"Bearer {server.key}"}).status == 401
     assert post(server, MAIL, key=reader).expect(403)["message"].endswith("messages:send scope.")
