@@ -241,7 +241,7 @@ def _render_form(
     saved = stored.options if stored else {}
     fields = [
         (field, _option_name(field.name), transports.is_secret(declared[field.name]),
-         not transports.is_required(declared[field.name]), field.name in saved,
+         not transports.is_required(declared[field.name]) and not declared[field.name].default, field.name in saved,
          [(value, gettext(label)) for value, label in field.choices])
         for field in _list_fields(kind)
     ]  # fmt: skip
