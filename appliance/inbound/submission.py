@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from aiosmtpd.smtp import SMTP, AuthResult, Envelope, TLSSetupException
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session, TLSSetupException
 
 from appliance.accounts import access, request_limits
 from appliance.accounts.access import SubmissionKey
@@ -68,6 +68,12 @@ class ReceivingBudget:
         self._bytes -= size
 
 
+class SubmissionState(Session):
+    """The state of a session; aiosmtpd itself sets `login_data`, which its own class logs as deprecated."""
+
+    login_data: Any = None
+
+
 class SubmissionEnvelope(Envelope):
     """The envelope of a message, with its parsed recipients."""
 
@@ -98,6 +104,9 @@ class SubmissionSession(SmtpSession):
         )  # fmt: skip
         self._handler, self._is_tls_first, self._is_silent = handler, is_tls_first, False
         self._early_bytes = b""
+
+    def _create_session(self) -> SubmissionState:
+        return SubmissionState(asyncio.get_running_loop())
 
     def _create_envelope(self) -> SubmissionEnvelope:
         return SubmissionEnvelope()

@@ -153,6 +153,28 @@ def test_a_test_key_sends_to_the_test_inbox(api: Client, relay: SmtpServer, port
     assert api.get("/messages", limit=1).expect(200)[0]["test"] is True
 
 
+def test_the_log_has_no_key(relay: SmtpServer) -> None:
+    """No key is in the log, whatever its level and the mechanism are, and signing in warns of nothing (T39)."""
+    ports = Ports()
+    with Server(relay=relay.port, env=ports.env | {"CAMPANERO_LOG__LEVEL": "debug"}).set_up().start() as server:
+        key = create_key(server)
+        for mechanism in ("PLAIN", "LOGIN"):
+            with ports.connect(key) as client:
+                client.send_message(compose(mechanism))
+            with RawSession(ports.tls) as session:
+                session.start_tls()
+                assert session.reply().startswith("220") and session.ask(b"EHLO test\r\n").startswith("250")
+                assert session.ask(f"AUTH {mechanism.lower()}\r\n".encode()).startswith("334")
+                name, token = (base64.b64encode(text.encode()) for text in (KEY_NAME, f"\0{KEY_NAME}\0{key}"))
+                if mechanism == "LOGIN":
+                    assert session.ask(name + b"\r\n").startswith("334")
+                    token = base64.b64encode(key.encode())
+                assert session.ask(token + b"\r\n").startswith("235")
+        server.stop()
+        output = server.output
+    assert key not in output and token.decode() not in output and "deprecated" not in output
+
+
 def test_suppressed_recipients_are_refused_one_by_one(api: Client, relay: SmtpServer, ports: Ports, key: str) -> None:
     """A suppressed recipient is refused at RCPT with the reason and since when; the others get the message."""
     api.post("/suppressions", {"address": "gone@example.org", "reason": "hard_bounce"}).expect(201)

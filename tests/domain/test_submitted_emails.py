@@ -12,6 +12,7 @@ from appliance.sending.messages import attachments, message_source, raw_mime, su
 from appliance.sending.messages.ledger import get_row
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.raw_mime import Malformed
+from appliance.sending.transports import mime_parts
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import ApiKey, Message
@@ -207,3 +208,18 @@ def test_an_erased_recipient_does_not_stop_others(home: Home) -> None:
     transactions.write(removal.erase, home.account_id, contact.id, BY_API)
     assert sent_bytes(queued.messages[0]).endswith(BODY)
     assert Message.get_by_id(queued.messages[1].id).status == "skipped"
+
+
+def test_parts_of_any_email() -> None:
+    """Services with an API of their own get what can be read of an email: unknown charsets, attached emails, 8 bits."""
+    content = (
+        b"From: =?x-unknown?q?Caf=E9?= <a@b.example>\r\nSubject: =?utf-8?b?!!!?= gr\xfc\xdfe\r\nContent-Type: "
+        b"multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/plain; charset=x-unknown\r\n\r\nHello\r\n"
+        b"--x\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\ninner text\r\n--x\r\nContent-Type: "
+        b'image/png; name="\xff.png"\r\nContent-Transfer-Encoding: base64\r\n\r\n!\r\n--x--\r\n'
+    )
+    parts = mime_parts.parse_parts(content)
+    assert (parts.sender.address, parts.text.strip(), parts.html) == ("a@b.example", "Hello", None)
+    inner, picture = parts.attachments
+    assert inner.content_type == "message/rfc822" and b"inner text" in inner.content
+    assert picture.content_type == "image/png" and picture.name.encode()

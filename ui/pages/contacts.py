@@ -264,7 +264,7 @@ def _parse_contact(account_id: int, raw: dict[str, Any]) -> store.ContactWrite:
     faults = errors.Faults()
     used = [kind for kind in ("email", "phone") if raw.get(kind) and _has_owner(account_id, kind, raw[kind])]
     faults.merge({kind: [gettext("has already been taken")] for kind in used})
-    body = faults.collect(validation.read, store.ContactWrite, raw)
+    body: store.ContactWrite | None = faults.collect(validation.read, store.ContactWrite, raw)
     if body is None:
         raise errors.Invalid(faults.fields)
     faults.collect(write.check, account_id, body)
