@@ -63,8 +63,6 @@ class SmtpListener(ThreadedServer):
         handler.close()
 
 
-
-
 # Mail is accepted only for our return paths, feedback addresses and unsubscribe addresses. No mail is relayed.
 
 _UNSUBSCRIBE = re.compile(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
