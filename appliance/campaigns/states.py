@@ -319,9 +319,10 @@ def _record_event(campaign: Campaign, event: str, data: dict[str, object]) -> No
 # The largest shares of hard bounces and complaints, and the number of messages from which they are checked
 # (docs/decisions.md#6).
 MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
-# The number of messages, reported later as unauthenticated or from an unregistered sender, that pauses a campaign.
-# Immediate rejections are handled by `sending.workers.circuit_breaker`.
-MAX_UNAUTHENTICATED = 3
+# The number of SMS from an unregistered sender that pauses a campaign. Only the provider reports them. Emails that are
+# reported as unauthenticated count by their share, like bounces, because the recipients of a few messages can forge
+# such reports. Immediate rejections are handled by `sending.workers.circuit_breaker`.
+MAX_UNREGISTERED = 3
 # The share and the minimum number of SMS, filtered by networks as unwanted, that pause a campaign. Lower values occur
 # in any campaign.
 MAX_FILTERED, FROM_FILTERED = 0.05, 10
@@ -358,15 +359,15 @@ def find_auto_pause_reason(campaign: Campaign) -> str | None:
     if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
         return "domain_failed"
     counts = get_auto_pause_counts(campaign)
-    sent, refused, bounced, complained, unauthenticated, filtered = (
+    sent, refused, bounced, complained, unauthenticated, unregistered, filtered = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
     )  # fmt: skip
-    if unauthenticated >= MAX_UNAUTHENTICATED or (
-        filtered >= FROM_FILTERED and filtered > MAX_FILTERED * (sent + refused)
-    ):
+    if unregistered >= MAX_UNREGISTERED or (filtered >= FROM_FILTERED and filtered > MAX_FILTERED * (sent + refused)):
         return "transport"
     if sent + refused < FROM_MESSAGES:
         return None
+    if unauthenticated > MAX_BOUNCES * (sent + refused):
+        return "transport"
     if refused + bounced > MAX_BOUNCES * (sent + refused):
         return "bounce_rate"
     return "complaint_rate" if complained > MAX_COMPLAINTS * sent else None

@@ -190,9 +190,9 @@ _BOUNCE_WINDOW_MS = 30 * clock.DAY_MS
 _ASSUMED_DELIVERED_MS = 2 * clock.DAY_MS
 # By suppression rule (`bounce_classes`): how many bounces suppress an address, and the rules of the classes that count.
 _BOUNCE_LIMITS = {"second": (2, ("second",)), "third": (3, ("third",)), "fifth": (5, ("second", "fifth"))}
-# Bounce classes of rejections because of the sender. `unauthenticated` also means an SMS sender that is not registered.
-_SENDER_CLASSES = {"unauthenticated": ("authentication", "unregistered"), "filtered": ("filtered",)}
-_WATCHED_CLASSES = tuple(kind for kinds in _SENDER_CLASSES.values() for kind in kinds)
+# Bounce classes of rejections because of the sender, by the reason for a pause.
+_SENDER_CLASSES = {"unauthenticated": "authentication", "unregistered": "unregistered", "filtered": "filtered"}
+_WATCHED_CLASSES = tuple(_SENDER_CLASSES.values())
 _DELIVERED_AT = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
 
 _LAST_SUCCESS = (
@@ -245,12 +245,12 @@ def apply_bounce(row: LedgerRow, bounce_class: BounceClass, source: str, text: s
 def count_sender_rejections(campaign_id: int) -> dict[str, int]:
     """Return the number of a campaign's messages that were rejected because of the sender, by reason.
 
-    The reasons, which are always both present, are `unauthenticated` (the sender is not authenticated or not
-    registered) and `filtered` (a network filtered the SMS as unwanted).
+    The reasons, which are always all present, are `unauthenticated` (the email is not authenticated), `unregistered`
+    (the sender of the SMS is not registered) and `filtered` (a network filtered the SMS as unwanted).
     """
     sql = f"SELECT kind, count(*) FROM bounce WHERE campaign_id = ? AND kind IN {_WATCHED_CLASSES!r} GROUP BY kind"
     counts = dict(rows(sql, (campaign_id,)))
-    return {name: sum(counts.get(kind, 0) for kind in kinds) for name, kinds in _SENDER_CLASSES.items()}
+    return {name: counts.get(kind, 0) for name, kind in _SENDER_CLASSES.items()}
 
 
 def get_last_sender_rejection(campaign_id: int) -> tuple[str, str | None, str | None] | None:
