@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts import approvals, audit, request_limits
 from appliance.accounts.approvals import Approve, Reject
 from appliance.api import schemas
-from appliance.api.auth import require_contacts_scope_of_test_key, require_scope
+from appliance.api.auth import require_contacts_scope, require_contacts_scope_of_test_key, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.messages import serialize_readable
@@ -361,7 +361,11 @@ async def list_recipients(request: ApiRequest) -> ApiResponse:
     "GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=AudienceExplanation
 )
 async def explain_recipient(request: ApiRequest) -> ApiResponse:
-    """Explain why a contact receives a campaign, received it or did not."""
+    """Explain why a contact receives a campaign, received it or did not.
+
+    Also requires `contacts:read`, because the answer says whether the contact is in the campaign's lists and segments.
+    """
+    require_contacts_scope(request)
     return ApiResponse(
         await scan(campaign_audience.explain_contact, request.account_id, request.id, request.query.contact_id)
     )

@@ -169,6 +169,18 @@ def test_a_test_shown_as_a_contact_is_hidden(narrow: Client, api: Client, contac
     assert detail.expect(200)["subject"] == f"[Test] {SUBJECT}" and not secrets_in(detail.text)
 
 
+def test_explaining_a_campaign_needs_the_scope_to_read_contacts(server: Server, api: Client, contact: Any) -> None:
+    """Whether a contact is in a list or segment of a campaign is a value of the contact (T45)."""
+    members = api.post("/lists", {"name": "Patients"}).expect(201)["id"]
+    api.patch(f"/contacts/{contact['id']}", {"list_ids": [members]}).expect(200)
+    campaign = api.post("/campaigns", {"name": "Own", "trigger_attributes": {"contact_list_id": members}}).expect(201)
+    path = f"/campaigns/{campaign['id']}/explain"
+    narrow = server.client(server.new_key("reports", "--scope", "campaigns:write"))
+    assert narrow.get(path, contact_id=contact["id"]).expect(403)["required_scope"] == "contacts:read"
+    wider = server.client(server.new_key("support", "--scope", "campaigns:read,contacts:read"))
+    assert wider.get(path, contact_id=contact["id"]).expect(200)["in_audience"] is True
+
+
 def test_captured_content_needs_the_scope_to_read_contacts(server: Server, api: Client, contact: Any) -> None:
     """The built-in inbox needs `contacts:read` besides `account:read`, also for simulated events."""
     message = sent(api, **MAIL)
