@@ -275,6 +275,13 @@ def test_preflight_names_what_is_not_translated(home: Home) -> None:
     counted = {row.language: (row.recipients, row.translation) for row in result.facts["languages"]}
     assert counted["de-AT"] == (1, "de") and counted["fr"] == (1, None) and counted[None] == (1, None)
     assert not [blocker for blocker in result.blockers if "German" in blocker.message]
+    # A language that was added without a translation is named too
+    transactions.write(run, "UPDATE template SET translations = json_set(translations, '$.it', json('{}')) "
+                       "WHERE id = ?", (campaign.template_id,))  # fmt: skip
+    result = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1"))
+    assert next(finding.message for finding in result.warnings if finding.field == f"{de[:-2]}it").startswith(
+        "Italian: 5 of 5 texts are not translated"
+    )
     # A translation that does not render blocks the send
     stored = Template.get_by_id(campaign.template_id).translations
     stored["de"]["subject"]["text"] = "{{ 'x' | truncatewords: }"
