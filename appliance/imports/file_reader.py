@@ -100,11 +100,18 @@ class UnreadableFile(Exception):
     """A file that cannot be read as a table; the message is the reason."""
 
 
+# The first bytes of pictures in JPEG, PNG and GIF, and of PDF files
+_PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"%PDF")
+
+
 def preview_file(path: Path) -> FilePreview:
     """Return the preview of a file; raises UnreadableFile with the reason."""
     with path.open("rb") as file:
-        if file.read(4) in _WORKBOOKS:
-            raise UnreadableFile(gettext_noop("the file is a workbook of a spreadsheet: save it as CSV first"))
+        start = file.read(4)
+    if start in _WORKBOOKS:
+        raise UnreadableFile(gettext_noop("the file is a workbook of a spreadsheet: save it as CSV first"))
+    if start.startswith(_PICTURES):
+        raise UnreadableFile(gettext_noop("this is not a text file: upload a CSV or JSON Lines file"))
     encoding, skip = find_encoding(path)
     first_lines = list(islice(read_lines(path, encoding, skip), _PREVIEW_LINES * 5))
     header_index = next((index for index, line in enumerate(first_lines) if line.strip()), None)

@@ -55,6 +55,16 @@ def test_encodings_line_ends_and_separators_are_detected(
     assert read_file(tmp_path, content) == ([("ann@example.org", "Ännchen"), ("bo@example.org", "Łukasz")], {})
 
 
+@pytest.mark.parametrize("start", [b"\xff\xd8\xff\xe0\0\x10JFIF\0", b"\x89PNG\r\n\x1a\n\0\0", b"GIF89a", b"%PDF-1.7\n"])
+def test_pictures_are_refused_by_their_kind(tmp_path: Path, start: bytes) -> None:
+    """A picture is no table; the reason says what to upload instead."""
+    path = tmp_path / "picture"
+    path.write_bytes(start + bytes(range(256)))
+
+    with pytest.raises(file_reader.UnreadableFile, match="not a text file: upload a CSV or JSON Lines file"):
+        file_reader.preview_file(path)
+
+
 def test_a_cp1252_file_is_read(tmp_path: Path) -> None:
     """A file that is not valid UTF-8 is read as CP1252."""
     content = "email,first_name\nann@example.org,Ännchen\neu@example.org,5 €\n".encode("cp1252")
