@@ -16,6 +16,7 @@ from appliance.content.templates import revisions
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.domains import records, store
+from appliance.sending.sms import segments
 
 
 def translated(label: str) -> str:
@@ -129,6 +130,12 @@ def share(part: float) -> str:
     if 0 < part < 0.0005:
         return gettext("under %(percentage)s", percentage=i18n.format_percent(0.001, 1))
     return i18n.format_percent(part, 1 if 0 < part < 0.1 or 0.99 < part < 1 else 0)
+
+
+def share_of_limit(part: float, limit: float) -> str:
+    """Format a share as `share` does, with two decimals if it would read like a limit that it does not equal."""
+    text = share(part)
+    return i18n.format_percent(part, 2) if part != limit and text == share(limit) else text
 
 
 def size(value: int) -> str:
@@ -336,7 +343,7 @@ FILTERS = {
     "number": number, "contacts": count_contacts, "size": size, "when": when, "time": time, "day": day,
     "initials": initials, "duration": duration, "clock_time": clock_time, "query": query_string,
     "full_time": full_time, "stored": i18n.translate_stored, "sentence": sentence,
-    "attention": store.describe_attention,
+    "sms_character": segments.describe_character, "attention": store.describe_attention,
     "history_label": revisions.translate_label,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
     "country": i18n.name_country,

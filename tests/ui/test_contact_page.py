@@ -213,6 +213,19 @@ def test_a_new_contact_shows_all_errors_in_order(user: ScriptlessBrowser, anna: 
     ]  # fmt: skip
 
 
+def test_a_date_is_edited_in_a_date_field(user: ScriptlessBrowser, api: Client) -> None:
+    """A custom field with a date has a date field and stays text in the API; a text or a day that is none does not."""
+    data = {"born": "1954-10-17", "never": "2026-02-30", "city": "Bath"}
+    contact_id = api.post("/contacts", {"first_name": "Ida", "data": data}).expect(201)["id"]
+    page = HtmlPage(user, f"/contacts/{contact_id}/edit")
+    fields = page.all("input[name=data_value]")
+    assert {field.attrib["value"]: field.get("type", "text") for field in fields} == {
+        "1954-10-17": "date", "2026-02-30": "text", "Bath": "text"
+    }  # fmt: skip
+    page.press("Save")
+    assert api.get(f"/contacts/{contact_id}").json["data"] == data
+
+
 def test_dates_and_numbers_in_the_language_of_the_reader(api: Client) -> None:
     """Custom fields keep their stored values, and are shown as readers write them; so is the time zone."""
     api.patch("/account", {"time_zone": "Europe/Berlin"}).expect(200)

@@ -61,7 +61,7 @@ def test_an_sms_in_the_inbox(browser_page: Page, user: ScriptlessBrowser, api: C
     line.get_by_role("link").click()
     expect(page.get_by_role("heading", name=f"SMS to {number}")).to_be_visible()
     expect(page.locator(".bubble")).to_contain_text("Doors open at “8” <b>pm</b>")
-    expect(page.get_by_text("1 part · 27 characters · UCS-2")).to_contain_text("U+201C LEFT DOUBLE QUOTATION MARK")
+    expect(page.get_by_text("1 part · 27 characters · UCS-2")).to_contain_text("UCS-2 because of ““”")
     page.get_by_label("Reply as the recipient").fill("Thanks <i>!</i>")
     page.get_by_role("button", name="Send reply").click()
     expect(page.locator(".bubble.mine")).to_contain_text("Thanks <i>!</i>")

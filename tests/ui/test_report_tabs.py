@@ -48,6 +48,15 @@ def test_an_invalid_filter_is_removed(user: ScriptlessBrowser, sent_campaign: An
     assert len(page.all("#people tbody tr")) == 8
 
 
+def test_explanations_of_problems_are_translated(user: ScriptlessBrowser, api: Client, sent_campaign: Any) -> None:
+    """A German reader gets no English explanation of a bounce, although it is stored in English."""
+    path = f"/campaigns/{sent_campaign['id']}/problems"
+    german = ScriptlessBrowser(api, language="de")
+    english_texts, german_texts = (HtmlPage(reader, path).texts(".trouble .small") for reader in (user, german))
+    assert len(english_texts) == len(german_texts) > 0
+    assert not set(english_texts) & set(german_texts)
+
+
 def test_the_report_matches_the_api(user: ScriptlessBrowser, sent_campaign: Any, server: Server) -> None:
     """The numbers on the page are those of the API's report."""
     api_report = get_report(server.client(), sent_campaign)

@@ -24,3 +24,11 @@ from ui import formats
 def test_sentences_name_no_settings(message: str, expected: str) -> None:
     """A sentence on a page names no settings and no standards; other parentheses stay."""
     assert formats.sentence(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"), [(1 / 376, "0.27%"), (0.0033, "0.33%"), (0.003, "0.3%"), (0.001, "0.1%")]
+)
+def test_a_rate_near_its_limit_does_not_read_like_it(part: float, expected: str) -> None:
+    """A rate has two decimals if it would otherwise read like the limit beside it, without being the limit."""
+    assert formats.share_of_limit(part, 0.003) == expected

@@ -97,11 +97,26 @@ def test_writing_an_sms_campaign(browser_page: Page, server: Server, api: Client
     expect(page.locator(".handset .bubble")).to_contain_text("STOP to leave")
     text.fill("Bakery: it is fresh – until six")
     expect(page.locator("#sms-meter")).to_contain_text("Unicode characters (UCS-2)")
-    expect(page.locator("#sms-meter")).to_contain_text("“–” (U+2013 EN DASH) is not a standard SMS character")
+    expect(page.locator("#sms-meter")).to_contain_text("“–” is not a standard SMS character")
     page.get_by_role("link", name="Review and send").click()
     expect(page.get_by_role("dialog")).to_contain_text("Send to 3 contacts?")
     page.get_by_role("dialog").get_by_role("button", name="Send to 3 contacts").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
+
+
+def test_an_audience_without_recipients_is_a_required_item(user: ScriptlessBrowser, api: Client) -> None:
+    """An audience that nobody can get the SMS of prevents the send, so the checklist calls it required."""
+    list_id = api.post("/lists", {"name": "Nobody"}).expect(201)["id"]
+    request = {"name": "Empty", "channel": "sms", "template_attributes": {"body": "Bakery: hi, STOP to leave"},
+               "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
+    campaign_id = api.post("/campaigns", request).expect(201)["id"]
+    for path in ("", "/send"):
+        page = HtmlPage(user, f"/campaigns/{campaign_id}{path}")
+        headings = page.texts("h3.grouped")
+        assert headings[0].startswith("Required")
+        groups = page.text.partition("Required")[2].partition("Recommended")
+        assert "No contact in this audience can receive it." in groups[0]
+        assert "No contact in this audience can receive it." not in groups[2]
 
 
 def test_long_words_on_a_phone(browser_page: Page, server: Server, api: Client) -> None:

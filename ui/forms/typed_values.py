@@ -211,8 +211,8 @@ def format_history(raw: dict[str, Any]) -> dict[str, str]:
 
 FIELD_NAMES = ("data_key", "data_kind", "data_value")
 VALUE_KINDS = (
-    ("text", gettext_noop("Text")), ("number", gettext_noop("Number")), ("yes", gettext_noop("Yes or no")),
-    ("json", gettext_noop("List or object (JSON)")),
+    ("text", gettext_noop("Text")), ("number", gettext_noop("Number")), ("date", gettext_noop("Date")),
+    ("yes", gettext_noop("Yes or no")), ("json", gettext_noop("List or object (JSON)")),
 )  # fmt: skip
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0", "")
 MAX_FIELDS = 200
@@ -231,13 +231,18 @@ def build_rows(data: dict[str, Any]) -> list[DataRow]:
     return [DataRow(key, *_format_custom_value(value)) for key, value in data.items() if key != "tags"]
 
 
+def is_date(text: str) -> bool:
+    """Return whether a text is a day that exists, as a date field posts it: `2026-11-14`."""
+    return suggestions.DATE_PATTERN.fullmatch(text) is not None and forms.parse_day(text) is not None
+
+
 def _format_custom_value(value: Any) -> tuple[str, str]:
     if isinstance(value, bool):
         return "yes", "yes" if value else "no"
     if isinstance(value, int | float):
         return "number", formats.plain_number(value)
     if isinstance(value, str):
-        return "text", value
+        return "date" if is_date(value) else "text", value
     return "json", msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
@@ -336,6 +341,9 @@ def _parse_custom_value(form: Form, where: str, row: DataRow) -> Any:
         if row.value.casefold() in (*_YES, *_NO):
             return row.value.casefold() in _YES
         form.add_error(where, gettext("Enter yes or no."))
+    elif row.kind == "date":
+        if row.value and not is_date(row.value):
+            form.add_error(where, gettext("Select a date."))
     elif row.kind == "json":
         try:
             return msgspec.json.decode(row.value)

@@ -288,6 +288,8 @@ class Checklist(NamedTuple):
     summary: str
 
 
+# Warnings that prevent a send on pages, which have no button for it then. The API sends to nobody.
+_PREVENTING_CODES = ("no_recipients",)
 # Titles and explanations of the groups. Only findings of the first group prevent a send, and only those of the second
 # need a confirmation.
 _REQUIRED = gettext_noop("Required"), gettext_noop("Fix these before you send.")
@@ -298,18 +300,23 @@ _UNFINISHED = (
 _RECOMMENDED = gettext_noop("Recommended"), gettext_noop("You can send without these.")
 
 
-def build_checklist(preflight_result: Preflight, campaign_id: int, visit: Visit) -> Checklist:
-    """Return the checklist of a campaign, with links to the pages that the user may open."""
+def build_checklist(preflight_result: Preflight, campaign_id: int, visit: Visit, *, is_later: bool) -> Checklist:
+    """Return the checklist of a campaign, with links to the pages that the user may open.
+
+    `is_later` says that the campaign is scheduled, so its audience may have recipients then.
+    """
+    preventing = () if is_later else _PREVENTING_CODES
     warnings = [finding for finding in preflight_result.warnings if finding.code not in _RENDER_CHECK_CODES]
     unfinished = [finding for finding in warnings if finding.code in UNFINISHED_CODES]
-    recommended = [finding for finding in warnings if finding.code not in UNFINISHED_CODES]
+    required = [*preflight_result.blockers, *(finding for finding in warnings if finding.code in preventing)]
+    recommended = [finding for finding in warnings if finding.code not in (*UNFINISHED_CODES, *preventing)]
     groups = []
     kinds: tuple[tuple[str, tuple[str, str], Callable[[int], str], list[Any]], ...] = (
         (
             "bad",
             _REQUIRED,
             lambda many: ngettext("%(num)s required", "%(num)s required", many),
-            preflight_result.blockers,
+            required,
         ),
         ("warn", _UNFINISHED, lambda many: ngettext("%(num)s unfinished", "%(num)s unfinished", many), unfinished),
         ("muted", _RECOMMENDED, lambda many: ngettext("%(num)s recommended", "%(num)s recommended", many), recommended),

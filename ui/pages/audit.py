@@ -277,6 +277,8 @@ def _format_value(value: Any, names: dict[str, str], name: str) -> str:
         return actor_label(str(value), names)
     if name in _CODED_DETAILS:
         return _detail_word(str(value))
+    if name == "language" and value == "browser":
+        return gettext("browser language")
     return gettext("none") if value is None else str(value)
 
 

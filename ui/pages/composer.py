@@ -80,7 +80,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
             (reason, labels.reason_label(reason, campaign.channel), count)
             for reason, count in facts["skipped"].items()
         ],
-        "preflight": checks, "checklist": approvals.build_checklist(checks, campaign_id, visit),
+        "preflight": checks, "checklist": approvals.build_checklist(checks, campaign_id, visit, is_later=is_later),
         "unfinished": approvals.filter_unfinished(checks.warnings),
         **describe_render_check(facts), "sender": sender,
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,

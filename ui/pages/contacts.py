@@ -440,7 +440,8 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
     return view.render(
         request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
         shown_keys=shown_keys,
-        kinds=typed_values.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
+        kinds=typed_values.VALUE_KINDS, is_date=typed_values.is_date,
+        country=dict(lookups.country_names()).get(visit.account.country_code or ""),
         countries=lookups.country_options(gettext("No country"), form["country_code"]),
         languages=lookups.language_options(gettext("Unknown"), form["language"]),
     )  # fmt: skip

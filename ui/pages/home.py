@@ -135,7 +135,7 @@ def _list_rates(health: log.MailHealth) -> list[tuple[str, int, float, float, st
         return []  # too few messages for meaningful rates
     delivered = max(health.sent - health.bounced, 1)
     return [
-        (gettext("Bounce rate"), health.bounced, health.bounced / health.sent, _MAX_BOUNCED,
+        (gettext("Hard bounce rate"), health.bounced, health.bounced / health.sent, _MAX_BOUNCED,
          "/activity?event=email_bounced"),
         (gettext("Spam complaint rate"), health.complained, health.complained / delivered, _MAX_COMPLAINED,
          "/activity?event=email_complained"),
@@ -165,7 +165,7 @@ def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, s
             problems.append(("bad", text, f"/campaigns/{campaign.id}"))
     for label, _, share, limit, href in _list_rates(health):
         if share > limit / 2:
-            values = {"name": label, "rate": formats.share(share), "limit": formats.share(limit)}
+            values = {"name": label, "rate": formats.share_of_limit(share, limit), "limit": formats.share(limit)}
             text = gettext("%(name)s: %(rate)s. Keep it below %(limit)s.", **values)
             problems.append(("bad" if share > limit else "warn", text, href))
     for webhook in subscriptions.list_webhooks(account_id, WebhookQuery(limit=100)).rows:

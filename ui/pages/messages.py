@@ -359,7 +359,7 @@ def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) 
             else [bubble._replace(text=links.hide_recipient_links(bubble.text)) for bubble in thread]
         )
         context["forcing"] = (
-            segments.character_name(context["sms"].forcing_character) if context["sms"].forcing_character else None
+            segments.describe_character(context["sms"].forcing_character) if context["sms"].forcing_character else None
         )
     if row.message_id is None:
         return context
