@@ -128,13 +128,13 @@ def get_text(part: Message) -> str:
 
 
 def _clean_text(text: str) -> str:
-    """Return a text that can be stored: bytes above 127 in headers, which the parser escapes, are read as UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Return a text that can be stored: without NUL; escaped bytes above 127 in headers are read as UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "")
 
 
 def decode_text(raw: bytes, charset: str) -> str:
-    """Decode bytes in one of `_CHARSETS`, or as UTF-8 if `charset` is another; invalid bytes are replaced."""
-    return raw.decode(charset if _CHARSETS.fullmatch(charset) else "utf-8", "replace")
+    """Decode bytes in one of `_CHARSETS`, or as UTF-8 if `charset` is another; replace invalid bytes and remove NUL."""
+    return raw.decode(charset if _CHARSETS.fullmatch(charset) else "utf-8", "replace").replace("\0", "")
 
 
 def _payload_bytes(part: Message) -> bytes:
@@ -177,7 +177,7 @@ def _decode_source(source: str, encoding: str) -> str:
                 return source
     except (binascii.Error, ValueError):
         return source
-    return raw.decode("utf-8", "replace").replace("\r\n", "\n")
+    return decode_text(raw, "utf-8").replace("\r\n", "\n")
 
 
 def parse_blocks(fields: str) -> list[dict[str, str]]:

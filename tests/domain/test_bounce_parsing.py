@@ -96,6 +96,20 @@ def build_report(*recipients: str, original: str = "", kind: str = "delivery-sta
     return text.replace("\n", "\r\n").encode()
 
 
+def test_nul_is_removed_from_reports() -> None:
+    """NUL, which some programs cannot store, is in no text of a report, whatever the encoding of its part."""
+    block = b"Diagnostic-Code: smtp; 550 5.1.1 no\x00such user\r\n\r\n--x\r\nContent-Type: text/rfc822"
+    raw = build_report(RECIPIENT).replace(b"\r\n--x\r\nContent-Type: text/rfc822", block)
+    encoded = raw.replace(b"no\x00", b"no=00").replace(
+        b"message/delivery-status\r\n", b"message/delivery-status\r\nContent-Transfer-Encoding: quoted-printable\r\n"
+    )
+    head = b"From: MAILER-DAEMON@mx.example\r\nSubject: failure notice\r\n\r\n"
+    text = head + f"<{RECIPIENT}>: 550 5.1.1 no\0such user".encode()
+    for mail in (raw, encoded, text):
+        [[fact]] = bounce_mail.parse_reports(mail, NUMBER)
+        assert "nosuch user" in fact.text, mail
+
+
 BARE = (
     "Action: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 user unknown\n",
     "Final-Recipient: rfc822;\nAction: failed\nStatus: 5.1.1\n",
