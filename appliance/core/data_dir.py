@@ -20,6 +20,7 @@ _OWN_NAMES = (
     "certificates", _SERVICE_FILE,
 )  # fmt: skip
 _USED_FILES = ("secret.key", "optouts.jsonl")  # files that only a used installation contains
+_STAGING_FOLDER = ".restoring"
 _FOLDERS = ("imports", "audiences", "attachments", "backups", "certificates")
 _FILES = ("reserve", "optouts.jsonl", _SERVICE_FILE)
 # Files with these names are removed from every directory that `create_file` writes to, also from directories of the
@@ -74,14 +75,21 @@ def _require_kinds(directory: Path) -> None:
 def find_wrong_kinds(directory: Path) -> list[str]:
     """Return an error sentence for each path whose kind is wrong, such as a folder named `reserve`.
 
-    Each existing name of `_FOLDERS` must be a folder, each of `_FILES` a regular file.
+    Each existing name of `_FOLDERS` must be a folder, each of `_FILES` a regular file, or a link to one.
     """
     sentences = []
-    for name in (*_FOLDERS, *_FILES):
+    for name in (*_FOLDERS, _STAGING_FOLDER, *_FILES):
         path = directory / name
-        if path.exists() and (not path.is_dir() if name in _FOLDERS else irregular_kind(path)):
-            kind = "a file" if path.is_file() else irregular_kind(path)
-            expected = "a folder" if name in _FOLDERS else "a file"
+        if not os.path.lexists(path):
+            continue
+        if not path.exists():
+            kind = "a broken link"
+        elif path.is_file():
+            kind = "" if name in _FILES else "a file"
+        else:
+            kind = "" if path.is_dir() and name not in _FILES else irregular_kind(path)
+        if kind:
+            expected = "a file" if name in _FILES else "a folder"
             sentences.append(f"{path} is {kind}, but Campanero needs {expected} with this name: move it away")
     return sentences
 
@@ -246,14 +254,19 @@ def find_service_pid(directory: Path) -> int | None:
 
 def _recorded_pid(directory: Path) -> int | None:
     try:
-        return int((directory / _SERVICE_FILE).read_text().partition("\n")[0])
-    except (OSError, ValueError):
+        return int(_read_service_file(directory).partition("\n")[0])
+    except ValueError:
         return None
 
 
 def read_listen_address(directory: Path) -> str:
     """Return the address on which the service listens or last listened, or an empty text."""
+    return _read_service_file(directory).partition("\n")[2].strip()
+
+
+def _read_service_file(directory: Path) -> str:
+    path = directory / _SERVICE_FILE
     try:
-        return (directory / _SERVICE_FILE).read_text().partition("\n")[2].strip()
-    except OSError:
+        return "" if irregular_kind(path) else path.read_text()
+    except (OSError, UnicodeDecodeError):
         return ""

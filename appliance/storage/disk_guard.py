@@ -28,7 +28,8 @@ _STORAGE_ERRORS = (
     apsw.CorruptError, apsw.NotADBError,
 )  # fmt: skip
 _DAMAGE_ERRORS = (apsw.CorruptError, apsw.NotADBError)
-_FILE_ERROR_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
+# EEXIST: a folder of files is a link to a disk that is not mounted.
+_FILE_ERROR_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO, errno.EEXIST)
 _MB_BYTES = 1_048_576
 _DATABASE = "campanero.db"
 _WAL = f"{_DATABASE}-wal"

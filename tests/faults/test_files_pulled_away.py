@@ -124,3 +124,24 @@ def test_an_import_with_a_replaced_key_keeps_erasures(fresh_server: FreshServer)
     (contact,) = api.get("/contacts", search="erased@example.org").json
     assert contact["subscribed_email"] is False
     server.stop()
+
+
+@pytest.mark.parametrize("name", ["imports", "attachments"])
+def test_a_folder_on_a_disk_that_is_gone(name: str, fresh_server: FreshServer) -> None:
+    """A file for a folder that links to a disk that is not mounted any more is refused with 503, as for a full disk."""
+    server = fresh_server()
+    server.set_postal_address()
+    api = server.client(validate=False)
+    folder = server.data / name
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.symlink_to("/nonexistent/disk")
+    message = {"to": "a@example.org", "subject": "x", "body": "y"}
+    attachments = [{"filename": "a.txt", "content": "aGVsbG8="}]
+    response = (
+        upload(api, "email\na@example.org\n")
+        if name == "imports"
+        else api.post("/messages", {**message, "attachments": attachments})
+    )
+    assert response.expect(503)["code"] == "storage_unavailable"
+    api.post("/messages", message).expect(201)

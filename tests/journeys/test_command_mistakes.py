@@ -49,7 +49,9 @@ def test_a_directory_that_others_can_read_is_rejected(command: tuple[str, ...], 
     ("name", "kind"),
     [
         ("reserve", "a directory"), ("optouts.jsonl", "a directory"), ("optouts.jsonl", "a named pipe"),
-        ("imports", "a file"), ("backups", "a file"),
+        ("imports", "a file"), ("backups", "a file"), ("attachments", "a broken link"),
+        ("optouts.jsonl", "a broken link"),
+        ("serve.lock", "a named pipe"), (".restoring", "a named pipe"),
     ],
 )  # fmt: skip
 def test_a_wrong_kind_of_file_is_rejected(
@@ -61,17 +63,23 @@ def test_a_wrong_kind_of_file_is_rejected(
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
-    {"a directory": path.mkdir, "a named pipe": lambda: os.mkfifo(path), "a file": lambda: path.write_text("mine")}[
-        kind
-    ]()
-    wanted = "a folder" if kind == "a file" else "a file"
-    path.chmod(0o700)
+    {
+        "a directory": path.mkdir,
+        "a named pipe": lambda: os.mkfifo(path),
+        "a file": lambda: path.write_text("mine"),
+        "a broken link": lambda: path.symlink_to("/nonexistent/disk"),
+    }[kind]()
+    wanted = "a file" if name in ("reserve", "optouts.jsonl", "serve.lock") else "a folder"
+    if path.exists():
+        path.chmod(0o700)
     sentence = f"{path} is {kind}, but Campanero needs {wanted} with this name: move it away"
     for command in (("serve",), ("setup", "--email", "new@example.com")):
         assert server.cli(*command, stdin=PASSWORD, expect=1, timeout=20).stderr == f"campanero: {sentence}\n"
-    report = server.cli("doctor", expect=1)
+    report = server.cli("doctor", expect=1, timeout=20)
     assert f"fail  data directory: {sentence}" in report.stdout and report.stderr == ""
-    assert {"a directory": path.is_dir, "a named pipe": path.is_fifo, "a file": path.is_file}[kind]()
+    assert {"a directory": path.is_dir, "a named pipe": path.is_fifo, "a file": path.is_file,
+            "a broken link": path.is_symlink}[kind]()  # fmt: skip
+    assert sentence in server.cli("backup", str(server.home / "copy.tar.gz"), expect=1, timeout=20).stderr
 
 
 def test_a_journal_of_opt_outs_that_cannot_be_written_is_refused_at_the_start(fresh_server: FreshServer) -> None:

@@ -120,6 +120,8 @@ def create_backup(
         raise BackupFailed(f"{target} already exists: backups never overwrite files")
     if not target.parent.is_dir():
         raise BackupFailed(f"{target.parent} is not a directory")
+    if wrong_kinds := data_dir.find_wrong_kinds(directory):
+        raise BackupFailed(wrong_kinds[0])
     _require_usable_database(source)
     _require_space(source, target.parent)
     try:
