@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import date
 from typing import Any, NamedTuple
 
 import msgspec
@@ -233,7 +234,13 @@ def build_rows(data: dict[str, Any]) -> list[DataRow]:
 
 def is_date(text: str) -> bool:
     """Return whether a text is a day that exists, as a date field posts it: `2026-11-14`."""
-    return suggestions.DATE_PATTERN.fullmatch(text) is not None and forms.parse_day(text) is not None
+    if suggestions.DATE_PATTERN.fullmatch(text) is None:
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _format_custom_value(value: Any) -> tuple[str, str]:
