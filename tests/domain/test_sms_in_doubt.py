@@ -18,7 +18,7 @@ from tests.domain.home import Home, recover_after_crash
 
 NUMBER = "+12125550100"
 BODY = OutgoingMessage(
-    Envelope("+12125550199", NUMBER, "Grüße".encode(), is_stuffed=True), "", "+12125550199", "", 2, True
+    Envelope("+12125550199", NUMBER, "Grüße".encode()), "", "+12125550199", "", 2, True
 )
 
 

@@ -63,7 +63,7 @@ def test_an_email_is_sent_byte_for_byte(home: Home) -> None:
     content = HEAD + IDENTIFIED + BODY
     [message] = submit(home, content, "ann@example.org").messages
     prepared = MessagePreparer().prepare(get_row(message.id))
-    assert prepared.envelope.content == content and prepared.envelope.is_8bit
+    assert prepared.envelope.content == content
     assert (prepared.internet_message_id, message.subject, message.sender) == ("1@shop", "Café", "shop@bakery.example")
     assert message_source.get_source(home.account_id, message.id) == content
     assert "Grüße" in message_source.get_html(home.account_id, message.id)

@@ -145,7 +145,6 @@ class Envelope(NamedTuple):
     rcpt_to: str
     content: bytes
     is_stuffed: bool = False  # True if the content needs no dot-stuffing: it ends in CRLF and no line begins with a dot
-    is_8bit: bool = False  # True if the content has bytes that are not ASCII (RFC 6152)
 
 
 class TokenSource(Protocol):
@@ -203,7 +202,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
         if "SMTPUTF8" not in extensions:
             raise RecipientRejected("the next hop does not accept this address (no SMTPUTF8)", 553, "5.6.7")
         mail_command.append("SMTPUTF8")
-    if "8BITMIME" in extensions and (envelope.is_8bit or not (sender + recipient).isascii()):
+    if "8BITMIME" in extensions and not (envelope.content.isascii() and (sender + recipient).isascii()):
         mail_command.append("BODY=8BITMIME")  # with SMTPUTF8, the headers contain the addresses in UTF-8
     if "SIZE" in extensions:
         size = len(envelope.content)

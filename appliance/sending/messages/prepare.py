@@ -275,7 +275,7 @@ class MessagePreparer:
         content, message_id = submitted.complete(stored, row.created_at, headers)
         return_path = _get_return_path(row, stored.sender, sender_domain)
         recipient = addresses.to_ascii(row.recipient) or row.recipient
-        envelope = Envelope(return_path, recipient, content, is_8bit=not content.isascii())
+        envelope = Envelope(return_path, recipient, content)
         prepared = OutgoingMessage(envelope, stored.subject, stored.sender, message_id)
         attempted_at = row.first_attempt_at or clock.now_ms()
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at))
