@@ -17,9 +17,7 @@ from appliance.storage.models import Message
 from tests.domain.home import Home, recover_after_crash
 
 NUMBER = "+12125550100"
-BODY = OutgoingMessage(
-    Envelope("+12125550199", NUMBER, "Grüße".encode()), "", "+12125550199", "", 2, True
-)
+BODY = OutgoingMessage(Envelope("+12125550199", NUMBER, "Grüße".encode()), "", "+12125550199", "", 2, True)
 
 
 def create_uncertain_sms(home: Home, provider: str = "twilio", **fields: Any) -> int:
