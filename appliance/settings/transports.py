@@ -26,7 +26,7 @@ def _list_kinds() -> tuple[str, ...]:
     return get_args(getattr(declared, "__origin__", declared))
 
 
-# All values of `email.transport`, and the kinds that a further transport may have: not the APIs of mailboxes, because the
+# All values of `email.transport`, and the kinds of further transports: not the APIs of mailboxes, because the
 # installation has one consent for each provider.
 ALL_KINDS = _list_kinds()
 KINDS = tuple(kind for kind in ALL_KINDS if kind not in (CAPTURE, "google", "microsoft"))

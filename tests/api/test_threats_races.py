@@ -1,5 +1,6 @@
 """Parallel requests: owners, one-time codes, sessions, idempotency keys, and two users who save the same."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -84,8 +85,10 @@ def test_two_users_who_save_the_same_translation(server: Server) -> None:
         path = f"/templates/{template_id}/translations/de"
         api.put(path, {"texts": {}}).expect(200)
         partial_page = {"HX-Request": "true"}
+        original = re.findall(r'name="original" value="(\w+)"', browsers[0].get(path))[0]
+        form = {"id": "subject", "seen": "", "original": original}
         responses = run_in_parallel(*(
-            partial(browser._request, "POST", path, {"id": "subject", "text": f"Brot {at}", "seen": ""}, **partial_page)
+            partial(browser._request, "POST", path, form | {"text": f"Brot {at}"}, **partial_page)
             for at, browser in enumerate(browsers)
         ))  # fmt: skip
         assert sorted(response.status for response in responses) == [200, 422, 422]
