@@ -266,3 +266,14 @@ def test_kills_and_failures_lose_and_double_nothing(start: Start, seed: int, ful
     assert not homes, "a message went over two transports"
     assert len(doubled) <= 2 * kills * 2 * 2 * CONNECTIONS and books.copies <= 2 * kills * 2 * 2 * CONNECTIONS
     assert len(count_by_provider(world.api, path)) == 2
+
+
+def test_a_rejected_sender_is_not_tried_in_a_loop(start: Start) -> None:
+    """A relay that rejects the sender stays open, so its message waits before the next attempt."""
+    world = start({"shares": {"default": 1, "backup": 0}}, PROBE_AFTER="60s")
+    world.main.rules.reject("mail", code=550, text="5.7.1 sender address rejected")
+    body = {"to": "ana@crowd.example", "from_email": "ana@bakery.example", "subject": "Bread", "body": "<p>x</p>"}
+    number = world.api.post("/messages", body).expect(201)["id"]
+    world.api.wait(f"/messages/{number}", lambda row: row["error"] is not None, 30)
+    time.sleep(3)
+    assert len(world.main.phases("mail")) == 1

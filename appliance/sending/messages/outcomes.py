@@ -26,6 +26,7 @@ from appliance.core.errors import (
     Postponed,
     RateLimited,
     RecipientRejected,
+    SenderRejected,
     SenderRejectedByMx,
     Uncertain,
 )
@@ -334,7 +335,9 @@ def record_failure(outcome: Outcome) -> None:
         ledger.record_error(row, error)
         # No attempt is counted, because the transport failed and not this recipient. Messages of a campaign wait until
         # the transport works or a user cancels the campaign; all others expire.
-        delay = 0.0 if _can_fall_over(row) else parse_seconds(get_channel_settings(row).probe_after)
+        # A rejected sender does not shut the transport, which would be chosen again at once.
+        is_shut = not isinstance(error, SenderRejected)
+        delay = 0.0 if is_shut and _can_fall_over(row) else parse_seconds(get_channel_settings(row).probe_after)
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
         ledger.record_error(row, error if isinstance(error, RateLimited) else None)
