@@ -229,3 +229,17 @@ def test_accounts_share_each_fetch(home: Home) -> None:
     send_campaign(home, *(f"c{number}@example.org" for number in range(30)), name="Mine")
     candidates = QueueReader().fetch_candidates(20, singles=0)
     assert [row.account_id for row in candidates].count(other) == 10 == len(candidates) - 10
+
+
+def test_transports_are_chosen_only_for_rows_that_may_be_returned(home: Home) -> None:
+    """A row that is taken or above the limit is not chosen as the probe of a transport, which it would not use."""
+    send_large_campaign(home, (20, "@bakery.example"))
+    chosen: list[LedgerRow] = []
+
+    def choose(row: LedgerRow) -> LedgerRow:
+        chosen.append(row)
+        return row
+
+    taken = frozenset(row.id for row in QueueReader().fetch_candidates(5))
+    candidates = QueueReader().fetch_candidates(5, taken, room={"google": 1}, choose=choose)
+    assert len(candidates) == 5 and chosen == candidates

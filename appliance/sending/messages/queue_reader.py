@@ -225,9 +225,10 @@ class QueueReader:
                 f"{_NOT_STOPPED if source.kind != 'campaign' else ''} {_ACTIVE if source.kind == 'flow' else ''}",
                 (*ids, request.now),
             )
-            for row in map(request.build_row, current):
-                if request.is_taken(row):
+            for stored in map(LedgerRow._make, current):
+                if request.is_taken(stored):
                     continue
+                row = request.choose(stored)
                 if row.provider in request.paused:
                     self._parked.setdefault((source, ""), {})[row.id] = None
                 elif (full_group := request.find_full_group(row)) is not None:
@@ -253,17 +254,20 @@ class QueueReader:
             page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit)
             is_at_end = len(page) < (_PAGE_ROWS if request.room else limit)
             for *columns, due_at in page:
-                row = request.build_row(columns)
-                if source.kind == "campaign" and row.provider in request.paused:
-                    # Its other messages have the same provider, or all providers are paused: the first row decides.
-                    return candidates
                 if len(candidates) >= limit:
                     is_at_end = False
                     break
+                row = LedgerRow._make(columns)
+                is_taken = request.is_taken(row)
+                if not is_taken:  # else it might be chosen as the probe of a transport, and not be sent with it
+                    row = request.choose(row)
+                if source.kind == "campaign" and row.provider in request.paused:
+                    # Its other messages have the same provider, or all providers are paused: the first row decides.
+                    return candidates
                 position, scanned_count = (due_at, row.id), scanned_count + 1
                 if due_at == _get_due_now(source):
                     self._last_due_now[source] = row.id
-                if request.is_taken(row):
+                if is_taken:
                     continue
                 if request.room and (full_group := request.find_full_group(row)) is not None:
                     self._park(source, row, full_group)
@@ -332,9 +336,8 @@ class _ReadRequest:
         # Ids of parked rows returned in this call, because scanning the source may read the same rows again.
         self.returned_ids: set[int] = set()
 
-    def build_row(self, columns: Iterable[Any]) -> LedgerRow:
-        """Return the row of these columns, with the provider that is chosen for it."""
-        row = LedgerRow._make(columns)
+    def choose(self, row: LedgerRow) -> LedgerRow:
+        """Return a row that is not taken with the provider that is chosen for it."""
         return row if self._choose is None else self._choose(row)
 
     def is_taken(self, row: LedgerRow) -> bool:
