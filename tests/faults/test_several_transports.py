@@ -16,6 +16,7 @@ from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wai
 from tests.kit.reconciliation import check_sum_of_stats, reconcile
 from tests.kit.server import Server, relay_settings
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import cpu_seconds
 
 FINAL = ("sent", "failed", "uncertain", "skipped", "cancelled")
 CONNECTIONS = 2
@@ -277,3 +278,18 @@ def test_a_rejected_sender_is_not_tried_in_a_loop(start: Start) -> None:
     world.api.wait(f"/messages/{number}", lambda row: row["error"] is not None, 30)
     time.sleep(3)
     assert len(world.main.phases("mail")) == 1
+
+
+def test_waiting_for_a_closed_transport_takes_no_processor_time(start: Start) -> None:
+    """While messages wait for a relay that is shut, and another one is open, the service is idle."""
+    world = start({"shares": {"backup": 1}, "recipients": ["closed.example"]}, PROBE_AFTER="60s")
+    world.backup.stop()
+    body = {"to": "a@closed.example", "from_email": "ana@bakery.example", "subject": "Bread", "body": "<p>x</p>"}
+    number = world.api.post("/messages", body).expect(201)["id"]
+    world.api.wait(f"/messages/{number}", lambda row: row["error"] is not None, 30)
+    world.api.post("/messages", body | {"to": "b@closed.example"}).expect(201)
+    time.sleep(3)
+    used = cpu_seconds(world.server.pid)
+    time.sleep(4)
+    used = cpu_seconds(world.server.pid) - used
+    assert used < 0.4

@@ -274,12 +274,11 @@ class EmailRateLimits(RateLimits):
 
     def get_room(self, waiting: Mapping[str, Collection[object]], closed: Collection[str] = ()) -> dict[str, int]:
         """Return the room of each limited group and transport (`RateLimits`); a transport that is closed has none."""
-        room = super().get_room(waiting)
-        return (
-            room | {get_transport_limit_name(key): 0 for key in self.list_closed(closed)}
-            if self._rules.has_choice
-            else room
-        )
+        return super().get_room(waiting) | dict.fromkeys(self.get_closed_names(closed), 0)
+
+    def get_closed_names(self, closed: Collection[str]) -> set[str]:
+        """Return the names of the limits of transports that are closed; empty without a choice of transports."""
+        return {get_transport_limit_name(key) for key in self.list_closed(closed)} if self._rules.has_choice else set()
 
     def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles and quotas from the outcome of a message (`error`, None if accepted), and return its error.

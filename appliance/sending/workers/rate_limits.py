@@ -351,6 +351,10 @@ class RateLimits(ABC):
             room[group] = min(room.get(group, room_left), room_left)
         return room
 
+    def get_closed_names(self, _closed: Collection[str]) -> set[str]:
+        """Return the names of limits whose opening times do not say when the messages held back by them may be sent."""
+        return set()
+
     def get_max_ready(self, default: int) -> int:
         """Return the number of messages to render ahead: `default`, or fewer if the overall rate is low."""
         rate = self.overall.limit.per_second

@@ -283,8 +283,11 @@ class ReadyQueue:
             wait = self._retry_at - now
         elif self._blocked_groups and self._blocked_until > now:
             wait = self._blocked_until - now
-        else:
-            names |= self._blocked_groups
+        elif self._blocked_groups:
+            closed = self._limits.get_closed_names(self._breaker.get_closed_providers())
+            names |= self._blocked_groups - closed
+            if self._blocked_groups & closed:
+                wait = _BLOCKED_SECONDS
         if names or has_ready:
             wait = min(wait, self._limits.get_opening_time(names, has_ready) - now)
         try:
