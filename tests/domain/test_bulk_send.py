@@ -91,6 +91,15 @@ def test_erased_contact_leaves_no_value(home: Home) -> None:
     assert rows("SELECT recipient, subject FROM message ORDER BY id")[0] == (None, None)
 
 
+def test_content_that_only_an_erased_contact_got_is_deleted(home: Home) -> None:
+    """The HTML of an email to one person may name that person, so it is deleted with the contact."""
+    ann = home.upsert(email="ann@example.org", opt_in=True).contact
+    queue(home, "ann")
+    queue(home, "ann", "bea")
+    transactions.write(removal.erase, home.account_id, ann.id, Evidence("erasure"))
+    assert rows("SELECT bulk_id FROM message_content WHERE bulk_id NOT NULL") == rows("SELECT id FROM bulk_content")
+
+
 def test_invalid_email_queues_nothing(home: Home) -> None:
     """The errors of the content are raised together."""
     with pytest.raises(Invalid) as error:

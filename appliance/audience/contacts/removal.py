@@ -34,10 +34,12 @@ _MESSAGES_TO_CONTACT = (
     "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact)"
 )
 # The messages of a contact: those sent to the contact, those without a contact to the contact's addresses, copies of
-# both to `cc` and `bcc`, and test messages that were rendered with the contact's values.
+# both to `cc` and `bcc`, and test messages that were rendered with the contact's values. The copies of an email that
+# was submitted by SMTP are those of their own recipients, to whom it is still sent.
 _MESSAGES_OF_CONTACT = (
     f"{_MESSAGES_TO_CONTACT} UNION SELECT message_id FROM message_content WHERE shown_as = :contact "
-    f"UNION SELECT message_id FROM message_content WHERE first_message_id IN ({_MESSAGES_TO_CONTACT})"
+    f"UNION SELECT message_id FROM message_content WHERE first_message_id IN ({_MESSAGES_TO_CONTACT}) "
+    "AND raw_message_id IS NULL"
 )
 # A test message or a copy that was rendered with the values of the contact was sent to another person. Its recipient
 # stays, unless it is being sent.
@@ -130,12 +132,23 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
     """Clear content and recipient of each message of a contact, end unsent messages, and delete captured emails."""
     facts = "json_object(" + ", ".join(f"'{name}', data ->> '$.{name}'" for name in _KEPT_EVENT_DATA) + ")"
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL_EVENT_COLUMNS)
+    bulk_ids = rows(
+        "SELECT DISTINCT bulk_id FROM message_content WHERE bulk_id NOT NULL "
+        f"AND message_id IN ({_MESSAGES_OF_CONTACT})",
+        with_ids,
+    )
     run(
         "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
         "design = NULL, links = NULL, headers = '{}', data = '{}', has_attachments = 0, bulk_id = NULL "
         f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
         with_ids,
     )
+    # Content that only this contact got may name the contact.
+    for (bulk_id,) in bulk_ids:
+        run(
+            "DELETE FROM bulk_content WHERE id = ? AND NOT EXISTS (SELECT 1 FROM message_content WHERE bulk_id = ?)",
+            (bulk_id, bulk_id),
+        )
     _erase_submitted_emails(with_ids)
     for copies in (_MESSAGES_OF_CONTACT, _WITH_CONTACT_IN_HEADERS):
         run(f"DELETE FROM retry_payload WHERE message_id IN ({copies})", with_ids)
