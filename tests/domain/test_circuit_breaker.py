@@ -238,8 +238,8 @@ def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
         breaker = CircuitBreaker(30, lambda _provider, answer=is_replaceable: answer)
         for _ in range(MAX_REFUSALS):
             breaker.record_connection_failure("relay", ClientRejected("535 wrong password", 535))
-        assert breaker.get_pause_request().providers == (frozenset() if is_replaceable else {"relay"})
+        assert breaker.get_pause_request().providers.keys() == (set() if is_replaceable else {"relay"})
         assert breaker.get_closed_providers() == ("relay",)
     for _ in range(MAX_REFUSALS):
         breaker.record_answer(build_row(), Uncertain("no reply"))
-    assert breaker.get_pause_request().providers == {"relay"}
+    assert breaker.get_pause_request().providers.keys() == {"relay"}
