@@ -1,8 +1,11 @@
 """Emails that programs submit: what of their bytes is sent, which are refused, repeats, and their end."""
 
-from email import message_from_bytes
+from email import message_from_bytes, policy
+from email.utils import getaddresses, parseaddr
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appliance.accounts import access
 from appliance.accounts.audit import Actor
@@ -119,7 +122,20 @@ def test_ambiguous_emails_are_refused(content: bytes) -> None:
         ("shop@bakery.example", ["shop@bakery.example"]),
         ("Shop (EU), <a@b.example>", None),
         ('"Shop, EU" <a@b.example>', ["a@b.example"]),
-        ("Shop (EU) <a@b.example>", ["a@b.example"]),
+        ("Shop (EU) <a@b.example>", None),
+        ('"Shop (EU)" <a@b.example>', ["a@b.example"]),
+        ('(") <boss@bank.example> (") <a@b.example>', None),
+        ('(") boss@bank.example, (") <a@b.example>', None),
+        ("(<boss@bank.example>) a@b.example", None),
+        ("a@b。example", None),
+        ("a@ｂ.example", None),
+        ("A@B.Example", ["A@b.example"]),
+        ("a@bücher.example", ["a@bücher.example"]),
+        ("a@xn--bcher-kva.example", ["a@bücher.example"]),
+        ("a@b.example\x0b, boss@bank.example", None),
+        ("=?utf-8?q?boss=40bank=2Eexample=3E?= <a@b.example>", ["a@b.example"]),
+        ('"" <a@b.example>', ["a@b.example"]),
+        ("J. Public & Söhne's <a@b.example>", ["a@b.example"]),
         ('"ceo@bank.example" <a@b.example>', ["a@b.example"]),
         ("a@b.example, C <c@d.example>", ["a@b.example", "c@d.example"]),
         ("=?utf-8?b?Q2Fmw6k=?=\r\n <a@b.example>", ["a@b.example"]),
@@ -136,6 +152,33 @@ def test_from_addresses(written: str, senders: list[str] | None) -> None:
             raw_mime.parse(content)
     else:
         assert list(raw_mime.parse(content).senders) == senders
+
+
+PIECES = (
+    "(", ")", '"', "\\", "<", ">", ",", ";", ":", "@", " ", "\t", ".", "[", "]", "é", "\u2028", "\x0b", "\r\n ", '(")',
+    "'", "%", "!", "=?utf-8?q?=28=22=40?=", "=?utf-8?q?boss=40bank.example?=", "boss@bank.example",
+    "<boss@bank.example>", "a@b.example", "<a@b.example>", "a@b。example", "Shop",
+)  # fmt: skip
+
+
+def read_by_all(text: str) -> set[str]:
+    """Return the addresses that the parsers of the standard library read in a header, in lower case."""
+    modern = message_from_bytes(f"From: {text}\r\n\r\n".encode(), policy=policy.default)["From"]
+    pairs = [parseaddr(text), *getaddresses([text]), *getaddresses([text.replace("\r\n", "")])]
+    read = [address for _, address in pairs] + [mailbox.addr_spec for mailbox in modern.addresses]
+    return {address.encode("utf-8", "surrogateescape").decode().lower() for address in read}
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(PIECES), max_size=9), st.lists(st.sampled_from(PIECES), max_size=3), st.booleans())
+def test_no_program_reads_another_sender(before: list[str], after: list[str], is_bare: bool) -> None:
+    """Whoever reads an accepted From header reads the addresses that were checked, and no others."""
+    text = f"{''.join(before)}{'a@b.example' if is_bare else '<a@b.example>'}{''.join(after)}"
+    try:
+        senders = raw_mime.parse(f"From: {text}\r\nSender: {text}\r\n\r\n".encode()).senders
+    except Malformed:
+        return
+    assert read_by_all(text.strip()) == {sender.lower() for sender in senders}
 
 
 @pytest.mark.usefixtures("key_id")

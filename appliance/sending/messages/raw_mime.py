@@ -7,9 +7,11 @@ refused, because the From address that is checked must be the one that recipient
 import email
 import email.errors
 import email.header
+import email.headerregistry
 import email.utils
 import hashlib
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,10 +34,14 @@ CLASS_HEADER, TAG_HEADER, DATA_HEADER = "x-campanero-class", "x-campanero-tag", 
 # RFC 5322, 3.6.8 and 4.5: a field name, which obsolete syntax allows spaces after.
 _FIELD = re.compile(rb"([!-9;-~]{1,76})[ \t]*:")
 _COMPOSITE = re.compile(rb"^content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/", re.IGNORECASE | re.MULTILINE)
-# RFC 5322, 3.4: mailboxes, with a name as quoted string or as it is written, or without one.
+# RFC 5322, 3.4: mailboxes, with a name as quoted string or as it is written, or without one. Comments are not allowed,
+# because a quotation mark in a comment begins a quoted string in some programs, which then read another address.
 _MAILBOX = re.compile(
-    r'(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
+    r'(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;()\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
 )
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+# Control characters, and those that end a line in some programs.
+_LINE_CATEGORIES = ("Cc", "Zl", "Zp")
 # The recipient must not get these, or they would name recipients and messages that are not counted here.
 _REMOVED = frozenset(("bcc", "resent-bcc", "return-path")) | UNSAFE_HEADERS
 # Of marketing email these are ours (`compose.build_marketing_headers`).
@@ -90,7 +96,7 @@ def parse(content: bytes, recipient_count: int = 1) -> RawEmail:
         content = b"".join((*kept, b"\r\n", body))
     return RawEmail(
         content,
-        (*_parse_senders(values, "from"), *_parse_senders(values, "sender")),
+        tuple(address for name in ("from", "sender") if name in values for address in parse_mailboxes(values[name][0])),
         decode_text(_first(values, "subject"))[:_MAX_SUBJECT_CHARACTERS],
         _clean_message_id(_first(values, "message-id")),
         bool(_first(values, "date")),
@@ -214,33 +220,61 @@ def _parse_data(written: bytes) -> dict[str, Any]:
         raise Malformed("X-Campanero-Data must be a JSON object") from None
 
 
-def _parse_senders(values: dict[str, list[bytes]], name: str) -> tuple[str, ...]:
-    return parse_mailboxes(_first(values, name)) if name in values else ()
-
-
 @lru_cache(maxsize=256)
 def parse_mailboxes(value: bytes) -> tuple[str, ...]:
-    """Return the normal forms of the addresses in a From header. Raises Malformed for anything else in it.
+    """Return the normal forms of the addresses in a From or Sender header. Raises Malformed for anything else in it.
 
-    Groups and quoted local parts are refused, because programs read them in different ways.
+    Groups, comments, quoted local parts and domains in other than their normal form are refused, because programs read
+    them in different ways.
     """
     text = value.decode("utf-8", "replace").replace("\r\n", "")
     if len(value) > _MAX_FROM_BYTES:
-        raise Malformed("The From header is too long")
-    mailboxes, position = list[str](), 0
+        raise Malformed("The From or Sender header is too long")
+    if any(unicodedata.category(char) in _LINE_CATEGORIES for char in text.replace("\t", " ")):
+        raise Malformed("Control characters are not allowed in the From or Sender header")
+    if any(char in _QUOTED.sub("", text) for char in "()"):
+        raise Malformed("Parentheses are allowed in the From or Sender header only inside of quotation marks")
+    mailboxes, written, position = list[str](), list[str](), 0
     while position < len(text):
         position += len(text) - position - len(text[position:].lstrip())
         match = _MAILBOX.match(text, position)
         if match is None or len(mailboxes) == _MAX_SENDERS:
             break
-        try:
-            mailboxes.append(addresses.parse_email(match[1] or match[2]).value)
-        except ValueError:
-            break
+        written.append(match[1] or match[2])
+        mailboxes.append(_parse_sender(written[-1]))
         position = match.end()
         if not match[3]:
+            if not _is_read_alike(text, written):
+                raise Malformed("The addresses of the From or Sender header are ambiguous")
             return tuple(mailboxes)
-    raise Malformed("The From header has no valid address")
+    raise Malformed("The From or Sender header has no valid address")
+
+
+def _parse_sender(written: str) -> str:
+    """Return the normal form of an address; it must be written in it, except for letter case and Punycode."""
+    try:
+        parsed = addresses.parse_email(written)
+    except ValueError:
+        raise Malformed("The From or Sender header has no valid address") from None
+    local, _, domain = written.rpartition("@")
+    normal_local, _, normal_domain = parsed.value.rpartition("@")
+    ascii_domain = parsed.key.rpartition("@")[2]
+    if local != normal_local or (domain.lower() if domain.isascii() else domain) not in (normal_domain, ascii_domain):
+        raise Malformed("The address in the From or Sender header must be written in its normal form")
+    return parsed.value
+
+
+def _is_read_alike(text: str, written: list[str]) -> bool:
+    """Return whether the three parsers of the standard library read exactly these addresses in a header."""
+    try:
+        header: Any = email.headerregistry.HeaderRegistry()("From", text)
+        return (
+            email.utils.parseaddr(text)[1] == written[0]
+            and [address for _, address in email.utils.getaddresses([text])] == written
+            and [mailbox.addr_spec for mailbox in header.addresses] == written
+        )
+    except (RecursionError, LookupError, ValueError, TypeError, AttributeError, email.errors.MessageError):
+        return False
 
 
 def _read_addresses(written: Sequence[bytes]) -> frozenset[str]:
