@@ -202,6 +202,28 @@ def test_a_repeated_message_id_is_the_same_message(home: Home) -> None:
 
 
 @pytest.mark.usefixtures("key_id")
+@pytest.mark.parametrize("padding", [b"", b"x" * 300_000], ids=["small", "large"])
+def test_other_content_with_the_same_message_id_is_sent(home: Home, padding: bytes) -> None:
+    """A program that uses a Message-ID twice loses no email; the same bytes are still the same message."""
+    first, second = (HEAD + IDENTIFIED + b"\r\n" + text + padding + b"\r\n" for text in (b"one", b"two"))
+    for content, count in ((first, 1), (second, 1), (first, 0), (second, 0)):
+        assert len(submit(home, content, "ann@example.org").messages) == count
+
+
+@pytest.mark.usefixtures("key_id")
+def test_a_refused_email_is_considered_again(home: Home) -> None:
+    """A refusal is repeated for the same email, and an email is sent to those who have agreed since then."""
+    content = b"X-Campanero-Class: marketing\r\n" + HEAD + IDENTIFIED + BODY
+    for _ in range(2):
+        assert submit(home, content, "new@example.org").is_refused
+    home.contact("new@example.org")
+    [message] = submit(home, content, "new@example.org").messages
+    assert message.status == "queued" and not submit(home, content, "new@example.org").messages
+    run("UPDATE message SET status = 'failed' WHERE id = ?", (message.id,))
+    assert len(submit(home, content, "new@example.org").messages) == 1
+
+
+@pytest.mark.usefixtures("key_id")
 def test_marketing_needs_consent_and_gets_list_headers(home: Home) -> None:
     """A receipt ignores opt-outs; marketing goes only to those who agreed, with our list headers instead of others."""
     home.contact("ann@example.org")

@@ -25,7 +25,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 # An email of up to this size is stored in the database, a larger one on disk.
 MAX_ROW_BYTES = 256 * 1024
-# For so long a Message-ID that was submitted again with the same key is the same message.
+# For so long the same bytes with the same Message-ID and key are the same message.
 REPEAT_MS = clock.DAY_MS
 NOT_STORED = gettext_noop("its content was deleted")
 _IS_OPEN = "m.status IN ('queued', 'held', 'sending')"
@@ -114,17 +114,23 @@ def queue(submission: Submission) -> Queued:
 
 
 def _find_repeated(submission: Submission, now: int) -> set[str]:
-    """Return the normal forms of the addresses that an email with this Message-ID and key was queued for already."""
+    """Return the normal forms of the addresses that this email was queued for already, with this key.
+
+    It has the same Message-ID and bytes. Recipients who were refused, or could not be reached, are considered again.
+    """
     if not submission.email.message_id:
         return set()
     # By the other index, SQLite would read all emails of the key of this day.
     sql = (
         "SELECT m.recipient_key FROM raw_message r INDEXED BY raw_message_repeated "
         "JOIN message_content c ON c.raw_message_id = r.id "
-        "JOIN message m ON m.id = c.message_id WHERE r.api_key_id = ? AND r.message_id_hash = ? AND r.created_at > ?"
+        "JOIN message m ON m.id = c.message_id WHERE r.api_key_id = ? AND r.message_id_hash = ? AND r.created_at > ? "
+        "AND m.status NOT IN ('skipped', 'failed') AND (r.sha256 = ? OR r.content = ?)"
     )
+    content = None if submission.sha256 is not None else submission.email.content
     message_id_hash = raw_mime.hash_message_id(submission.email.message_id)
-    return {key for (key,) in rows(sql, (submission.key_id, message_id_hash, now - REPEAT_MS))}
+    values = (submission.key_id, message_id_hash, now - REPEAT_MS, submission.sha256, content)
+    return {key for (key,) in rows(sql, values)}
 
 
 def _insert_message(submission: Submission, address: Address, now: int) -> Message:
