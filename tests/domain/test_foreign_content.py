@@ -1,12 +1,15 @@
 """Content of other programs: every text is rendered as it was written, and values are never templates."""
 
 import re
+import time
 from html import unescape
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from appliance.content.designs import merge
+from appliance.sending.messages import foreign_content
 from appliance.sending.messages.foreign_content import ForeignContent
 
 PLACEHOLDER = re.compile(r"%recipient\.([^%\s]{1,100})%|%unsubscribe_url%")
@@ -36,7 +39,7 @@ def test_placeholders_are_replaced_by_values_as_they_are(parts: list[str], value
 
     assert render(content, text, values) == expected
     assert unescape(render(content, text, values, "html")) == expected
-    assert content.fill(text, values) == expected
+    assert content.fill(text, values, 10_000) == expected
 
 
 def test_tags_and_unknown_names() -> None:
@@ -45,3 +48,30 @@ def test_tags_and_unknown_names() -> None:
 
     assert render(content, "%unsubscribe_url% %recipient.b% {%recipient.a%}", {"a": "1"}) == "U %recipient.b% {1}"
     assert content.used_names == {"a"}
+
+
+def test_converting_stops_at_its_limits() -> None:
+    """Braces, placeholders and values that would make a text many times longer are refused while it is built."""
+    many = [f"n{number}" for number in range(101)]
+    begun = time.thread_time()
+
+    with pytest.raises(ValueError, match="is too long"):
+        ForeignContent().convert("{{" * 5_000_000)
+    with pytest.raises(ValueError, match="is too long"):
+        ForeignContent(re.compile("(aa)"), ["aa"]).convert("a" * 5_000_000)
+    with pytest.raises(ValueError, match="has too many placeholders"):
+        ForeignContent(PLACEHOLDER, many).convert("".join(f"%recipient.{name}%" for name in many))
+    with pytest.raises(ValueError, match="is too long"):
+        ForeignContent(PLACEHOLDER, ["a"]).fill("%recipient.a%" * 100_000, {"a": "z" * 50_000}, 900)
+    # Names that are the same merge variable are told apart only where they are used.
+    ForeignContent(PLACEHOLDER, ["x" * 60 + str(number) for number in range(50_000)])
+    assert time.thread_time() - begun < 1
+
+
+def test_placeholders_are_found_wherever_the_search_is_split() -> None:
+    """A text is searched in parts; a placeholder that stands in two of them is one."""
+    for before in range(foreign_content._SEARCHED_CHARACTERS - 20, foreign_content._SEARCHED_CHARACTERS + 5):
+        content = ForeignContent(PLACEHOLDER, ["a"])
+        text = "x" * before + "%recipient.a%%recipient.a%"
+        assert content.convert(text) == "x" * before + "{{ data.v_a }}" * 2
+        assert content.fill(text, {"a": "1"}, 100_000) == "x" * before + "11"
