@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from appliance.accounts import audit, request_limits
 from appliance.api import message_intake, schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
-from appliance.api.http import ApiError, get_idempotency_key, page_headers
+from appliance.api.http import ApiError, describe_error, get_idempotency_key, page_headers
 from appliance.api.message_intake import LARGE_BODY, Sending, Sent, count_recipients
 from appliance.api.schemas import MessageParts, Moment
 from appliance.content.designs.merge_limits import MergeError
@@ -85,7 +85,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
 class BatchResult(Struct):
     """The result of one message of a batch: the message, or the errors that a single request would have got."""
 
-    status: Annotated[int, Meta(description="201: queued; 200: queued before; 409, 422, 429: not queued")]
+    status: Annotated[int, Meta(description="201: queued; 200: queued before; 409, 422, 429, 500, 503: not queued")]
     message: Annotated[schemas.SentMessage, Meta(description="the message; null if it was not queued")] | None
     code: Annotated[str, Meta(description="error code; null if the message was queued")] | None
     reason: Annotated[str, Meta(description="reason of the error, such as `recipient_suppressed`; often null")] | None
@@ -169,6 +169,10 @@ async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | N
         return BatchResult(409, None, error.code, None, {})
     except RateLimitExceeded as error:
         return BatchResult(429, None, error.code, None, {})
+    except Exception as error:
+        # Others of the batch may be queued, so that each has a result of its own.
+        described = describe_error(request.http, error)
+        return BatchResult(described.status, None, described.code, None, {})
     finally:
         request.ignored_keys.extend(f"messages[{index}].{name}" for name in ignored)
     return BatchResult(200 if sent.is_replay else 201, await _serialize_sent(request, sent), None, None, {})

@@ -22,7 +22,7 @@ from appliance.api.http import ApiError, DescribedError
 from appliance.api.message_intake import Sending
 from appliance.core import validation
 from appliance.core.errors import Faults, Invalid
-from appliance.sending.messages import transactional
+from appliance.sending.messages import attachments, message_request, transactional
 from appliance.sending.messages.foreign_content import ForeignContent
 from appliance.sending.messages.message_request import MessageRequest
 from appliance.sending.messages.transactional import RecipientSuppressed
@@ -32,6 +32,10 @@ from appliance.storage.transactions import fetch
 MAX_BODY_BYTES = message_intake.LARGE_BODY.max_bytes
 # The messages of a batch that are queued at a time; they share a transaction, for which other accounts wait.
 BATCH_WRITES = 25
+# The characters of an address with its name, and those of the texts of all messages that are queued as a whole.
+MAX_ADDRESS_CHARACTERS, MAX_COPIED_CHARACTERS = 320, 25_000_000
+# Entries of an object of texts, and the characters of all its names and values; custom headers have a limit of theirs.
+MAX_TEXTS, MAX_TEXTS_CHARACTERS, MAX_HEADERS = 100, 32_768, 20
 
 Handler = Callable[..., Awaitable[HTTPResponse]]
 
@@ -104,10 +108,15 @@ class FileKeys(NamedTuple):
 async def _read_json(request: ApiRequest, keys: FileKeys) -> Any:
     """Return the JSON of a body; raises ApiError as `http.parse_json`, and 413 if it is too large without its files."""
     size = len(request.http.body)
-    raw = await asyncio.to_thread(http.parse_json, request.http, request.http.body)
+
+    def parse() -> tuple[Any, int]:
+        raw = http.parse_json(request.http, request.http.body)
+        messages = raw if isinstance(raw, list) else [raw]
+        return raw, sum(_count_content(message, keys) for message in messages)
+
+    raw, content_size = await asyncio.to_thread(parse)
     request.http.body = b""  # the parsed values are enough
-    messages = raw if isinstance(raw, list) else [raw]
-    http.require_small_rest(size - sum(_count_content(message, keys) for message in messages))
+    http.require_small_rest(size - content_size)
     return raw
 
 
@@ -197,19 +206,32 @@ def keep(value: Any, path: str, faults: Faults) -> Any:
     return value
 
 
-def read_address_list(value: Any, path: str, faults: Faults) -> list[str] | None:
+def read_address_list(
+    value: Any, path: str, faults: Faults, limit: int = message_request.MAX_RECIPIENTS
+) -> list[str] | None:
     """Return the addresses of a text such as `Ana <ana@example.com>, b@example.com`, or of a list of such texts.
 
-    Names are left out: the headers of messages show addresses only.
+    Names are left out: the headers of messages show addresses only. More than `limit` addresses are an error, found by
+    the length of the texts before they are parsed, and so is a text that cannot be parsed.
     """
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
         faults.add(path, "is invalid")
         return None
+    if len(texts) > limit or sum(map(len, texts)) > limit * MAX_ADDRESS_CHARACTERS:
+        faults.add(path, f"is too long (maximum is {limit} recipients)")
+        return None
     recipients: list[str] = []
     for text in texts:
-        parsed = [address for _, address in getaddresses([text]) if address]
-        recipients += parsed or [text]
+        if not any(char in text for char in '<,("'):
+            recipients.append(text.strip())
+            continue
+        try:
+            recipients += [address for _, address in getaddresses([text]) if address] or [text]
+        except (ValueError, IndexError, RecursionError):
+            # Comments in parentheses may be nested, and are parsed by recursion.
+            faults.add(path, "is invalid")
+            return None
     return recipients
 
 
@@ -225,19 +247,46 @@ def read_one_address(value: Any, path: str, faults: Faults) -> str | None:
 
 
 def read_texts(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    """Return an object whose values are texts or numbers, as texts."""
-    if not isinstance(value, dict) or not all(isinstance(item, str | int | float | bool) for item in value.values()):
+    """Return an object whose values are texts or numbers, as texts; at most `MAX_TEXTS`."""
+    return _read_texts(value, path, faults, MAX_TEXTS)
+
+
+def read_headers(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
+    """Return an object of custom headers; at most `MAX_HEADERS`."""
+    return _read_texts(value, path, faults, MAX_HEADERS)
+
+
+def _read_texts(value: Any, path: str, faults: Faults, limit: int) -> dict[str, str] | None:
+    if not isinstance(value, dict):
         faults.add(path, "must be an object of texts")
         return None
-    return {key: item if isinstance(item, str) else str(item).lower() for key, item in value.items()}
+    if not _fits(value, path, faults, limit):
+        return None
+    if not all(isinstance(item, str | int | float | bool) for item in value.values()):
+        faults.add(path, "must be an object of texts")
+        return None
+    texts = {key: item if isinstance(item, str) else str(item).lower() for key, item in value.items()}
+    if sum(map(len, texts)) + sum(map(len, texts.values())) > MAX_TEXTS_CHARACTERS:
+        faults.add(path, f"is too long (maximum is {MAX_TEXTS_CHARACTERS} characters)")
+        return None
+    return texts
 
 
-def read_pairs(name_key: str, value_key: str) -> Callable[[Any, str, Faults], Any]:
-    """Return a reader of a list of objects with a name and a text, as an object: {name: text}."""
+def _fits(value: Any, path: str, faults: Faults, limit: int) -> bool:
+    """Return whether a list or object has at most `limit` entries; add an error if not."""
+    if len(value) > limit:
+        faults.add(path, f"is too long (maximum is {limit} entries)")
+    return len(value) <= limit
+
+
+def read_pairs(name_key: str, value_key: str, limit: int = MAX_TEXTS) -> Callable[[Any, str, Faults], Any]:
+    """Return a reader of a list of at most `limit` objects with a name and a text, as an object: {name: text}."""
 
     def read(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
         if not isinstance(value, list):
             faults.add(path, f"must be a list of {name_key} and {value_key}")
+            return None
+        if not _fits(value, path, faults, limit):
             return None
         pairs: dict[str, str] = {}
         for index, pair in enumerate(value):
@@ -261,6 +310,8 @@ def read_files(names: Mapping[str, str], optional: Collection[str] = ()) -> Call
         if not isinstance(value, list):
             faults.add(path, "must be a list")
             return None
+        if not _fits(value, path, faults, attachments.MAX_FILES):
+            return None
         files = []
         for index, raw in enumerate(value):
             if not isinstance(raw, dict):
@@ -276,6 +327,10 @@ def read_files(names: Mapping[str, str], optional: Collection[str] = ()) -> Call
         return files
 
     return read
+
+
+# The fields of a message whose texts are templates
+_TEXTS = ("subject", "html", "text", "from")
 
 
 class DoorMessage(NamedTuple):
@@ -294,12 +349,21 @@ class DoorMessage(NamedTuple):
     values: Mapping[str, str] = {}
 
 
-def make_literal(message: DoorMessage) -> None:
+def convert_texts(raw: dict[str, Any], content: ForeignContent, faults: Faults, names: Mapping[str, str]) -> None:
+    """Make the texts of a message templates; those that would be too long are left out, with an error."""
+    for name in _TEXTS:
+        if isinstance(raw.get(name), str):
+            try:
+                raw[name] = content.convert(raw[name])
+            except ValueError as error:
+                del raw[name]
+                faults.add(names.get(name, name), str(error))
+
+
+def _make_literal(message: DoorMessage) -> None:
     """Make the texts of a message templates in which only its own placeholders are merge tags."""
     raw, content = message.raw, message.content or ForeignContent()
-    for name in ("subject", "html", "text", "from"):
-        if isinstance(raw.get(name), str):
-            raw[name] = content.convert(raw[name])
+    convert_texts(raw, content, message.faults, message.names)
     if data := content.get_data(message.values):
         raw["data"] = data
 
@@ -326,13 +390,17 @@ class ReadMessage(NamedTuple):
     body: MessageRequest
 
 
+def _convert(message: DoorMessage) -> validation.PartialRead:
+    _make_literal(message)
+    return validation.read_partial(MessageRequest, message.raw)
+
+
 async def read_message(request: ApiRequest, message: DoorMessage) -> ReadMessage:
     """Return a message that was checked; raises Invalid with all errors by the service's names.
 
     The state of the account, such as its sender, is checked only when the message is queued.
     """
-    make_literal(message)
-    read = await asyncio.to_thread(validation.read_partial, MessageRequest, message.raw)
+    read = await asyncio.to_thread(_convert, message)
     faults = Faults()
     faults.merge(message.faults.fields)
     faults.merge(rename_fields(read.faults.fields, message.names))
@@ -366,13 +434,19 @@ async def queue_all(
 ) -> list[int]:
     """Queue messages of which either all or none are valid, and return their ids.
 
-    Raises Invalid with the errors of all messages, each after `describe(index)`. With `is_dry_run` nothing is queued.
+    Raises Invalid with the errors of all messages, each after `describe(index)`, or as soon as their texts have more
+    than `MAX_COPIED_CHARACTERS`. With `is_dry_run` nothing is queued.
     """
     read: list[ReadMessage] = []
     faults = Faults()
+    size = 0
     for index, message in enumerate(messages):
         try:
             checked = await read_message(request, message)
+            size += sum(len(message.raw.get(name) or "") for name in _TEXTS)
+            if size > MAX_COPIED_CHARACTERS:
+                text = f"The texts of all messages are too long (maximum is {MAX_COPIED_CHARACTERS} characters)."
+                raise Invalid({"base": [text]})
             if not request.credential.is_test:
                 await fetch(transactional.check_sender, request.account_id, checked.body)
             read.append(checked)

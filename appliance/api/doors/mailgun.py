@@ -9,7 +9,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
-from email.utils import getaddresses, parsedate_to_datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from appliance.core.errors import Faults, Invalid
 from appliance.sending.messages import attachments, bulk_send, transactional
 from appliance.sending.messages.bulk_send import BulkRecipient
 from appliance.sending.messages.foreign_content import ForeignContent
-from appliance.sending.messages.message_request import MessageRequest
+from appliance.sending.messages.message_request import MAX_HEADER_CHARACTERS, MAX_RECIPIENTS, MessageRequest
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch, render, render_send
 
@@ -230,13 +230,19 @@ def _read_message(request: ApiRequest, form: _Form, domain: str) -> _Posted:
         raw["attachments"] = form.files
     raw["tags"] = tags
     raw["tracks_opens"] = switches.get("o:tracking-opens", switches.get("o:tracking", False))
-    to = _read_recipients(form, "to")
-    if not to:
+    if len(headers) > base.MAX_HEADERS:
+        faults.add("h:", f"is too long (maximum is {base.MAX_HEADERS} headers)")
+        headers = {}
+    for header in [name for name, text in headers.items() if len(text) > MAX_HEADER_CHARACTERS]:
+        faults.add(f"h:{header[:100]}", f"is too long (maximum is {MAX_HEADER_CHARACTERS} characters)")
+        del headers[header]
+    to = _read_recipients(form, "to", faults, bulk_send.MAX_RECIPIENTS)
+    if not to and "to" not in faults.fields:
         faults.add("to", "can't be blank")
     key = faults.collect(http.get_idempotency_key, request.http)
     if form.last("recipient-variables") is None:
         raw |= {"headers": _clean_headers(headers)} if headers else {}
-        raw |= {name: copies for name in ("cc", "bcc") if (copies := _read_recipients(form, name))}
+        raw |= {name: copies for name in ("cc", "bcc") if (copies := _read_recipients(form, name, faults))}
         base.split_recipients(raw, to or None, faults, "to")
         return _Posted(raw, None, faults, switches.get("o:testmode", False), key)
     for name in ("cc", "bcc"):
@@ -255,15 +261,10 @@ def _check_tags(tags: dict[str, Any], faults: Faults) -> None:
         faults.add("o:tag", f"must be at most {MAX_TAGS} tags of 1 to {MAX_TAG_CHARACTERS} characters")
 
 
-def _read_recipients(form: _Form, name: str) -> list[str]:
+def _read_recipients(form: _Form, name: str, faults: Faults, limit: int = MAX_RECIPIENTS) -> list[str]:
     """Return the addresses of a field, which may be repeated, and have names and several addresses in one text."""
-    recipients: list[str] = []
-    for text in form.fields.get(name, ()):
-        if "<" not in text and "," not in text:
-            recipients += [text.strip()] if text.strip() else []
-        else:
-            recipients += [address for _, address in getaddresses([text]) if address] or [text]
-    return recipients
+    texts = [text for text in form.fields.get(name, ()) if text.strip()]
+    return base.read_address_list(texts, name, faults, limit) or []
 
 
 def _read_time(value: str, name: str, faults: Faults) -> str | None:
@@ -290,25 +291,42 @@ def _read_bulk(
 ) -> list[BulkRecipient]:
     """Return the recipients with their values, and make the texts of the message templates."""
     variables = _read_variables(form.last("recipient-variables") or "", faults)
-    names = {name: None for values in variables.values() for name in values}
+    names = {name for values in variables.values() for name in values}
     content = ForeignContent(_PLACEHOLDER, names, _TAGS)
-    for field in ("subject", "html", "text", "from"):
-        if isinstance(raw.get(field), str):
-            raw[field] = content.convert(raw[field])
+    base.convert_texts(raw, content, faults, _NAMES)
     in_headers = {match[1] for text in headers.values() for match in _PLACEHOLDER.finditer(text) if match[1]}
-    needed = content.used_names | (in_headers & set(names))
+    needed = content.used_names | (in_headers & names)
     recipients = []
+    size = 0
     for index, address in enumerate(to):
         values = variables.get(address.lower(), {})
         missing = sorted(needed - set(values))
         if missing:
             faults.add(f"to[{index}]", f"has no value in recipient-variables for {', '.join(missing[:5])}")
-        filled = {name: content.fill(text, values) for name, text in headers.items()}
-        recipients.append(BulkRecipient(address, content.get_data(values), filled))
-    if to:
+        recipient = BulkRecipient(address, content.get_data(values), _fill(content, headers, values, faults))
+        size += sum(len(text) for text in (*recipient.data.values(), *recipient.headers.values()))
+        if size > bulk_send.MAX_VALUES_BYTES:
+            faults.add("to", f"is too long (maximum is {bulk_send.MAX_VALUES_BYTES} bytes)")
+            return []
+        recipients.append(recipient)
+    if recipients:
         # The intake checks the content with the values of the first recipient.
         raw |= {"to": to[0], "data": recipients[0].data}
     return recipients
+
+
+def _fill(
+    content: ForeignContent, headers: Mapping[str, str], values: Mapping[str, str], faults: Faults
+) -> dict[str, str]:
+    """Return the headers of one recipient; one that would be too long is left out, with an error."""
+    filled: dict[str, str] = {}
+    for name, text in headers.items():
+        try:
+            filled[name] = content.fill(text, values, MAX_HEADER_CHARACTERS)
+        except ValueError as error:
+            if f"h:{name}" not in faults.fields:
+                faults.add(f"h:{name}", str(error))
+    return filled
 
 
 def _read_variables(text: str, faults: Faults) -> dict[str, dict[str, str]]:
@@ -320,12 +338,20 @@ def _read_variables(text: str, faults: Faults) -> dict[str, dict[str, str]]:
     if not isinstance(decoded, dict):
         faults.add("recipient-variables", "must be a JSON object with an object of values for each address")
         return {}
+    if len(decoded) > bulk_send.MAX_RECIPIENTS:
+        faults.add("recipient-variables", f"is too long (maximum is {bulk_send.MAX_RECIPIENTS} recipients)")
+        return {}
     variables: dict[str, dict[str, str]] = {}
     for address, values in decoded.items():
         if not isinstance(values, dict) or any(isinstance(value, dict | list) for value in values.values()):
             faults.add("recipient-variables", f"must have an object of texts or numbers for {address[:254]}")
             continue
-        variables[address.lower()] = {name: _to_text(value) for name, value in values.items()}
+        texts = {name: _to_text(value) for name, value in values.items()}
+        if sum(map(len, texts)) + sum(map(len, texts.values())) > bulk_send.MAX_RECIPIENT_BYTES:
+            limit = bulk_send.MAX_RECIPIENT_BYTES
+            faults.add("recipient-variables", f"has too long values for {address[:254]} (maximum is {limit} bytes)")
+            texts = dict.fromkeys(texts, "")
+        variables[address.lower()] = texts
     return variables
 
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from sanic import HTTPResponse
 
 from appliance.accounts import audit
@@ -84,8 +84,8 @@ class _Page(Struct):
     """A position in a list of events, which goes into a URL: the parameters of the list, and where the page begins."""
 
     query: dict[str, str]
-    at: int | None = None
-    id: int | None = None
+    at: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    id: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     way: str = "after"  # after, before or last
 
 
@@ -338,5 +338,6 @@ def _lift_opt_out(request: ApiRequest, kind: str, address: Address) -> None:
         raise ApiError(404, "not_found", f"Address not found in {kind} table")
     if not consent.lift_opt_out_without_contact(request.account_id, address, build_evidence(request)):
         # Subscribing to a newsletter of another program is no consent to the campaigns of this service.
-        raise Conflict("The address belongs to a contact who unsubscribed: subscribe the contact in Campanero.")
+        text = "The address belongs to a contact who unsubscribed, or opted out by a complaint or an erasure"
+        raise Conflict(f"{text}: only the person can opt in again in Campanero.")
     audit.record(request.caller, request.account_id, "opt_out_lift", None)

@@ -16,7 +16,6 @@ from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core import clock
 from appliance.core.errors import Faults, Invalid
-from appliance.core.errors import Refused as RefusedError
 from appliance.sending.messages import ledger
 from appliance.storage.models import Message
 from appliance.storage.transactions import fetch
@@ -24,8 +23,8 @@ from appliance.storage.transactions import fetch
 PATH = "/compat/postmark"
 _KEYS = FileKeys("Attachments", "Content")
 MAX_BATCH = 500
-# Postmark's codes of errors: invalid request, inactive recipient, invalid token.
-_INVALID, _INACTIVE, _UNAUTHORIZED, _RATE_LIMITED = 300, 406, 10, 429
+# Postmark's codes of errors: invalid request, inactive recipient, invalid token; and our statuses for the rest.
+_INVALID, _INACTIVE, _UNAUTHORIZED, _RATE_LIMITED, _FAILED = 300, 406, 10, 429, 500
 
 
 def _read_tag(value: Any, path: str, faults: Faults) -> list[str] | None:
@@ -56,12 +55,13 @@ def _read_stream(value: Any, path: str, faults: Faults) -> None:
 
 
 _TEMPLATE = Refused("is not supported: templates are those of this service, by POST /v1/my/messages")
+_HEADERS = base.read_pairs("Name", "Value", base.MAX_HEADERS)
 FIELDS: Fields = {
     "From": Field("from", base.keep), "To": Field("to", base.read_address_list),
     "Cc": Field("cc", base.read_address_list), "Bcc": Field("bcc", base.read_address_list),
     "Subject": Field("subject", base.keep), "HtmlBody": Field("html", base.keep), "TextBody": Field("text", base.keep),
     "ReplyTo": Field("reply_to", base.read_one_address), "Tag": Field("tag_names", _read_tag),
-    "Metadata": Field("variables", base.read_texts), "Headers": Field("headers", base.read_pairs("Name", "Value")),
+    "Metadata": Field("variables", base.read_texts), "Headers": Field("headers", _HEADERS),
     "Attachments": Field("attachments", _read_files), "TrackOpens": Field("tracks_opens", base.keep),
     "MessageStream": Field("stream", _read_stream),
     "TrackLinks": Ignored("clicks are counted in marketing only"),
@@ -109,14 +109,15 @@ async def send_batch(request: ApiRequest) -> HTTPResponse:
 
 
 async def _send_one(request: ApiRequest, raw: Any, path: str, key: str | None) -> tuple[dict[str, Any], int]:
-    """Return the result of one email, and its HTTP status."""
+    """Return the result of one email, and its HTTP status; an unexpected error is logged and is the result, too."""
     try:
-        message = await base.read_message(request, _read(request, raw, path, key))
+        message = await base.read_message(request, await asyncio.to_thread(_read, request, raw, path, key))
         message_id = await base.queue(request, message)
-    except (Invalid, RefusedError) as error:
+        row: Message = await fetch(ledger.get, request.account_id, message_id)
+    except Exception as error:
+        # Others of the batch may be queued, so that each has a result of its own.
         described = http.describe_error(request.http, error)
         return _describe_error(described), 422 if described.status == 409 else described.status
-    row: Message = await fetch(ledger.get, request.account_id, message_id)
     if row.status == "skipped" and not (message.body.cc or message.body.bcc or message.body.other_to):
         text = "You tried to send to a recipient that has been marked as inactive."
         return {"ErrorCode": _INACTIVE, "Message": f"{text} Inactive recipients: {row.recipient}"}, 422
@@ -129,7 +130,8 @@ async def _send_one(request: ApiRequest, raw: Any, path: str, key: str | None) -
 
 def _describe_error(error: DescribedError) -> dict[str, Any]:
     codes = {401: _UNAUTHORIZED, 429: _RATE_LIMITED}
-    return {"ErrorCode": codes.get(error.status, _INVALID), "Message": base.describe_error(error)}
+    code = _FAILED if error.status >= 500 else codes.get(error.status, _INVALID)
+    return {"ErrorCode": code, "Message": base.describe_error(error)}
 
 
 def _write_error(error: DescribedError) -> HTTPResponse:

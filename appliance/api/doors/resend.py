@@ -3,6 +3,7 @@
 A batch is queued as a whole or not at all, unless the header `x-batch-validation: permissive` asks for results of each.
 """
 
+import asyncio
 import base64
 from typing import Any
 
@@ -14,7 +15,6 @@ from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields
 from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core.errors import Faults
-from appliance.core.errors import Refused as RefusedError
 
 PATH = "/compat/resend"
 _KEYS = FileKeys("attachments", "content")
@@ -71,7 +71,8 @@ def _read(request: ApiRequest, raw: dict[str, Any], path: str, key: str | None) 
 async def send_email(request: ApiRequest) -> HTTPResponse:
     """Send an email: `POST /emails`."""
     raw = await base.read_json_object(request, _KEYS)
-    message = _read(request, raw, f"{PATH}/emails", http.get_idempotency_key(request.http))
+    key = http.get_idempotency_key(request.http)
+    message = await asyncio.to_thread(_read, request, raw, f"{PATH}/emails", key)
     message_id = await base.queue(request, await base.read_message(request, message))
     return http.json_response({"id": base.write_id(message_id)})
 
@@ -84,7 +85,11 @@ async def send_batch(request: ApiRequest) -> HTTPResponse:
     for index in (index for index, item in enumerate(raw) if not isinstance(item, dict)):
         faults.add(f"emails[{index}]", "must be an object")
     faults.check()
-    batch = [_read(request, item, f"{PATH}/emails/batch/{index}", key) for index, item in enumerate(raw)]
+
+    def read() -> list[DoorMessage]:
+        return [_read(request, item, f"{PATH}/emails/batch/{index}", key) for index, item in enumerate(raw)]
+
+    batch = await asyncio.to_thread(read)
     if request.http.headers.get("x-batch-validation", "strict").lower() != "permissive":
         ids = await base.queue_all(request, batch, lambda index: f"emails[{index}].")
         return http.json_response({"data": [{"id": base.write_id(number)} for number in ids]})
@@ -93,7 +98,8 @@ async def send_batch(request: ApiRequest) -> HTTPResponse:
         try:
             number = await base.queue(request, await base.read_message(request, message))
             data.append({"id": base.write_id(number)})
-        except RefusedError as error:
+        except Exception as error:
+            # The others are queued, and each has a result of its own.
             errors.append({"index": index, "message": base.describe_error(http.describe_error(request.http, error))})
     return http.json_response({"data": data, "errors": errors})
 

@@ -3,6 +3,7 @@
 Each of the `personalizations` is a message of its own. They are queued as a whole or not at all.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,12 +18,14 @@ from appliance.api.http import DescribedError
 from appliance.core import clock
 from appliance.core.errors import Faults
 from appliance.sending.messages.foreign_content import ForeignContent
+from appliance.sending.messages.message_request import MAX_RECIPIENTS
 
 PATH = "/compat/sendgrid"
 _KEYS = FileKeys("attachments", "content")
-# The messages of one request. Each has a copy of the content, so that all copies together have so many characters.
-MAX_PERSONALIZATIONS, MAX_COPIED_CHARACTERS = 500, 25_000_000
-MAX_CATEGORIES = 10
+# The messages of one request. Each has a copy of the content, and all copies together have a limit.
+MAX_PERSONALIZATIONS = 500
+MAX_CATEGORIES, MAX_CONTENTS, MAX_SETTINGS = 10, 10, 20
+MIN_NAME_CHARACTERS, MAX_NAME_CHARACTERS = 2, 100
 
 
 def _format_mailbox(value: Any, path: str, faults: Faults) -> str | None:
@@ -41,6 +44,9 @@ def _read_addresses(value: Any, path: str, faults: Faults) -> list[str] | None:
     """Return the addresses of a list of {"email", "name"}; names are left out, because headers show addresses only."""
     if not isinstance(value, list):
         faults.add(path, "must be a list")
+        return None
+    if len(value) > MAX_RECIPIENTS:
+        faults.add(path, f"is too long (maximum is {MAX_RECIPIENTS} recipients)")
         return None
     addresses = []
     for index, item in enumerate(value):
@@ -62,6 +68,9 @@ def _read_content(value: Any, path: str, faults: Faults) -> dict[str, str] | Non
     """Return {"text", "html"} of a list of {"type", "value"}."""
     if not isinstance(value, list):
         faults.add(path, "must be a list")
+        return None
+    if len(value) > MAX_CONTENTS:
+        faults.add(path, f"is too long (maximum is {MAX_CONTENTS} entries)")
         return None
     texts: dict[str, str] = {}
     for index, part in enumerate(value):
@@ -106,12 +115,24 @@ def _read_categories(value: Any, path: str, faults: Faults) -> list[str] | None:
     return names
 
 
+def _read_substitutions(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
+    """Return the values of placeholders by their names, which are the texts that they replace."""
+    texts = base.read_texts(value, path, faults)
+    if any(not MIN_NAME_CHARACTERS <= len(name) <= MAX_NAME_CHARACTERS for name in texts or ()):
+        faults.add(path, f"must have names of {MIN_NAME_CHARACTERS} to {MAX_NAME_CHARACTERS} characters")
+        return None
+    return texts
+
+
 def _read_settings(known: Mapping[str, str | None]) -> Any:
     """Return a reader of settings: `known` has the reason for which one is refused if enabled, None if it is read."""
 
     def read(value: Any, path: str, faults: Faults) -> dict[str, bool] | None:
         if not isinstance(value, dict):
             faults.add(path, "must be an object")
+            return None
+        if len(value) > MAX_SETTINGS:
+            faults.add(path, f"is too long (maximum is {MAX_SETTINGS} entries)")
             return None
         enabled: dict[str, bool] = {}
         for name, setting in value.items():
@@ -135,7 +156,7 @@ FIELDS: Fields = {
     "from": Field("from", _format_mailbox), "reply_to": Field("reply_to", _read_reply_to),
     "reply_to_list": Field("reply_to", _read_reply_to), "subject": Field("subject", base.keep),
     "content": Field("content", _read_content), "attachments": Field("attachments", _read_files),
-    "headers": Field("headers", base.read_texts), "categories": Field("tag_names", _read_categories),
+    "headers": Field("headers", base.read_headers), "categories": Field("tag_names", _read_categories),
     "custom_args": Field("variables", base.read_texts), "send_at": Field("send_at", _read_time),
     "mail_settings": Field("mail_settings", _read_settings({
         "sandbox_mode": None, "footer": _FOOTER, "bypass_list_management": _BYPASS, "bypass_spam_management": _BYPASS,
@@ -153,7 +174,7 @@ FIELDS: Fields = {
 PERSONAL_FIELDS: Fields = {
     "to": Field("to", _read_addresses), "cc": Field("cc", _read_addresses), "bcc": Field("bcc", _read_addresses),
     "from": Field("from", _format_mailbox), "subject": Field("subject", base.keep),
-    "headers": Field("headers", base.read_texts), "substitutions": Field("substitutions", base.read_texts),
+    "headers": Field("headers", base.read_headers), "substitutions": Field("substitutions", _read_substitutions),
     "custom_args": Field("variables", base.read_texts), "send_at": Field("send_at", _read_time),
     "dynamic_template_data": _TEMPLATE,
 }  # fmt: skip
@@ -176,7 +197,7 @@ def _read(request: ApiRequest, raw: Mapping[str, Any]) -> tuple[list[DoorMessage
         faults.add("personalizations", "can't be blank")
         personal = []
     copied = sum(len(common.get(name, "")) for name in ("html", "text")) * len(personal)
-    if len(personal) > MAX_PERSONALIZATIONS or copied > MAX_COPIED_CHARACTERS:
+    if len(personal) > MAX_PERSONALIZATIONS or copied > base.MAX_COPIED_CHARACTERS:
         faults.add("personalizations", f"is too long (maximum is {MAX_PERSONALIZATIONS} entries)")
         personal = personal[:1]
     key = faults.collect(http.get_idempotency_key, request.http)
@@ -212,7 +233,7 @@ def _read_one(common: Mapping[str, Any], item: Any, index: int, key: str | None)
 async def send_mail(request: ApiRequest) -> HTTPResponse:
     """Send one message for each of the personalizations: `POST /v3/mail/send`."""
     raw = await base.read_json_object(request, _KEYS)
-    messages, is_dry_run = _read(request, raw)
+    messages, is_dry_run = await asyncio.to_thread(_read, request, raw)
     base.charge(request, len(messages))
     ids = await base.queue_all(request, messages, lambda index: "", is_dry_run)
     if is_dry_run:
