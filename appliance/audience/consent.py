@@ -210,18 +210,32 @@ def lift_stop_without_contact(account_id: int, address: Address, evidence: Evide
 
 
 def lift_opt_out_without_contact(account_id: int, address: Address, evidence: Evidence) -> bool:
-    """Delete the remembered opt-out of an address that no contact has; return False if there was none.
+    """Delete the remembered opt-out of an address that no contact has; return False if there is none to delete.
 
-    A program that has its own audience calls it when a person subscribed there again.
+    A program that has its own audience calls it when a person subscribed there again. The opt-out of a complaint or an
+    erasure stays, also after its suppression was lifted (`suppressions.lift`): only `confirm_opt_in` ends it.
     """
     require_write_transaction()
     hashed = crypto.hash_address(address.kind, address.key)
-    if not run(
+    if _has_complained(account_id, address.kind, hashed) or not run(
         "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?", (account_id, address.kind, hashed)
     ):
         return False
     record_evidence(account_id, (address.kind, hashed), "lifted", "operator", evidence, data={"reason": "opt_out"})
     return True
+
+
+def _has_complained(account_id: int, kind: str, address_hash: bytes) -> bool:
+    """Return whether an address was suppressed for a complaint or an erasure and has not been confirmed since."""
+    if find_suppression_reason(account_id, kind, address_hash) in BLOCKING_REASONS:
+        return True
+    last = fetch_one(
+        "SELECT act FROM consent WHERE account_id = ? AND kind = ? AND address_hash = ? AND contact_id IS NULL "
+        "AND (act = 'confirmed' OR act IN ('suppressed', 'lifted') AND data ->> 'reason' IN ('complaint', 'erased') "
+        "OR act = 'opt_in' AND by = 'recipient') ORDER BY id DESC LIMIT 1",
+        (account_id, kind, address_hash),
+    )
+    return last is not None and last[0] in ("suppressed", "lifted")
 
 
 def confirm_opt_in(channel: Channel, evidence: Evidence) -> None:

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from appliance.certificates.challenges import HTTP_CONTENT_TYPE, HTTP_PATH, LiveChallenges
+from appliance.core import addresses
 from appliance.http.protocol import is_sound_head
 
 log = logging.getLogger("campanero.certificates")
 _MAX_HEAD_BYTES = 8_192
 _TIMEOUT_SECONDS = 10.0
-_MAX_CONNECTIONS = 200
+# The connections that are open at a time, of all clients and of one (`addresses.client_network`).
+_MAX_CONNECTIONS, _MAX_CLIENT_CONNECTIONS = 200, 20
 _REQUEST_LINE = re.compile(rb"(GET|HEAD) (?:http://[^/ ]+)?(/[!-~]*) HTTP/1\.[01]\r\n", re.IGNORECASE)
 _HEADERS = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
 
@@ -58,20 +60,33 @@ def format_answer(answer: Answer, has_body: bool) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection, which is closed after one response or after `_TIMEOUT_SECONDS`."""
+    """A connection, which is closed after one response or after `_TIMEOUT_SECONDS`.
 
-    def __init__(self, answer: Callable[[bytes], Answer], open_connections: set["_Connection"]) -> None:
+    `open_connections` has the client of each open connection, the oldest first.
+    """
+
+    def __init__(self, answer: Callable[[bytes], Answer], open_connections: dict["_Connection", str]) -> None:
         self._answer, self._open_connections = answer, open_connections
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the head of a request, or close the connection if too many are open."""
+        """Wait for the head of a request.
+
+        If too many connections of the client are open, the new one is closed; if too many of all, the oldest is, so
+        that nobody can keep others out.
+        """
         self._transport = cast(asyncio.Transport, transport)
         self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_SECONDS, self._transport.abort)
-        if len(self._open_connections) >= _MAX_CONNECTIONS:
+        peer = transport.get_extra_info("peername")
+        client = addresses.client_network(peer[0]) if peer else ""
+        if sum(other == client for other in self._open_connections.values()) >= _MAX_CLIENT_CONNECTIONS:
             self._transport.abort()
             return
-        self._open_connections.add(self)
+        if len(self._open_connections) >= _MAX_CONNECTIONS:
+            oldest = next(iter(self._open_connections))
+            del self._open_connections[oldest]
+            oldest._transport.abort()
+        self._open_connections[self] = client
 
     def data_received(self, data: bytes) -> None:
         """Respond once the head of the request is complete."""
@@ -89,7 +104,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._timer.cancel()
-        self._open_connections.discard(self)
+        self._open_connections.pop(self, None)
 
 
 class HttpListener:
@@ -99,7 +114,7 @@ class HttpListener:
         self._address, self._base_url, self._challenges = address, base_url, challenges
         self._socket: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, str] = {}
 
     @property
     def is_bound(self) -> bool:
