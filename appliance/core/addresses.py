@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from email.utils import parseaddr
+from email.utils import getaddresses
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -33,6 +33,8 @@ _WHOLE_FLOAT = re.compile(r"(\d{6,15})[.,]0+")
 # The maximum length of a phone number in a file or form with the words beside it. `_WORDS` and `_EXTENSION` take
 # quadratic time, so that a longer text is refused before they are used.
 MAX_WRITTEN_PHONE_CHARACTERS = 255
+# A header with addresses, and the comments in it, which the standard library parses recursively.
+MAX_ADDRESS_HEADER_CHARACTERS, _MAX_COMMENTS = 65_536, 200
 # A contact is loaded, shown and indexed with all its addresses, so their number is limited.
 MAX_ADDRESSES = 50
 # `unicodedata.normalize` needs less than 10 ms for this number of characters, whatever they are.
@@ -95,7 +97,24 @@ def address_in_header(text: str) -> str:
     Examples are `Ann <ann@example.org>` and `ann@example.org.`. If no address can be parsed, the result is the text
     itself without needless quotes and final dot.
     """
-    return strip_needless_quotes(parseaddr(text)[1] or text).rstrip(".")
+    try:
+        mailboxes = read_mailboxes(text)
+    except ValueError:
+        mailboxes = []
+    return strip_needless_quotes(mailboxes[0][1] if len(mailboxes) == 1 else text).rstrip(".")
+
+
+def read_mailboxes(text: str) -> list[tuple[str, str]]:
+    """Return name and address of each mailbox in a header such as To; the texts are as written, without quotes.
+
+    Raises ValueError for a header that is too long, or whose comments are nested too deeply, to be parsed.
+    """
+    if len(text) > MAX_ADDRESS_HEADER_CHARACTERS or text.count("(") > _MAX_COMMENTS:
+        raise ValueError("The addresses in the header cannot be read")
+    try:
+        return [(name, address) for name, address in getaddresses([text]) if address]
+    except (RecursionError, LookupError, TypeError):
+        raise ValueError("The addresses in the header cannot be read") from None
 
 
 def lowercase(text: str) -> str:

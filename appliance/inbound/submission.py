@@ -224,7 +224,7 @@ class SubmissionSession(SmtpSession):
         finally:
             self._handler.budget.give_back(size)
             self._unread, self._in_message = 0, False
-        self._set_post_data_state()  # type: ignore[no-untyped-call]  # untyped in the library
+            self._set_post_data_state()  # type: ignore[no-untyped-call]  # untyped in the library
         await self.push(reply)
 
     async def _receive(self) -> tuple[bytes | None, int, str]:

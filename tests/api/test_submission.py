@@ -113,6 +113,21 @@ def test_the_same_message_id_is_sent_once(relay: SmtpServer, ports: Ports, key: 
     assert len([row for row in api.get("/messages", limit=20).expect(200) if row["subject"] == "Once"]) == 1
 
 
+def test_a_refused_message_ends_its_transaction(ports: Ports, key: str) -> None:
+    """A To header that takes long to read, and a From header that programs read differently, are refused for good."""
+    spoofed, nested = (
+        b'From: (") <ceo@bank.example> (") <shop@bakery.example>\r\n',
+        b"From: shop@bakery.example\r\nTo: ",
+    )
+    with ports.connect(key) as client:
+        client.ehlo()
+        for content in (nested + b"(" * 3_000 + b"\r\n", spoofed):
+            assert client.mail("shop@bakery.example")[0] == 250
+            for name in ("ann", "bea"):
+                assert client.rcpt(f"{name}@example.org")[0] == 250
+            assert client.data(content + b"\r\nHi\r\n")[0] == 554
+
+
 def test_a_large_message_is_sent_byte_for_byte(relay: SmtpServer, ports: Ports, key: str) -> None:
     """An email of 20 MB is stored on disk, and leaves with the same bytes; one over the limit is refused."""
     before = len(relay.messages)

@@ -3,6 +3,7 @@
 from email import message_from_bytes, policy
 from email.utils import getaddresses, parseaddr
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -204,10 +205,13 @@ def test_a_repeated_message_id_is_the_same_message(home: Home) -> None:
 @pytest.mark.usefixtures("key_id")
 @pytest.mark.parametrize("padding", [b"", b"x" * 300_000], ids=["small", "large"])
 def test_other_content_with_the_same_message_id_is_sent(home: Home, padding: bytes) -> None:
-    """A program that uses a Message-ID twice loses no email; the same bytes are still the same message."""
+    """A program that uses a Message-ID twice loses no email; the same content is still the same message."""
     first, second = (HEAD + IDENTIFIED + b"\r\n" + text + padding + b"\r\n" for text in (b"one", b"two"))
     for content, count in ((first, 1), (second, 1), (first, 0), (second, 0)):
         assert len(submit(home, content, "ann@example.org").messages) == count
+    rewritten = BODY.replace(b"boundary=x", b'boundary="y"').replace(b"--x", b"--y")
+    for content, count in ((BODY, 1), (rewritten, 0), (BODY.replace(b"leading", b"other"), 1)):
+        assert len(submit(home, HEAD + IDENTIFIED + content, "bea@example.org").messages) == count
 
 
 @pytest.mark.usefixtures("key_id")
@@ -290,3 +294,46 @@ def test_parts_of_any_email() -> None:
     inner, picture = parts.attachments
     assert inner.content_type == "message/rfc822" and b"inner text" in inner.content
     assert picture.content_type == "image/png" and picture.name.encode()
+
+
+TEXT = b"Content-Type: text/plain; charset="
+HOSTILE = (
+    TEXT + b"idna\r\n\r\na..b\r\n", TEXT + b"undefined\r\n\r\nab\r\n", TEXT + b"rot13\r\n\r\nab\r\n",
+    TEXT + b"unicode_escape\r\n\r\n\\ud800\r\n", TEXT + b"idna\r\nContent-Transfer-Encoding: 8bit\r\n\r\na..\xff\r\n",
+    TEXT + b'"utf-8\0x"\r\n\r\na\r\n', TEXT + b"utf-16-le\r\nContent-Transfer-Encoding: base64\r\n\r\nANg=\r\n",
+    b"Reply-To: " + b"(" * 3_000 + b"\r\n\r\nx\r\n", b"Reply-To: " + b"(a" * 190 + b"\r\n\r\nx\r\n",
+    b"Content-Disposition: attachment; filename*=idna''a..b\r\n\r\nx\r\n",
+    b"Content-Disposition: attachment; filename*=unicode_escape''%5Cud800\r\n\r\nx\r\n",
+    b"Content-Type: text/plain; name*=unicode_escape''%5Cud800\r\nContent-Disposition: attachment\r\n\r\nx\r\n",
+    b"Content-Disposition: attachment; filename*" + b"9" * 5_000 + b"*=a\r\n\r\nx\r\n",
+    b"Subject: =?unicode_escape?q?=5Cud800?=\r\nX-B: =?unicode_escape?q?=5Cud800?=\r\nX-C: \xff\r\n\r\nx\r\n",
+    b"From: =?unicode_escape?q?=5Cud800?= <a@b.example>\r\n\r\nx\r\n",
+    b"From: =?idna?q?a..b?= <a@b.example>\r\n\r\nx\r\n",
+    b"Content-Type: message/rfc822\r\n\r\nSubject: \xff\r\nContent-Transfer-Encoding: base64\r\n\r\n\xff\xfe\r\n",
+    b"Content-Type: multipart/mixed; boundary=a\r\nContent-Transfer-Encoding: base64\r\n\r\n--a\r\n\r\nx\r\n--a--\r\n",
+    b"Content-Type: text/plain; charset*0*=idna''a..b\r\n\r\nx\r\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("content", HOSTILE, ids=lambda content: repr(content[:60]))
+def test_hostile_headers_break_no_request_and_no_page(content: bytes) -> None:
+    """Codecs of Python that are no charsets, and comments, change neither the other parts nor the JSON of requests."""
+    parts = mime_parts.parse_parts(content if content.startswith(b"From") else b"From: a@b.example\r\n" + content)
+    assert parts.sender.address == "a@b.example" and msgspec.json.encode(parts)
+    shown = submitted.show(submitted.StoredEmail(content, "a@b.example", "Hi", 1))
+    assert f"{shown.html}{shown.text}{shown.from_name}".encode()
+
+
+def test_an_email_that_cannot_be_read_is_shown_as_such() -> None:
+    """A page says that the content cannot be displayed."""
+    content = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(2_000))
+    shown = submitted.show(submitted.StoredEmail(content, "a@b.example", "Hi", 1))
+    assert shown.subject == "Hi" and "cannot be displayed" in shown.html
+
+
+def test_the_addresses_in_to_are_limited() -> None:
+    """An email to several people whose To header would take long to read is refused; the others are not read."""
+    content = b"From: a@b.example\r\nTo: " + b"(" * 3_000 + b"\r\n\r\nx\r\n"
+    with pytest.raises(Malformed, match="To or Cc"):
+        raw_mime.parse(content, 2)
+    assert raw_mime.parse(content, 1).visible == {}

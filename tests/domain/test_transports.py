@@ -107,6 +107,18 @@ def test_requests_have_all_parts(vendor: Vendor, settings: schema.Email) -> None
     assert first == second, "a retry has the same content"
 
 
+def test_an_email_that_cannot_be_a_request_is_rejected(vendor: Vendor, settings: schema.Email) -> None:
+    """Nothing was sent, so it is neither in doubt nor tried again; the others get the bytes as they are."""
+    nested = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(2_000))
+    prepare = TRANSPORTS[vendor.name].prepare_request
+    if vendor.takes_mime:
+        assert prepare(build_email(nested), settings).content
+        return
+    with pytest.raises(RecipientRejected, match="nested too deeply") as rejection:
+        prepare(build_email(nested), settings)
+    assert rejection.value.enhanced == "5.6.0"
+
+
 def build_with_files() -> bytes:
     """Return an email with an inline image and an attachment, as another program would write it."""
     message = email.message.EmailMessage(policy=SMTP)

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +40,9 @@ _COMPOSITE = re.compile(rb"^content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/"
 _MAILBOX = re.compile(
     r'(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;()\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
 )
+# RFC 2046, 5.1.1: the line between parts, of up to 70 characters.
+_BOUNDARY = re.compile(rb'boundary="?([^"\r\n;]{1,70})')
+_MAX_BOUNDARIES = 6
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 # Control characters, and those that end a line in some programs.
 _LINE_CATEGORIES = ("Cc", "Zl", "Zp")
@@ -61,12 +65,14 @@ class RawEmail(NamedTuple):
 
     `senders` are the addresses of From and Sender, empty without a From header. `visible` are the normal forms of the
     addresses in To and Cc, by header. `message_id` has no brackets; None means that the header is missing.
+    `repeat_hash` is equal for a repeated submission, None without a Message-ID.
     """
 
     content: bytes
     senders: tuple[str, ...]
     subject: str
     message_id: str | None
+    repeat_hash: bytes | None
     has_date: bool
     is_marketing: bool
     tags: dict[str, Any] | None
@@ -99,6 +105,7 @@ def parse(content: bytes, recipient_count: int = 1) -> RawEmail:
         tuple(address for name in ("from", "sender") if name in values for address in parse_mailboxes(values[name][0])),
         decode_text(_first(values, "subject"))[:_MAX_SUBJECT_CHARACTERS],
         _clean_message_id(_first(values, "message-id")),
+        _hash_repeated(values, body),
         bool(_first(values, "date")),
         is_marketing,
         _parse_tags(values.get(TAG_HEADER, ())),
@@ -124,9 +131,25 @@ def _clean_message_id(value: bytes) -> str | None:
     return value.decode("utf-8", "replace").strip("<> \t\r\n") or None
 
 
-def hash_message_id(message_id: str) -> bytes:
-    """Return the hash of a Message-ID by which a repeated submission is recognized."""
-    return hashlib.blake2b(message_id.encode("utf-8", "replace"), digest_size=16).digest()
+def _hash_repeated(values: dict[str, list[bytes]], body: bytes) -> bytes | None:
+    """Return the hash by which a repeated submission is recognized, None without a Message-ID.
+
+    It is made of Message-ID, From, Subject and body, whose boundaries count for nothing, because some programs choose
+    new ones when they write an email again. Other headers may change on the way here.
+    """
+    message_id = _clean_message_id(_first(values, "message-id"))
+    if message_id is None:
+        return None
+    kind = _first(values, "content-type")
+    boundaries = {match[1] for part in (kind, body) for match in islice(_BOUNDARY.finditer(part), MAX_COMPOSITE_PARTS)}
+    for boundary in sorted(boundaries, key=len, reverse=True)[:_MAX_BOUNDARIES]:
+        for prefix in (b"--", b'boundary="', b"boundary="):
+            body = body.replace(prefix + boundary, prefix)
+    hashed = hashlib.blake2b(digest_size=16)
+    for part in (message_id.encode("utf-8", "replace"), _first(values, "from"), _first(values, "subject"), body):
+        hashed.update(b"%d " % len(part))
+        hashed.update(part)
+    return hashed.digest()
 
 
 def decode_text(value: bytes) -> str:
@@ -278,6 +301,9 @@ def _is_read_alike(text: str, written: list[str]) -> bool:
 
 
 def _read_addresses(written: Sequence[bytes]) -> frozenset[str]:
-    """Return the addresses in To or Cc in lower case, as far as they can be read; nothing is decided by them."""
-    texts = [value.decode("utf-8", "replace").replace("\r\n", "") for value in written]
-    return frozenset(address.lower() for _, address in email.utils.getaddresses(texts) if address)
+    """Return the addresses in To or Cc in lower case; nothing is decided by them. Raises Malformed for hostile ones."""
+    text = ", ".join(value.decode("utf-8", "replace").replace("\r\n", "") for value in written)
+    try:
+        return frozenset(address.lower() for _, address in addresses.read_mailboxes(text))
+    except ValueError:
+        raise Malformed("The addresses in To or Cc cannot be read") from None

@@ -11,7 +11,7 @@ from appliance.accounts import access
 from appliance.content.designs import markup
 from appliance.core import addresses, clock, signals
 from appliance.core.addresses import Address
-from appliance.core.i18n import gettext_noop
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery import mime
 from appliance.sending.messages import attachments, links, raw_mime, submission_limits, transactional
 from appliance.sending.messages.compose import FilledMessage
@@ -25,7 +25,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 # An email of up to this size is stored in the database, a larger one on disk.
 MAX_ROW_BYTES = 256 * 1024
-# For so long the same bytes with the same Message-ID and key are the same message.
+# For so long the same content with the same Message-ID and key is the same message.
 REPEAT_MS = clock.DAY_MS
 NOT_STORED = gettext_noop("its content was deleted")
 _IS_OPEN = "m.status IN ('queued', 'held', 'sending')"
@@ -92,7 +92,7 @@ def queue(submission: Submission) -> Queued:
     is_large = submission.sha256 is not None
     raw = RawMessage(
         account=submission.account_id, api_key=submission.key_id,
-        message_id_hash=raw_mime.hash_message_id(email.message_id) if email.message_id else None,
+        message_id_hash=email.repeat_hash,
         recipient_count=len(recipients), size=len(email.content), created_at=now, sha256=submission.sha256,
         content=None if is_large else email.content,
     )  # fmt: skip
@@ -116,21 +116,18 @@ def queue(submission: Submission) -> Queued:
 def _find_repeated(submission: Submission, now: int) -> set[str]:
     """Return the normal forms of the addresses that this email was queued for already, with this key.
 
-    It has the same Message-ID and bytes. Recipients who were refused, or could not be reached, are considered again.
+    Recipients who were refused, or could not be reached, are considered again.
     """
-    if not submission.email.message_id:
+    if submission.email.repeat_hash is None:
         return set()
     # By the other index, SQLite would read all emails of the key of this day.
     sql = (
         "SELECT m.recipient_key FROM raw_message r INDEXED BY raw_message_repeated "
         "JOIN message_content c ON c.raw_message_id = r.id "
         "JOIN message m ON m.id = c.message_id WHERE r.api_key_id = ? AND r.message_id_hash = ? AND r.created_at > ? "
-        "AND m.status NOT IN ('skipped', 'failed') AND (r.sha256 = ? OR r.content = ?)"
+        "AND m.status NOT IN ('skipped', 'failed')"
     )
-    content = None if submission.sha256 is not None else submission.email.content
-    message_id_hash = raw_mime.hash_message_id(submission.email.message_id)
-    values = (submission.key_id, message_id_hash, now - REPEAT_MS, submission.sha256, content)
-    return {key for (key,) in rows(sql, values)}
+    return {key for (key,) in rows(sql, (submission.key_id, submission.email.repeat_hash, now - REPEAT_MS))}
 
 
 def _insert_message(submission: Submission, address: Address, now: int) -> Message:
@@ -210,8 +207,15 @@ def complete(stored: StoredEmail, created_at: int, headers: Iterable[tuple[str, 
 
 
 def show(stored: StoredEmail) -> FilledMessage:
-    """Return the content of a submitted email for displaying it; a part that it lacks is made from the other."""
-    parts = mime_parts.parse_parts(stored.content)
+    """Return the content of a submitted email for displaying it; a part that it lacks is made from the other.
+
+    An email whose parts cannot be read is shown as a sentence that says so.
+    """
+    try:
+        parts = mime_parts.parse_parts(stored.content)
+    except ValueError:
+        text = gettext("The content of this email cannot be displayed.")
+        return FilledMessage(stored.subject, markup.text_to_html(text), text, None)
     html = parts.html if parts.html is not None else markup.text_to_html(parts.text)
     text = parts.text or (markup.html_to_text(parts.html) if parts.html else "")
     return FilledMessage(stored.subject, html, text, parts.sender.name or None)

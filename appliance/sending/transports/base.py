@@ -4,6 +4,7 @@ A transport only builds requests and reads responses. `workers/http_worker.py` c
 written, and `delivery/http_client.py` says whether a failed request may have been accepted.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -22,6 +23,7 @@ from appliance.sending.delivery.smtp_client import Envelope
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
 
+log = logging.getLogger("campanero.transport")
 # Enhanced codes (RFC 3463) by which `bounce_classes` classifies a rejection. A provider suppresses an address after a
 # hard bounce or a complaint, and we do so after its second rejection.
 INVALID_ADDRESS, SUPPRESSED_BY_PROVIDER, TOO_LARGE, CONTENT = "5.1.3", "5.2.1", "5.3.4", "5.6.0"
@@ -88,13 +90,27 @@ class Transport(ABC):
         Raises DeliveryError if the key is not accepted.
         """
 
+    def prepare_request(self, email: OutgoingEmail, settings: Email) -> HttpRequest:
+        """Return the request of `build_request`. Raises RecipientRejected if the email cannot be written as a request.
+
+        Nothing was sent then, and the same bytes would fail again.
+        """
+        try:
+            return self.build_request(email, settings)
+        except DeliveryError:
+            raise
+        except Exception as error:
+            log.exception("%s: no request could be built of the email %s", self.name, email.message_id)
+            words = str(error) if isinstance(error, ValueError) else type(error).__name__
+            raise RecipientRejected(f"the request cannot be built: {words}", enhanced=CONTENT) from None
+
     async def send(self, email: OutgoingEmail, check: Callable[[], None], settings: Email) -> str:
         """Send an email in one attempt with the settings of a transport, and return the provider's id of it.
 
-        Calls `check` right before anything of the request is written. Raises the errors of `parse_response`, or
-        ConnectionFailed if nothing of the request was written.
+        Calls `check` right before anything of the request is written. Raises the errors of `parse_response` and
+        `prepare_request`, or ConnectionFailed if nothing of the request was written.
         """
-        request = self.build_request(email, settings)
+        request = self.prepare_request(email, settings)
         response = await http_client.fetch(request, parse_seconds(settings.request_timeout), check)
         return self.parse_response(response, email)
 

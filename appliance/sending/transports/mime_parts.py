@@ -1,14 +1,15 @@
 """Divide a finished email into the parts that APIs with their own JSON ask for."""
 
+import codecs
 import email
 import email.errors
 import email.header
-import email.utils
 import re
 from collections.abc import Iterator
 from email.message import Message
 from typing import NamedTuple
 
+from appliance.core import addresses
 from appliance.core.i18n import gettext_noop
 
 _FOLD = re.compile(r"\r?\n[ \t]+")
@@ -17,6 +18,8 @@ _OTHER_HEADERS = frozenset((
     "from", "to", "cc", "bcc", "subject", "reply-to", "sender", "date", "return-path", "received", "mime-version",
     "dkim-signature", "message-id",
 ))  # fmt: skip
+# Codecs of Python that decode bytes to text, and are no charsets of email.
+_NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "unicode_escape", "raw-unicode-escape"))
 
 
 class Mailbox(NamedTuple):
@@ -55,13 +58,16 @@ class EmailParts(NamedTuple):
 def parse_parts(content: bytes) -> EmailParts:
     """Return the parts of an email, with decoded texts; what cannot be decoded stays as it is written.
 
-    An attached email is one file. Raises ValueError if the parts are nested too deeply.
+    An attached email is one file. Raises ValueError if the parts are nested too deeply, or cannot be parsed.
     """
     try:
         message = email.message_from_bytes(content)
         return _read_parts(message)
     except RecursionError:
         raise ValueError(gettext_noop("its parts are nested too deeply")) from None
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, email.errors.MessageError):
+        # The standard library raises these for some invalid headers of parts.
+        raise ValueError(gettext_noop("its parts cannot be read")) from None
 
 
 def _read_parts(message: Message) -> EmailParts:
@@ -78,7 +84,7 @@ def _read_parts(message: Message) -> EmailParts:
         _to_mailbox(message["From"]) or Mailbox("", ""), _to_mailbox(message["Reply-To"]),
         _decode(message["Subject"]), bodies.get("text/plain", ""), html,
         tuple(
-            (name, _FOLD.sub(" ", str(value)))
+            (name, _clean(_FOLD.sub(" ", str(value))))
             for name, value in message.items()
             if name.lower() not in _OTHER_HEADERS and not name.lower().startswith("content-")
         ),
@@ -105,27 +111,43 @@ def _get_content(part: Message) -> bytes:
 
 def _decode_body(data: bytes, charset: str | None) -> str:
     try:
-        return data.decode(charset or "utf-8", "replace")
-    except LookupError:
+        name = codecs.lookup(charset or "utf-8").name
+        return _clean(data.decode("utf-8" if name in _NO_CHARSETS else name, "replace"))
+    except (LookupError, ValueError):
         return data.decode("utf-8", "replace")
 
 
+def _clean(text: str) -> str:
+    """Return a text without lone surrogates, which JSON and UTF-8 cannot contain."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _to_attachment(part: Message, kind: str, data: bytes, html: str) -> Attachment:
-    content_id = str(part["Content-ID"] or "").strip().strip("<>")
+    content_id = _clean(str(part["Content-ID"] or "")).strip().strip("<>")
     is_inline = bool(content_id) and f"cid:{content_id}" in html
-    name = str(part.get_filename() or "attachment").encode("utf-8", "replace").decode()
-    return Attachment(name, kind, data, content_id if is_inline else None)
+    return Attachment(_get_filename(part), kind, data, content_id if is_inline else None)
+
+
+def _get_filename(part: Message) -> str:
+    try:
+        return _clean(str(part.get_filename() or "attachment"))
+    except (LookupError, ValueError):
+        return "attachment"  # Its charset or its numbering is invalid (RFC 2231).
 
 
 def _decode(value: str | None) -> str:
     """Return the text of a header whose encoded words are decoded (RFC 2047)."""
     text = _FOLD.sub(" ", str(value or ""))
     try:
-        return str(email.header.make_header(email.header.decode_header(text)))
+        text = str(email.header.make_header(email.header.decode_header(text)))
     except (LookupError, ValueError, email.errors.MessageError):
-        return text
+        pass  # An unknown charset or invalid base64: the text stays as it is written.
+    return _clean(text)
 
 
 def _to_mailbox(value: str | None) -> Mailbox | None:
-    name, address = email.utils.parseaddr(_FOLD.sub(" ", str(value or "")))
-    return Mailbox(_decode(name), address) if address else None
+    try:
+        mailboxes = addresses.read_mailboxes(_FOLD.sub(" ", str(value or "")))
+    except ValueError:
+        return None
+    return Mailbox(_decode(mailboxes[0][0]), _clean(mailboxes[0][1])) if mailboxes else None

@@ -28,7 +28,7 @@ class OAuthApi(Transport):
 
         A response of 401 accepts nothing (RFC 9110, section 15.5.2). Raises also the errors of `get_access_token`.
         """
-        request = self.build_request(email, settings)
+        request = self.prepare_request(email, settings)
         timeout = parse_seconds(settings.request_timeout)
         response = await http_client.fetch(await self._authorize(request, settings), timeout, check)
         if response.status == _UNAUTHORIZED:

@@ -127,7 +127,7 @@ class RawMessage(Table):
 
     account = ForeignKeyField(Account)
     api_key = ForeignKeyField(ApiKey, null=True, on_delete="SET NULL", index=False)
-    message_id_hash = BlobField(null=True)  # hash of its Message-ID, by which a repeated submission is recognized
+    message_id_hash = BlobField(null=True)  # hash of Message-ID and content, by which a repeat is recognized
     recipient_count = IntegerField()
     size = IntegerField()
     created_at = Time()
