@@ -213,7 +213,7 @@ def lift_opt_out_without_contact(account_id: int, address: Address, evidence: Ev
     """Delete the remembered opt-out of an address that no contact has; return False if there is none to delete.
 
     A program that has its own audience calls it when a person subscribed there again. The opt-out of a complaint or an
-    erasure stays, also after its suppression was lifted (`suppressions.lift`): only `confirm_opt_in` ends it.
+    erasure stays, also after its suppression was lifted (`suppressions.lift`): only an opt-in of the contact ends it.
     """
     require_write_transaction()
     hashed = crypto.hash_address(address.kind, address.key)
@@ -226,13 +226,13 @@ def lift_opt_out_without_contact(account_id: int, address: Address, evidence: Ev
 
 
 def _has_complained(account_id: int, kind: str, address_hash: bytes) -> bool:
-    """Return whether an address was suppressed for a complaint or an erasure and has not been confirmed since."""
+    """Return whether an address was suppressed for a complaint or an erasure and has not been opted in since."""
     if find_suppression_reason(account_id, kind, address_hash) in BLOCKING_REASONS:
         return True
     last = fetch_one(
         "SELECT act FROM consent WHERE account_id = ? AND kind = ? AND address_hash = ? AND contact_id IS NULL "
-        "AND (act = 'confirmed' OR act IN ('suppressed', 'lifted') AND data ->> 'reason' IN ('complaint', 'erased') "
-        "OR act = 'opt_in' AND by = 'recipient') ORDER BY id DESC LIMIT 1",
+        "AND (act IN ('confirmed', 'opt_in') OR act IN ('suppressed', 'lifted') "
+        "AND data ->> 'reason' IN ('complaint', 'erased')) ORDER BY id DESC LIMIT 1",
         (account_id, kind, address_hash),
     )
     return last is not None and last[0] in ("suppressed", "lifted")

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.audience import consent, suppressions
 from appliance.audience.consent import Evidence
-from appliance.audience.contacts import statuses, store
+from appliance.audience.contacts import removal, statuses, store
 from appliance.audience.contacts.store import ContactQuery
 from appliance.audience.suppressions import SuppressionCause
 from appliance.core import validation
@@ -185,3 +185,35 @@ def test_each_contact_is_in_one_state(home: Home) -> None:
         assert ({contact.id for contact in page.rows}, page.total) == (ids, len(ids)), status
         assert getattr(statuses.count_contacts(home.account_id), status) == len(ids)
     assert statuses.count_contacts(home.account_id).total == len(expected)
+
+
+@pytest.mark.parametrize("reason", ["complaint", "erased"])
+@pytest.mark.parametrize("has_contact", [False, True])
+def test_a_program_cannot_lift_the_opt_out_of_a_complaint(home: Home, reason: str, has_contact: bool) -> None:
+    """Not before its suppression is lifted, not after, and not after the contact was deleted."""
+    contact_id = home.contact(ADDRESS).id if has_contact else None
+    number = suppress(home, ADDRESS, reason)
+    if contact_id is not None:
+        transactions.write(removal.delete, home.account_id, contact_id)
+    assert not lift_opt_out(home)
+    transactions.write(suppressions.lift, home.account_id, number, "asked for it", OPERATOR)
+    assert not lift_opt_out(home)
+
+    assert home.upsert(email=ADDRESS).kept_opt_out == [ADDRESS]
+
+
+def test_a_program_lifts_an_opt_out_after_a_later_opt_in(home: Home) -> None:
+    """A complaint from before the person confirmed says nothing of the opt-out that followed."""
+    contact_id = home.contact(ADDRESS).id
+    suppress(home, ADDRESS, "complaint")
+    transactions.write(lambda: consent.confirm_opt_in(home.channel(ADDRESS), BY_PERSON))
+    home.opt_out(ADDRESS)
+    transactions.write(removal.delete, home.account_id, contact_id)
+
+    assert lift_opt_out(home)
+
+
+def lift_opt_out(home: Home) -> bool:
+    """Lift the opt-out of the address as a program with its own audience."""
+    address = Address("email", ADDRESS, ADDRESS)
+    return transactions.write(consent.lift_opt_out_without_contact, home.account_id, address, OPERATOR)

@@ -124,22 +124,38 @@ def test_events_report_deliveries_opens_and_refusals(server: Server, relay: Smtp
 
 
 def test_member_who_wants_mail_again_gets_it(server: Server, relay: SmtpServer) -> None:
-    """Ghost removes bounce, complaint and opt-out of a member; a second removal finds nothing."""
+    """Ghost removes the bounce and the opt-out of a member; a second removal finds nothing."""
     api = server.client()
-    api.post("/suppressions", {"address": "fay@example.org", "reason": "complaint"}).expect(201)
     api.post("/suppressions", {"address": "fay@example.org", "reason": "hard_bounce"}).expect(201)
-    calls = [
-        {"client": "ghost", "call": "remove", "domain": DOMAIN, "type": kind, "email": "fay@example.org"}
-        for kind in ("bounces", "complaints", "unsubscribes")
-    ]
+    contact = api.post("/contacts", {"email": "fay@example.org", "opt_in": True}).expect(201)
+    api.patch(f"/contacts/{contact['id']}", {"opt_in": False}).expect(200)
+    api.delete(f"/contacts/{contact['id']}").expect(204)
+    calls = [remove(kind, "fay") for kind in ("bounces", "unsubscribes")]
     removed = run_clients(server.url, str(server.key), [*calls, *calls])
     run_clients(server.url, str(server.key), [send(build_recipients("fay"), id="back", subject="Back")])
 
-    assert [result["message"] for result in removed[:3]] == [
-        "Bounced address has been removed", "Spam complaint has been removed", "Unsubscribe event has been removed",
+    assert [result["message"] for result in removed[:2]] == [
+        "Bounced address has been removed", "Unsubscribe event has been removed",
     ]  # fmt: skip
-    assert [result["error"]["status"] for result in removed[3:]] == [404, 404, 404]
+    assert [result["error"]["status"] for result in removed[2:]] == [404, 404]
     assert wait_for_mail(relay, ["fay@example.org"], "Back")
+
+
+def test_member_who_complained_stays_opted_out(server: Server) -> None:
+    """Ghost can remove the complaint, but not the opt-out that a complaint leaves."""
+    server.client().post("/suppressions", {"address": "cross@example.org", "reason": "complaint"}).expect(201)
+    calls = [remove(kind, "cross") for kind in ("unsubscribes", "complaints", "unsubscribes")]
+    before, removed, after = run_clients(server.url, str(server.key), calls)
+    run_clients(server.url, str(server.key), [send(build_recipients("cross"), id="cross")])
+
+    assert (before["error"]["status"], after["error"]["status"]) == (409, 409)
+    assert removed["message"] == "Spam complaint has been removed"
+    assert [row["status"] for row in find_messages(server, to="cross@example.org")] == ["skipped"]
+
+
+def remove(kind: str, name: str) -> dict[str, Any]:
+    """Return the call by which Ghost removes a suppression of a member."""
+    return {"client": "ghost", "call": "remove", "domain": DOMAIN, "type": kind, "email": f"{name}@example.org"}
 
 
 @pytest.mark.parametrize(("change", "text"), [
