@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 import ssl
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -38,8 +39,12 @@ log = logging.getLogger("campanero.submission")
 MAX_MESSAGE_BYTES = 36 * 1_048_576
 MAX_RECIPIENTS = 100
 MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 200, 20
-# All emails together that are being received. Beyond it, those of more than `_SMALL_BYTES` have to wait.
+# All emails together that are being received, and those of an account. Beyond it, those of more than `_SMALL_BYTES`
+# have to wait.
 MAX_RECEIVING_BYTES, _SMALL_BYTES = 256 * 1_048_576, 1_048_576
+MAX_ACCOUNT_BYTES = 2 * MAX_MESSAGE_BYTES + _SMALL_BYTES
+# A message must arrive in a minute, and one more for each of these bytes, but in no more than ten minutes.
+MIN_BYTES_PER_MINUTE, MAX_RECEIVING_MINUTES = 1_048_576, 10
 _READ_BYTES = 8 * 1_048_576
 _END_OF_MESSAGE = b"\r\n.\r\n"
 # A failed sign-in is answered after this time, doubled with each failure of the client or the user name.
@@ -53,19 +58,26 @@ _ROUTING = re.compile(r"[%!@:/]")
 
 
 class ReceivingBudget:
-    """The number of bytes that all sessions are receiving. Use it only in one event loop."""
+    """The number of bytes that the sessions are receiving, in all and for each account. Use it only in one event loop.
+
+    Each account has a part of the whole, so that no account keeps the large emails of the others waiting.
+    """
 
     def __init__(self) -> None:
-        self._bytes = 0
+        self._bytes: Counter[int] = Counter()
 
-    def take(self, size: int, message_size: int) -> bool:
-        """Count received bytes; return False if a message of this size has to wait."""
-        self._bytes += size
-        return self._bytes <= MAX_RECEIVING_BYTES or message_size <= _SMALL_BYTES
+    def take(self, account_id: int, size: int, message_size: int) -> bool:
+        """Count received bytes of an account; return False if a message of this size has to wait."""
+        self._bytes[account_id] += size
+        if message_size <= _SMALL_BYTES:
+            return True
+        return self._bytes[account_id] <= MAX_ACCOUNT_BYTES and self._bytes.total() <= MAX_RECEIVING_BYTES
 
-    def give_back(self, size: int) -> None:
-        """Count bytes as processed."""
-        self._bytes -= size
+    def give_back(self, account_id: int, size: int) -> None:
+        """Count bytes of an account as processed."""
+        self._bytes[account_id] -= size
+        if self._bytes[account_id] <= 0:
+            del self._bytes[account_id]
 
 
 class SubmissionState(Session):
@@ -104,6 +116,7 @@ class SubmissionSession(SmtpSession):
         )  # fmt: skip
         self._handler, self._is_tls_first, self._is_silent = handler, is_tls_first, False
         self._early_bytes = b""
+        self._counted_bytes = 0  # those of the message being received that count in the budget
 
     def _create_session(self) -> SubmissionState:
         return SubmissionState(asyncio.get_running_loop())
@@ -216,23 +229,26 @@ class SubmissionSession(SmtpSession):
         await self.push("354 End data with <CR><LF>.<CR><LF>")
         self._unread = self._lines = 0
         self._in_message = True
-        content, size = None, 0
+        account_id = self.get_key().account_id
         try:
-            content, size, refusal = await self._receive()
+            content, refusal = await self._receive(account_id)
             self._in_message = False
             reply = refusal or await self._handler.accept(self, envelope, content or b"")
         finally:
-            self._handler.budget.give_back(size)
+            self._handler.budget.give_back(account_id, self._counted_bytes)
+            self._counted_bytes = 0
             self._unread, self._in_message = 0, False
             self._set_post_data_state()  # type: ignore[no-untyped-call]  # untyped in the library
         await self.push(reply)
 
-    async def _receive(self) -> tuple[bytes | None, int, str]:
-        """Return the message without the dots that were added to it, its size on the wire, and the refusal, if any.
+    async def _receive(self, account_id: int) -> tuple[bytes | None, str]:
+        """Return the message without the dots that were added to it, and the refusal, if any.
 
-        Reading in large pieces takes a tenth of the time of reading lines.
+        Reading in large pieces takes a tenth of the time of reading lines. Raises ConnectionResetError if the message
+        does not arrive in time.
         """
-        data, size, refusal = bytearray(b"\r\n"), 0, ""
+        data, size, refusal, started_at = bytearray(b"\r\n"), 0, "", clock.monotonic()
+        content, budget = None, self._handler.budget
         while True:
             piece = await self._reader.read(_READ_BYTES)
             if not piece:
@@ -240,25 +256,36 @@ class SubmissionSession(SmtpSession):
             self._reset_timeout()
             self._unread = 0
             size += len(piece)
+            if clock.monotonic() - started_at > get_receiving_seconds(size):
+                self.end(b"421 4.4.2 The message arrives too slowly\r\n")
+                raise ConnectionResetError
             start = max(0, len(data) - len(_END_OF_MESSAGE) + 1)
             data += piece
             end = data.find(_END_OF_MESSAGE, start)
-            if not self._handler.budget.take(len(piece), size):
-                refusal = refusal or "452 4.3.1 Too many large messages at once, try again later"
+            if not refusal:
+                self._counted_bytes += len(piece)
+                if not budget.take(account_id, len(piece), size):
+                    refusal = "452 4.3.1 Too many large messages at once, try again later"
+            rest = bytes(data[end + len(_END_OF_MESSAGE) :]) if end >= 0 else b""
+            if size - len(rest) > MAX_MESSAGE_BYTES + len(_END_OF_MESSAGE):
+                refusal = refusal or f"552 5.3.4 The message has more than {MAX_MESSAGE_BYTES} bytes"
             if end >= 0:
-                rest = bytes(data[end + len(_END_OF_MESSAGE) :])
                 if rest:
                     self._reader.feed_data(rest)
-                if size - len(rest) > MAX_MESSAGE_BYTES + len(_END_OF_MESSAGE):
-                    refusal = refusal or f"552 5.3.4 The message has more than {MAX_MESSAGE_BYTES} bytes"
                 content = None if refusal else bytes(data[2 : end + 2])
                 break
-            if refusal or size > MAX_MESSAGE_BYTES + len(_END_OF_MESSAGE):
-                refusal = refusal or f"552 5.3.4 The message has more than {MAX_MESSAGE_BYTES} bytes"
+            if refusal:
                 del data[: -len(_END_OF_MESSAGE)]
+                budget.give_back(account_id, self._counted_bytes)
+                self._counted_bytes = 0
         if content is not None and (content.startswith(b".") or b"\r\n." in content):
             content = (b"\r\n" + content).replace(b"\r\n.", b"\r\n")[2:]
-        return content, size, refusal
+        return content, refusal
+
+
+def get_receiving_seconds(size: int) -> float:
+    """Return in how many seconds the first `size` bytes of a message must have arrived."""
+    return 60 * min(MAX_RECEIVING_MINUTES, 1 + size / MIN_BYTES_PER_MINUTE)
 
 
 def _pass_on(server: Any, session: Any, envelope: Any, mechanism: str, auth_data: Any) -> AuthResult:

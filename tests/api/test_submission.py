@@ -113,6 +113,34 @@ def test_the_same_message_id_is_sent_once(relay: SmtpServer, ports: Ports, key: 
     assert len([row for row in api.get("/messages", limit=20).expect(200) if row["subject"] == "Once"]) == 1
 
 
+def test_an_account_delays_large_messages_of_no_other(server: Server, ports: Ports, relay: SmtpServer) -> None:
+    """Unfinished messages of an account delay its own large ones, until its connections end (T07)."""
+    other = server.cli("account", "add", "Other").stdout.split()[-1]
+    key = create_key(server, "One", "--test")
+    other_key = create_key(server, "Two", "--test", "--account", other)
+    large = (compose("Large").as_string().replace("\n", "\r\n") + ("a" * 76 + "\r\n") * 40_000).encode()
+    with ports.connect(key, "One") as own, ports.connect(other_key, "Two") as of_other, ExitStack() as stack:
+        for _ in range(3):
+            session = stack.enter_context(RawSession(ports.tls))
+            session.start_tls()
+            begin(session, key, "One")
+            for command in (b"MAIL FROM:<shop@bakery.example>", b"RCPT TO:<ann@example.org>", b"DATA"):
+                session.ask(command + b"\r\n")
+            session.send(b"Subject: unfinished\r\n\r\n" + (b"a" * 76 + b"\r\n") * 320_000)
+        relay.wait_until(lambda: submit_to_ann(own, large) == 452)
+        assert submit_to_ann(of_other, large) == 250
+        stack.close()
+        relay.wait_until(lambda: submit_to_ann(own, large) == 250)
+
+
+def submit_to_ann(client: smtplib.SMTP, content: bytes) -> int:
+    """Submit an email on an open connection and return the code of the reply."""
+    client.ehlo_or_helo_if_needed()
+    client.mail("shop@bakery.example")
+    client.rcpt("ann@example.org")
+    return client.data(content)[0]
+
+
 def test_a_refused_message_ends_its_transaction(ports: Ports, key: str) -> None:
     """A To header that takes long to read, and a From header that programs read differently, are refused for good."""
     spoofed, nested = (

@@ -12,6 +12,7 @@ from appliance.accounts import access
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.core import addresses
+from appliance.inbound import submission
 from appliance.sending.messages import attachments, message_source, raw_mime, submitted
 from appliance.sending.messages.ledger import get_row
 from appliance.sending.messages.prepare import MessagePreparer
@@ -47,10 +48,10 @@ def submit(home: Home, content: bytes, *recipients: str) -> submitted.Queued:
     email = raw_mime.parse(content, len(recipients))
     parsed = [addresses.parse_email(recipient) for recipient in recipients]
     key_id, sha256 = int(ApiKey.get().id), submitted.store_large(email)
-    submission = submitted.Submission(
+    prepared = submitted.Submission(
         home.account_id, key_id, False, email, (*email.senders, "www@bakery.example")[0], parsed, sha256
     )
-    queued = transactions.write(submitted.queue, submission)
+    queued = transactions.write(submitted.queue, prepared)
     if sha256 is not None:
         attachments.release_raw(sha256)
     return queued
@@ -337,3 +338,13 @@ def test_the_addresses_in_to_are_limited() -> None:
     with pytest.raises(Malformed, match="To or Cc"):
         raw_mime.parse(content, 2)
     assert raw_mime.parse(content, 1).visible == {}
+
+
+def test_large_emails_are_limited_by_account_and_time() -> None:
+    """No account takes all of the space for large emails, and an email must arrive at a least rate (T07)."""
+    budget, megabyte = submission.ReceivingBudget(), 1_048_576
+    assert budget.take(1, 70 * megabyte, 35 * megabyte) and not budget.take(1, 10 * megabyte, 10 * megabyte)
+    assert budget.take(1, megabyte, megabyte) and budget.take(2, 35 * megabyte, 35 * megabyte)
+    budget.give_back(1, 81 * megabyte)
+    assert budget.take(1, 35 * megabyte, 35 * megabyte)
+    assert [submission.get_receiving_seconds(count * megabyte) for count in (0, 1, 36)] == [60, 120, 600]
