@@ -1,4 +1,4 @@
-"""Small requests that would grow while they are read: refused at once, without stopping the event loop or the others."""
+"""Small requests that would grow while they are read: refused at once, and the event loop goes on."""
 
 import base64
 import json

@@ -129,7 +129,7 @@ def test_member_who_wants_mail_again_gets_it(server: Server, relay: SmtpServer) 
     api.post("/suppressions", {"address": "fay@example.org", "reason": "hard_bounce"}).expect(201)
     contact = api.post("/contacts", {"email": "fay@example.org", "opt_in": True}).expect(201)
     api.patch(f"/contacts/{contact['id']}", {"opt_in": False}).expect(200)
-    api.delete(f"/contacts/{contact['id']}").expect(204)
+    api.delete(f"/contacts/{contact['id']}").expect(200)
     calls = [remove(kind, "fay") for kind in ("bounces", "unsubscribes")]
     removed = run_clients(server.url, str(server.key), [*calls, *calls])
     run_clients(server.url, str(server.key), [send(build_recipients("fay"), id="back", subject="Back")])

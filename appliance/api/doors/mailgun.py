@@ -339,7 +339,8 @@ def _read_variables(text: str, faults: Faults) -> dict[str, dict[str, str]]:
         faults.add("recipient-variables", "must be a JSON object with an object of values for each address")
         return {}
     if len(decoded) > bulk_send.MAX_RECIPIENTS:
-        faults.add("recipient-variables", f"is too long (maximum is {bulk_send.MAX_RECIPIENTS} recipients)")
+        if "to" not in faults.fields:
+            faults.add("recipient-variables", f"is too long (maximum is {bulk_send.MAX_RECIPIENTS} recipients)")
         return {}
     variables: dict[str, dict[str, str]] = {}
     for address, values in decoded.items():
