@@ -21,10 +21,10 @@ FORM = (("from", "ana@bakery.example"), ("subject", "S"), ("text", "t"))
 
 def send(server: Server, path: str, change: dict[str, Any] | Fields) -> Response:
     """Post a message with changed fields, as JSON or as a form."""
-    if path == MAILGUN:
-        names = {name for name, _ in change}
-        return post_form(server, path, [*(field for field in FORM if field[0] not in names), *change])
-    return post(server, path, MAILS[path] | dict(change))
+    if isinstance(change, dict):
+        return post(server, path, MAILS[path] | change)
+    names = {name for name, _ in change}
+    return post_form(server, path, [*(field for field in FORM if field[0] not in names), *change])
 
 
 def personalize(count: int = 1, **fields: Any) -> list[dict[str, Any]]:
