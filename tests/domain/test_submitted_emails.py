@@ -123,6 +123,12 @@ def test_ambiguous_emails_are_refused(content: bytes) -> None:
     [
         ("shop@bakery.example", ["shop@bakery.example"]),
         ("Shop (EU), <a@b.example>", None),
+        ('"Bank\r\n <ceo@bank.example>, " <a@b.example>', None),
+        ('"\r\n <ceo@bank.example>" <a@b.example>', None),
+        ('"<ceo@bank.example>" <a@b.example>', None),
+        ("=?utf-8?q?=3Cceo=40bank=2Eexample=3E?= <a@b.example>", None),
+        ("<a=?utf-8?q?=3Cceo=40bank.example=3E?=@b.example>", None),
+        ("shop＠bank.example@b.example", None),
         ('"Shop, EU" <a@b.example>', ["a@b.example"]),
         ("Shop (EU) <a@b.example>", None),
         ('"Shop (EU)" <a@b.example>', ["a@b.example"]),
@@ -135,7 +141,7 @@ def test_ambiguous_emails_are_refused(content: bytes) -> None:
         ("a@bücher.example", ["a@bücher.example"]),
         ("a@xn--bcher-kva.example", ["a@bücher.example"]),
         ("a@b.example\x0b, boss@bank.example", None),
-        ("=?utf-8?q?boss=40bank=2Eexample=3E?= <a@b.example>", ["a@b.example"]),
+        ("=?utf-8?q?boss=40bank=2Eexample=3E?= <a@b.example>", None),
         ('"" <a@b.example>', ["a@b.example"]),
         ("J. Public & Söhne's <a@b.example>", ["a@b.example"]),
         ('"ceo@bank.example" <a@b.example>', ["a@b.example"]),
@@ -348,3 +354,35 @@ def test_large_emails_are_limited_by_account_and_time() -> None:
     budget.give_back(1, 81 * megabyte)
     assert budget.take(1, 35 * megabyte, 35 * megabyte)
     assert [submission.get_receiving_seconds(count * megabyte) for count in (0, 1, 36)] == [60, 120, 600]
+
+
+def _hash(kind: bytes, body: bytes, head: bytes = b"") -> bytes | None:
+    head = b"From: a@b.example\r\nMessage-ID: <1@shop>\r\n" + head + b"Content-Type: " + kind
+    return raw_mime.parse(head + b"\r\n\r\n" + body).repeat_hash
+
+
+@pytest.mark.parametrize("declaration", [b'boundary="%b"', b"boundary=%b", b"BOUNDARY = %b", b"boundary*=us-ascii''%b"])
+def test_repeats_are_recognized_with_other_boundaries(declaration: bytes) -> None:
+    """A program may choose new boundaries for the same email, also for nested parts."""
+
+    def build(outer: bytes, inner: bytes) -> bytes | None:
+        nested = b"Content-Type: multipart/alternative; " + declaration % inner
+        body = b"--%b\r\n%b\r\n\r\n--%b\r\n\r\nhi\r\n--%b--\r\n--%b--\r\n" % (outer, nested, inner, inner, outer)
+        return _hash(b"multipart/mixed; " + declaration % outer, body)
+
+    assert build(b"AA", b"BB") == build(b"CC", b"DDD")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((b"text/plain", b"boundary=111\r\n"), (b"text/plain", b"boundary=222\r\n")),
+        ((b"text/plain", b"<b>x</b>\r\n"), (b"text/html", b"<b>x</b>\r\n")),
+        ((b"multipart/mixed; boundary=1", b"Code: --1\r\n"), (b"multipart/mixed; boundary=2", b"Code: --2\r\n")),
+        ((b"text/plain", b"x\r\n"), (b"text/plain", b"x\r\n", b'X-Campanero-Data: {"order": 7}\r\n')),
+        ((b"text/plain", b"x\r\n"), (b"text/plain", b"x\r\n", b"X-Campanero-Class: marketing\r\n")),
+    ],
+)  # fmt: skip
+def test_other_emails_with_the_same_message_id(first: tuple[bytes, ...], second: tuple[bytes, ...]) -> None:
+    """Emails that differ in what their recipients see, or in their class or data, are no repeats."""
+    assert _hash(*first) != _hash(*second)

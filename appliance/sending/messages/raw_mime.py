@@ -12,9 +12,8 @@ import email.utils
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,8 +39,11 @@ _COMPOSITE = re.compile(rb"^content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/"
 _MAILBOX = re.compile(
     r'(?:(?:"(?:[^"\\]|\\.)*"|[^<>",:;()\[\]@\\])*<\s*([^<>\s",;()]{1,254})\s*>|([^<>\s",;:()]{1,254}))\s*(,|\Z)'
 )
-# RFC 2046, 5.1.1: the line between parts, of up to 70 characters.
-_BOUNDARY = re.compile(rb'boundary="?([^"\r\n;]{1,70})')
+# RFC 2046, 5.1.1: the line between parts, of up to 70 characters. RFC 2231, 4: it may have a charset before it.
+_BOUNDARY = re.compile(
+    rb"""boundary\*?[ \t]{0,9}=[ \t]{0,9}"?(?:[\w-]{0,20}'[\w-]{0,20}')?([^"\r\n;]{1,70})"?""", re.IGNORECASE
+)
+_MULTIPART = re.compile(rb"[ \t\r\n]*multipart/", re.IGNORECASE)
 _MAX_BOUNDARIES = 6
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 # Control characters, and those that end a line in some programs.
@@ -134,22 +136,50 @@ def _clean_message_id(value: bytes) -> str | None:
 def _hash_repeated(values: dict[str, list[bytes]], body: bytes) -> bytes | None:
     """Return the hash by which a repeated submission is recognized, None without a Message-ID.
 
-    It is made of Message-ID, From, Subject and body, whose boundaries count for nothing, because some programs choose
-    new ones when they write an email again. Other headers may change on the way here.
+    It is made of the body and of the headers that say what it is and to whom it seems to come from. The boundaries of a
+    multipart email count for nothing, because some programs choose new ones when they write an email again. Other
+    headers may change on the way here.
     """
     message_id = _clean_message_id(_first(values, "message-id"))
     if message_id is None:
         return None
-    kind = _first(values, "content-type")
-    boundaries = {match[1] for part in (kind, body) for match in islice(_BOUNDARY.finditer(part), MAX_COMPOSITE_PARTS)}
-    for boundary in sorted(boundaries, key=len, reverse=True)[:_MAX_BOUNDARIES]:
-        for prefix in (b"--", b'boundary="', b"boundary="):
-            body = body.replace(prefix + boundary, prefix)
+    body, kind = b"\r\n" + body, _first(values, "content-type")
+    if _MULTIPART.match(kind):
+        body, kind = _drop_boundaries(body, kind)
     hashed = hashlib.blake2b(digest_size=16)
-    for part in (message_id.encode("utf-8", "replace"), _first(values, "from"), _first(values, "subject"), body):
+    names = ("from", "subject", "content-transfer-encoding", CLASS_HEADER, DATA_HEADER)
+    for part in (message_id.encode("utf-8", "replace"), *(_first(values, name) for name in names), kind, body):
         hashed.update(b"%d " % len(part))
         hashed.update(part)
     return hashed.digest()
+
+
+def _drop_boundaries(body: bytes, kind: bytes) -> tuple[bytes, bytes]:
+    """Return body and Content-Type without the boundaries that delimit parts, where they are declared and used."""
+    declared = [match[1] for part in (kind, body) for match in _find_boundaries(part)]
+    used = [boundary for boundary in dict.fromkeys(declared) if b"\r\n--" + boundary in body][:_MAX_BOUNDARIES]
+    body, kind = (_drop_declared(part, used) for part in (body, kind))
+    for boundary in sorted(used, key=len, reverse=True):
+        body = body.replace(b"\r\n--" + boundary, b"\r\n--")
+    return body, kind
+
+
+def _drop_declared(part: bytes, boundaries: list[bytes]) -> bytes:
+    for match in reversed([match for match in _find_boundaries(part) if match[1] in boundaries]):
+        part = part[: match.start()] + b"boundary=" + part[match.end() :]
+    return part
+
+
+def _find_boundaries(part: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield the first declarations of boundaries, at most `MAX_COMPOSITE_PARTS`."""
+    lower, start = part.lower(), 0
+    for _ in range(MAX_COMPOSITE_PARTS):
+        start = lower.find(b"boundary", start)
+        if start < 0:
+            return
+        if match := _BOUNDARY.match(part, start):
+            yield match
+        start += 8
 
 
 def decode_text(value: bytes) -> str:
@@ -250,24 +280,30 @@ def parse_mailboxes(value: bytes) -> tuple[str, ...]:
     Groups, comments, quoted local parts and domains in other than their normal form are refused, because programs read
     them in different ways.
     """
-    text = value.decode("utf-8", "replace").replace("\r\n", "")
+    folded = value.decode("utf-8", "replace")
+    text = folded.replace("\r\n", "")
     if len(value) > _MAX_FROM_BYTES:
         raise Malformed("The From or Sender header is too long")
+    if any("\n" in quoted for quoted in _QUOTED.findall(folded)):
+        # Some programs end a quoted string at the end of its line.
+        raise Malformed("A quoted name in the From or Sender header must stand on one line")
     if any(unicodedata.category(char) in _LINE_CATEGORIES for char in text.replace("\t", " ")):
         raise Malformed("Control characters are not allowed in the From or Sender header")
     if any(char in _QUOTED.sub("", text) for char in "()"):
         raise Malformed("Parentheses are allowed in the From or Sender header only inside of quotation marks")
-    mailboxes, written, position = list[str](), list[str](), 0
+    mailboxes, written, position, brackets = list[str](), list[str](), 0, 0
     while position < len(text):
         position += len(text) - position - len(text[position:].lstrip())
         match = _MAILBOX.match(text, position)
         if match is None or len(mailboxes) == _MAX_SENDERS:
             break
         written.append(match[1] or match[2])
+        brackets += match[1] is not None
         mailboxes.append(_parse_sender(written[-1]))
         position = match.end()
         if not match[3]:
-            if not _is_read_alike(text, written):
+            # Some programs decode a header before they look for the address in it.
+            if not _is_read_alike(text, written) or not {decode_text(value).count(char) for char in "<>"} <= {brackets}:
                 raise Malformed("The addresses of the From or Sender header are ambiguous")
             return tuple(mailboxes)
     raise Malformed("The From or Sender header has no valid address")
@@ -280,6 +316,8 @@ def _parse_sender(written: str) -> str:
     except ValueError:
         raise Malformed("The From or Sender header has no valid address") from None
     local, _, domain = written.rpartition("@")
+    if "=?" in local or any(char in unicodedata.normalize("NFKC", local) for char in "@<>"):
+        raise Malformed("The address in the From or Sender header must be written in its normal form")
     normal_local, _, normal_domain = parsed.value.rpartition("@")
     ascii_domain = parsed.key.rpartition("@")[2]
     if local != normal_local or (domain.lower() if domain.isascii() else domain) not in (normal_domain, ascii_domain):
