@@ -108,3 +108,33 @@ def test_an_interrupted_restore_continues(fresh_server: FreshServer, is_emptied:
     assert sorted(path.name for path in (server.data / "attachments").glob("*.txt")) == ["last.txt"]
     server.stop()
     check_restored(server, file)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("attachments", "."),
+        ("attachments", ".."),
+        ("attachments", "backups"),
+        ("imports", "backups/imports"),
+        ("imports", "attachments"),
+        (".restoring", "backups"),
+    ],
+)
+def test_a_restore_empties_no_other_folder(fresh_server: FreshServer, name: str, target: str) -> None:
+    """A folder that leads to other data of the installation is refused, and nothing is changed."""
+    server = fresh_server()
+    backup, _ = create_installation(server)
+    (server.data / "backups" / "imports").mkdir(parents=True, exist_ok=True)
+    (server.data / "backups" / "mine.tar.gz").write_text("mine")
+    shutil.rmtree(server.data / name, ignore_errors=True)
+    (server.data / name).symlink_to(server.data / target)
+    before = _list_sizes(server.data)
+    refused = server.cli("restore", str(backup), "--force", expect=None)
+    assert refused.returncode == 1 and str(server.data / name) in refused.stderr
+    assert _list_sizes(server.data) == before
+
+
+def _list_sizes(directory: Path) -> dict[Path, int]:
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != "serve.lock")
+    return {path: path.stat().st_size for path in files}

@@ -88,6 +88,25 @@ def finish_installation(directory: Path) -> None:
     shutil.rmtree(staging)
 
 
+def find_shared_folder(directory: Path) -> str | None:
+    """Return the name of a folder that a restore would empty although other data lies in it, or None.
+
+    A folder that is a link may lead to the data directory or the backups, or to the same place as another one.
+    """
+    data, staging = directory.resolve(), directory / STAGING_DIRECTORY
+    kept = {data, (directory / "backups").resolve(), *([staging.resolve()] if staging.is_symlink() else [])}
+    links_first = sorted(FILE_DIRECTORIES, key=lambda name: not (directory / name).is_symlink())
+    replaced = {name: (directory / name).resolve() for name in links_first}
+    for name, path in replaced.items():
+        others = [other for key, other in replaced.items() if key != name]
+        contained = kept | set(others)
+        if path in contained or any(path in other.parents for other in contained):
+            return name
+        if any(other in path.parents for other in (*others, *(kept - {data}))):
+            return name
+    return None
+
+
 def _replace_content(source: Path, target: Path) -> None:
     """Replace the content of the folder `target`, which may be a mount point or a link, with the content of `source`.
 

@@ -293,6 +293,11 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
         raise RestoreFailed(f"{database} is {kind}, not a database: move it away first")
     if exists and not force:
         raise RestoreFailed(f"{directory} holds data: --force puts the backup in its place, after backing it up")
+    if (directory / archive.STAGING_DIRECTORY).is_symlink():
+        raise RestoreFailed(f"{directory / archive.STAGING_DIRECTORY} is a link: remove it first")
+    if folder := archive.find_shared_folder(directory):
+        raise RestoreFailed(f"{directory / folder} is replaced by a restore, but other data is at the same place: "
+                            "give it a place of its own first")  # fmt: skip
     # A restore that was killed after it replaced the database may have left the journal in the staging directory.
     archive.finish_installation(directory)
     staging = directory / archive.STAGING_DIRECTORY
