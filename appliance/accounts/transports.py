@@ -105,11 +105,14 @@ def _build(kind: str, values: dict[str, Any], email: Email, stored: NamedTranspo
     if kind == DIRECT and stored is None and DIRECT in transports.list_keys(email):
         raise Invalid({"base": [gettext("Email is sent directly already.")]})
     errors: dict[str, list[str]] = {}
-    kept = {name: value for name, value in (stored.options if stored else {}).items()
-            if name in declared and name not in options and transports.is_secret(declared[name])}  # fmt: skip
-    if stored is not None and kept and _has_moved(stored, options):
-        errors |= {f"options.{name}": [gettext("was entered for another server")] for name in kept}
-    options = kept | options
+    stored_secrets = {
+        name: value
+        for name, value in (stored.options if stored else {}).items()
+        if name in declared and name not in options and transports.is_secret(declared[name])
+    }
+    if stored is not None and stored_secrets and _has_moved(stored, options):
+        errors |= {f"options.{name}": [gettext("was entered for another server")] for name in stored_secrets}
+    options = stored_secrets | options
     for name, fault in transports.find_option_faults(kind, options).items():
         errors.setdefault(f"options.{name}", [fault])
     fields = {name: value for name, value in values.items() if name != "options" and value != ""}

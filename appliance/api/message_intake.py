@@ -1,4 +1,4 @@
-"""Take the messages of API requests: validate them, store their files, and queue them once for an idempotency key."""
+"""The messages of API requests: validate them, store their files, and queue them once for an idempotency key."""
 
 import asyncio
 from functools import partial

@@ -144,7 +144,7 @@ class AcmeClient:
         return _read_authorization(url, await self._post(url, None))
 
     async def accept_challenge(self, challenge: Challenge) -> None:
-        """Tell the CA that the response to a challenge can be fetched now."""
+        """Notify the CA that the response to a challenge can be fetched now."""
         await self._post(challenge.url, {})
 
     async def wait_for_authorization(self, url: str) -> Authorization:

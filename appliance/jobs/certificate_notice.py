@@ -1,4 +1,4 @@
-"""Tell the owners of the installation by email that the certificate of an ACME CA could not be renewed."""
+"""Email the owners of the installation that the certificate of an ACME CA could not be renewed."""
 
 from datetime import UTC, datetime
 

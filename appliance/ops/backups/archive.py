@@ -93,17 +93,15 @@ def find_shared_folder(directory: Path) -> str | None:
 
     A folder that is a link may lead to the data directory or the backups, or to the same place as another one.
     """
-    data, staging = directory.resolve(), directory / STAGING_DIRECTORY
-    kept = {data, (directory / "backups").resolve(), *([staging.resolve()] if staging.is_symlink() else [])}
+    data, backups = directory.resolve(), (directory / "backups").resolve()
     links_first = sorted(FILE_DIRECTORIES, key=lambda name: not (directory / name).is_symlink())
-    replaced = {name: (directory / name).resolve() for name in links_first}
-    for name, path in replaced.items():
-        others = [other for key, other in replaced.items() if key != name]
-        contained = kept | set(others)
-        if path in contained or any(path in other.parents for other in contained):
-            return name
-        if any(other in path.parents for other in (*others, *(kept - {data}))):
-            return name
+    places = {name: (directory / name).resolve() for name in links_first}
+    for name, place in places.items():
+        others = [backups, *(other for key, other in places.items() if key != name)]
+        if any(place == other or place in other.parents for other in (data, *others)):
+            return name  # emptying it would delete the other
+        if any(other in place.parents for other in others):
+            return name  # it would be deleted with the other, or lies among backups
     return None
 
 

@@ -184,7 +184,7 @@ def write_rejection(name: str, token: str, words: str) -> None:
 
 
 def _warn_if_expiring(row: MailboxGrant) -> None:
-    """Tell the owners that a consent ends soon, if they were not told yet."""
+    """Email the owners that a consent ends soon, unless they have had this email."""
     now = clock.now_ms()
     if row.expires_at is None or row.expires_at - now >= WARN_MS or row.warned_at is not None:
         return

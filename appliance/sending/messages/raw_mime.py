@@ -99,9 +99,9 @@ def parse(content: bytes, recipient_count: int = 1) -> RawEmail:
     if len(values.get("received", ())) > MAX_RECEIVED_HEADERS:
         raise Malformed("The message is in a loop: it passed through too many servers")
     is_marketing = _parse_class(values.get(CLASS_HEADER))
-    kept = [field for name, field in fields if not _is_removed(name, field, is_marketing)]
-    if len(kept) < len(fields):
-        content = b"".join((*kept, b"\r\n", body))
+    remaining = [field for name, field in fields if not _is_removed(name, field, is_marketing)]
+    if len(remaining) < len(fields):
+        content = b"".join((*remaining, b"\r\n", body))
     return RawEmail(
         content,
         tuple(address for name in ("from", "sender") if name in values for address in parse_mailboxes(values[name][0])),

@@ -71,8 +71,8 @@ def address_to_recipient(email: OutgoingEmail) -> bytes:
     recipients = [value for name, value in fields if name in (b"to", b"cc", b"bcc")]
     if len(recipients) == 1 and _names_only(recipients[0], recipient):
         return content
-    kept = [value for name, value in fields if name not in (b"to", b"cc", b"bcc", _SIGNATURE)]
-    return b"\r\n".join([*kept, f"To: {recipient}".encode()]) + separator + body
+    remaining = [value for name, value in fields if name not in (b"to", b"cc", b"bcc", _SIGNATURE)]
+    return b"\r\n".join([*remaining, f"To: {recipient}".encode()]) + separator + body
 
 
 def _split_fields(head: bytes) -> list[tuple[bytes, bytes]]:
