@@ -120,17 +120,24 @@ def test_an_account_delays_large_messages_of_no_other(server: Server, ports: Por
     other_key = create_key(server, "Two", "--test", "--account", other)
     large = (compose("Large").as_string().replace("\n", "\r\n") + ("a" * 76 + "\r\n") * 40_000).encode()
     with ports.connect(key, "One") as own, ports.connect(other_key, "Two") as of_other, ExitStack() as stack:
-        for _ in range(3):
-            session = stack.enter_context(RawSession(ports.tls))
-            session.start_tls()
-            begin(session, key, "One")
-            for command in (b"MAIL FROM:<shop@bakery.example>", b"RCPT TO:<ann@example.org>", b"DATA"):
-                session.ask(command + b"\r\n")
-            session.send(b"Subject: unfinished\r\n\r\n" + (b"a" * 76 + b"\r\n") * 320_000)
+        # A session that has to wait gives its bytes back, so that how many are needed depends on who comes first.
+        for _ in range(12):
+            send_unfinished(stack.enter_context(RawSession(ports.tls)), key)
+            if submit_to_ann(own, large) == 452:
+                break
         relay.wait_until(lambda: submit_to_ann(own, large) == 452)
         assert submit_to_ann(of_other, large) == 250
         stack.close()
         relay.wait_until(lambda: submit_to_ann(own, large) == 250)
+
+
+def send_unfinished(session: RawSession, key: str) -> None:
+    """Send 24 MB of an email that does not end."""
+    session.start_tls()
+    begin(session, key, "One")
+    for command in (b"MAIL FROM:<shop@bakery.example>", b"RCPT TO:<ann@example.org>", b"DATA"):
+        assert session.ask(command + b"\r\n")[:1] in "23"
+    session.send(b"Subject: unfinished\r\n\r\n" + (b"a" * 76 + b"\r\n") * 320_000)
 
 
 def submit_to_ann(client: smtplib.SMTP, content: bytes) -> int:
