@@ -47,6 +47,7 @@ def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
         frozen.stop()
 
 
+@pytest.mark.full
 def test_a_large_import_of_the_executable_is_complete(executable: Path) -> None:
     """A CSV file over 128 KiB, which a child process of the executable reads, creates all its contacts."""
     lines = "".join(f"person{number}@example.com,Person {number},{'x' * 20}\n" for number in range(4000))

@@ -130,6 +130,7 @@ def test_exports_take_the_filters_of_the_lists(api: Client, exported: Any) -> No
     assert api.get("/exports/messages.csv", status="nonsense").status == 422
 
 
+@pytest.mark.full
 def test_exports_of_many_rows(api: Client) -> None:
     """A long export has each row once, newest first, for every filter."""
     list_id = api.post("/lists", {"name": "Many"}).expect(201)["id"]

@@ -302,6 +302,7 @@ def test_slow_headers_time_out(impatient_server: Server) -> None:
     assert 0.5 < seconds < 6, seconds
 
 
+@pytest.mark.full
 def test_a_slow_upload_succeeds(impatient_server: Server) -> None:
     """A large body that keeps coming may take many times the timeout."""
     body = b'{"name": "' + b"x" * 200 + b'"}' + b" " * 20_000

@@ -101,6 +101,7 @@ def test_cancel_and_undo_an_import(running: Server) -> None:
     assert api.get("/contacts").json == []
 
 
+@pytest.mark.full
 def test_the_page_of_an_import_cancelled_while_reading(running: Server) -> None:
     """The page says that nothing was imported, and has no link to results."""
     api = running.client()
@@ -116,6 +117,7 @@ def test_the_page_of_an_import_cancelled_while_reading(running: Server) -> None:
     assert api.get(f"/imports/{job}/results").status == 404
 
 
+@pytest.mark.full
 def test_a_stop_interrupts_an_import(running: Server) -> None:
     """SIGTERM ends the process at once, and the next start completes the import."""
     api = running.client()

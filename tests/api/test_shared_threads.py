@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -79,6 +81,7 @@ def test_web_versions_leave_the_readers_to_others(server: Server, api: Client) -
     assert max(read, public) < MAX_WAIT_SECONDS
 
 
+@pytest.mark.full
 def test_counts_leave_the_readers_to_others(server: Server, api: Client) -> None:
     """Many counts with costly filters delay neither other reads nor recipients' pages."""
     note = "x" * 30_000

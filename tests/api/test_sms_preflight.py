@@ -131,6 +131,7 @@ def test_blockers_of_an_sms_campaign(api: Client) -> None:
     assert api.post(f"/campaigns/{moved}/send").expect(422)["reason"] == "preflight_failed"
 
 
+@pytest.mark.full
 def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClock) -> None:
     """Preflight counts rejected numbers, recipients in quiet hours, and the days that the daily limit needs."""
     # No SMS is sent: the provider at this URL does not exist

@@ -276,6 +276,7 @@ def test_sign_in_needs_name_scope_and_key(server: Server, ports: Ports, name: st
     assert refused.value.smtp_code == 535
 
 
+@pytest.mark.full
 def test_guessing_is_slowed_and_stopped_by_client_and_name(server: Server, ports: Ports) -> None:
     """Failures with a name are answered later each time, and at the limit not checked; other names go on (T14)."""
     guess = base64.b64encode(b"\0guessed\0camp_live_" + b"x" * 36)

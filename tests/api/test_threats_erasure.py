@@ -234,6 +234,7 @@ def select_all(server: Server, sql: str) -> list[tuple[Any, ...]]:
     return result
 
 
+@pytest.mark.full
 def test_import_files_are_deleted_after_a_week(fresh_server: FreshServer, clock: TestClock) -> None:
     """After a week upload, staged rows and results are deleted without another import."""
     server = fresh_server(clock=clock)

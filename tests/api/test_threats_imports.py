@@ -107,6 +107,7 @@ def test_millions_of_blank_lines_are_skipped(line_end: bytes, api: Client, serve
     assert time.monotonic() - begun < extend_timeout(2)
 
 
+@pytest.mark.full
 def test_the_import_of_another_account_is_done_while_a_large_file_is_read(fresh_server: FreshServer) -> None:
     """One row of one account does not wait for a file of another that takes minutes, nor for the file after it."""
     server = fresh_server()
@@ -191,6 +192,7 @@ def all_contacts(api: Client) -> list[tuple[Any, ...]]:
     return sorted((row["email"].lower(), row["first_name"], row["subscribed_email"], str(row["data"])) for row in rows)
 
 
+@pytest.mark.full
 def test_a_killed_large_import_has_the_same_result(fresh_server: FreshServer, full: bool) -> None:
     """A large import needs less than 300 MB, and killed half way ends like an undisturbed one."""
     number = 500_000 if full else 12_000

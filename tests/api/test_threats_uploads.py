@@ -19,6 +19,7 @@ from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.pictures import HOSTILE_NAMES, SCRIPT, animation, encode_image, hostile_file, photo
 from tests.kit.process_metrics import list_process_tree, wait_until_ended
+from tests.kit.sampling import every_nth
 from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import upload_image
@@ -70,7 +71,7 @@ class Watch(threading.Thread):
         return self.most - before
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES)
+@pytest.mark.parametrize("name", every_nth(HOSTILE_NAMES, 3))
 def test_invalid_images_are_rejected(api: Client, name: str) -> None:
     """The content alone decides, whatever the file name; the error says why."""
     for called in ("logo.png", "logo.svg", "logo.html", "logo.gif;.html"):
@@ -137,6 +138,7 @@ def test_image_bombs_are_limited(fresh_server: FreshServer) -> None:
     assert sorted(watch.waits)[int(len(watch.waits) * 0.99) - 1] < extend_timeout(0.2)
 
 
+@pytest.mark.full
 def test_accounts_take_turns_in_decoding(fresh_server: FreshServer) -> None:
     """An image is decoded before most of those that another account uploaded earlier."""
     server = fresh_server()
@@ -249,6 +251,7 @@ def test_an_upload_that_a_kill_interrupts_is_found_by_the_sweep(
     assert [place.name.startswith(UPLOAD_DIR_PREFIX) for place in created] == [True]
 
 
+@pytest.mark.full
 def test_large_images_are_decoded_one_at_a_time(fresh_server: FreshServer) -> None:
     """Eight large photos in parallel need the memory of one, and release it."""
     server = fresh_server()

@@ -92,6 +92,7 @@ def test_killing_the_parent_process_ends_the_service(service: Server, unpack_dir
     until(lambda: not any(unpack_dir.iterdir()), "the files are not removed")
 
 
+@pytest.mark.full
 def test_clean_up_keeps_files_in_use_and_of_other_programs(service: Server, executable: Path, unpack_dir: Path) -> None:
     """A start removes neither the files of another running service nor what other programs unpacked."""
     foreign = unpack_dir / "_MEI00000001abcdef"
@@ -109,6 +110,7 @@ def test_clean_up_keeps_files_in_use_and_of_other_programs(service: Server, exec
     assert service.client().get("/lists").status == 200
 
 
+@pytest.mark.full
 def test_replacing_the_executable_does_not_break_the_service(executable: Path, tmp_path: Path) -> None:
     """A service whose executable was replaced still loads later modules from its original."""
     program, unpack_dir = tmp_path / "campanero", tmp_path / "room"
@@ -140,6 +142,7 @@ def test_a_noexec_directory_needs_tmpdir(executable: Path, tmp_path: Path) -> No
     assert message in (ROOT / "ui" / "guides" / "install.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_certificates_in_the_red_hat_location(executable: Path, tmp_path: Path) -> None:
     """On a system with only a C library, the executable sends with the CA certificates of `/etc/pki`."""
     skip_unless_mounts_allowed()

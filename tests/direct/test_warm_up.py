@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.direct.conftest import StartDirect, post, send_to, wait_for_status
 from tests.kit.clock import TestClock
 from tests.kit.mail_network import MailNetwork
@@ -9,6 +11,7 @@ from tests.kit.recipients import wait_until_completed
 from tests.kit.timeouts import becomes_idle
 
 
+@pytest.mark.full
 def test_a_campaign_spreads_over_days(direct: StartDirect, world: MailNetwork, clock: TestClock) -> None:
     """The daily quota holds despite a kill, campaign and status name it, and the rest goes out the next day."""
     mx = world.mail("mx.people.example", "people.example")
@@ -39,6 +42,7 @@ def test_a_campaign_spreads_over_days(direct: StartDirect, world: MailNetwork, c
     assert sum(received.values()) <= 121 + 8
 
 
+@pytest.mark.full
 def test_waiting_for_the_next_day_uses_no_cpu(direct: StartDirect, world: MailNetwork) -> None:
     """While a campaign waits for the next day's quota, the process sleeps."""
     mx = world.mail("mx.patient.example", "patient.example")

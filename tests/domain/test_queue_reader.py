@@ -3,6 +3,8 @@
 import random
 import time
 
+import pytest
+
 from appliance.accounts import accounts
 from appliance.accounts.audit import Actor
 from appliance.campaigns import states
@@ -111,6 +113,7 @@ def test_live_campaigns_share_each_fetch(home: Home) -> None:
     assert {row.campaign_id for row in QueueReader().fetch_candidates(12, held=(Source("campaign", large),))} == {small}
 
 
+@pytest.mark.full
 def test_each_row_is_sent_once_while_groups_open_and_close(home: Home) -> None:
     """With groups that open and close at random, and rows given back or rescheduled, each row is sent exactly once."""
     domains = ["@gmail.com", "@yahoo.com", "@bakery.example", "@mill.example"]

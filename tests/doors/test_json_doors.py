@@ -151,6 +151,7 @@ def test_files_of_node_are_read(server: Server) -> None:
     assert broken.status == 422 and "attachments[0].content is invalid" in broken.json["message"]
 
 
+@pytest.mark.full
 def test_files_have_25_megabytes_together(server: Server) -> None:
     """A file of 24 MB is sent, and 26 MB are refused with the reason."""
 

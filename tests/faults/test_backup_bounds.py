@@ -191,7 +191,7 @@ ARCHIVES: dict[str, Callable[[tarfile.TarFile, dict[str, bytes]], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", every_nth(ARCHIVES, 2))
+@pytest.mark.parametrize("case", every_nth(ARCHIVES, 4))
 def test_restoring_a_hostile_archive_is_bounded(
     case: str, backup: tuple[Server, dict[str, bytes]], fresh_server: FreshServer, tmp_path: Path, full: bool
 ) -> None:

@@ -4,6 +4,8 @@ import re
 import time
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.client import Client
 from tests.kit.recipients import (
@@ -95,6 +97,7 @@ def test_opt_outs_apply_during_a_send(
     assert (books.copies, books.missing) == (0, 0)
 
 
+@pytest.mark.full
 def test_edits_during_a_send_change_nothing(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
     """Content and audience are fixed when sending starts; deleted contacts and changed addresses get nothing."""
     count = 600

@@ -5,6 +5,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import pytest
+
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.recipients import create_campaign, create_list, recipient_address, send_campaign, wait_until_completed
 from tests.kit.reconciliation import reconcile
@@ -33,6 +35,7 @@ def test_concurrent_sends_are_one(relayed: StartRelayed, smtp_server: SmtpServer
     assert (books.accepted, books.copies, books.missing) == (count, 0, 0)
 
 
+@pytest.mark.full
 def test_two_campaigns_are_sent_in_turns(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:

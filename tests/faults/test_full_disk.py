@@ -92,6 +92,7 @@ def test_the_reserve_records_messages_in_flight(
     assert reserve.stat().st_size == 16 * 1_048_576
 
 
+@pytest.mark.full
 def test_a_nearly_full_disk_stops_only_sending(
     fresh_server: FreshServer, smtp_server: SmtpServer, disk: Path, figures: Figures
 ) -> None:

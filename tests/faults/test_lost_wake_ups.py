@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
 from tests.kit.recipients import (
@@ -27,6 +29,7 @@ def toggle_lost_wake_ups(server: Server, state: str) -> None:
     server.wait_for_line(f"the queue is {state}")
 
 
+@pytest.mark.full
 def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
     """Campaigns, single messages and retries are sent once, though nearly every wake-up is lost."""
     smtp_server.rules.reject("rcpt", recipient_address(3), code=450, times=1)

@@ -15,6 +15,7 @@ from tests.kit.certificates import Certificate
 from tests.kit.client import Client
 from tests.kit.https_clients import CertificateFiles, connect, fetch, trust_only, wait_until
 from tests.kit.recipients import create_campaign, create_list, send_campaign, wait_until_completed
+from tests.kit.sampling import full_only
 from tests.kit.smtp import SmtpServer
 
 MAX_FILES = 300
@@ -38,7 +39,7 @@ def wait_until_accepting(api: Client, path: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n"], ids=["nothing", "half"])
+@pytest.mark.parametrize("sent", [full_only(b""), b"GET / HTTP/1.1\r\n"], ids=["nothing", "half"])
 def test_waiting_connections_do_not_stop_a_send(
     sent: bytes, fresh_server: FreshServer, smtp_server: SmtpServer
 ) -> None:
@@ -77,7 +78,8 @@ def https_env(certificate: Certificate, tmp_path: Path) -> dict[str, str]:
     return files.env
 
 
-@pytest.mark.parametrize("sent", [b"", HALF_HELLO], ids=["nothing", "half"])
+@pytest.mark.full
+@pytest.mark.parametrize("sent", [full_only(b""), HALF_HELLO], ids=["nothing", "half"])
 def test_waiting_handshakes_do_not_stop_a_send(
     sent: bytes,
     fresh_server: FreshServer,
@@ -114,6 +116,7 @@ def test_waiting_handshakes_do_not_stop_a_send(
     server.stop()
 
 
+@pytest.mark.full
 def test_an_unfinished_handshake_ends_after_ten_seconds(
     fresh_server: FreshServer, certificate: Certificate, https_env: dict[str, str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
 from tests.kit.certificates import expired, self_signed
@@ -55,6 +57,7 @@ def test_a_wrong_relay_password_pauses_the_campaign(fresh_server: FreshServer, f
         assert 20 <= logins <= 24
 
 
+@pytest.mark.full
 def test_an_expired_relay_certificate_pauses_the_campaign(
     fresh_server: FreshServer, tmp_path: Path, figures: Figures
 ) -> None:

@@ -179,6 +179,7 @@ def test_fall_over_from_an_http_api(fresh_server: FreshServer) -> None:
         assert max(arrived.values()) == 1, arrived
 
 
+@pytest.mark.full
 def test_limits_and_warm_up_of_a_transport(start: Start) -> None:
     """What is above an hourly limit or the first day of a warm-up goes to the next transport; receipts do not wait."""
     world = start({"shares": {"backup": 1, "default": 0}}, values={"warm_up": True})
@@ -280,6 +281,7 @@ def test_a_rejected_sender_is_not_tried_in_a_loop(start: Start) -> None:
     assert len(world.main.phases("mail")) == 1
 
 
+@pytest.mark.full
 def test_waiting_for_a_closed_transport_takes_no_processor_time(start: Start) -> None:
     """While messages wait for a relay that is shut, and another one is open, the service is idle."""
     world = start({"shares": {"backup": 1}, "recipients": ["closed.example"]}, PROBE_AFTER="60s")

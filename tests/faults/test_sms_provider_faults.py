@@ -119,6 +119,7 @@ def test_a_throttled_sender_waits_alone(bakery: Bakery) -> None:
     assert {row["attempts"] for row in rows} == {1}
 
 
+@pytest.mark.full
 def test_a_failing_provider_leaves_few_uncertain(kiosk: Bakery) -> None:
     """A few 5xx in a row close the provider; an unreachable provider leaves no SMS uncertain."""
     api, sms, clock, _ = kiosk

@@ -3,6 +3,8 @@
 import random
 import time
 
+import pytest
+
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.recipients import create_list, send_campaign, wait_until_completed
 from tests.kit.reconciliation import check_sum_of_stats, reconcile
@@ -51,6 +53,7 @@ def test_a_pause_lasts(relayed: StartRelayed, smtp_server: SmtpServer, full: boo
     assert before == after
 
 
+@pytest.mark.full
 def test_a_cancelled_campaign_stays_cancelled(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
@@ -101,6 +104,7 @@ def test_stopping_leaves_no_uncertain_message(relayed: StartRelayed, smtp_server
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (500, 0, 0, 0)
 
 
+@pytest.mark.full
 def test_hanging_servers_do_not_delay_stopping(
     relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures
 ) -> None:

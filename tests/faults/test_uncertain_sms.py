@@ -43,6 +43,7 @@ def test_a_look_up_does_not_match_another_sms(stall: Bakery) -> None:
     assert len(sms.to(to)) == 1
 
 
+@pytest.mark.full
 def test_hanging_look_ups_delay_no_other_sms(stall: Bakery) -> None:
     """While look-ups of several uncertain SMS hang, new SMS leave at once."""
     api, sms, clock, _ = stall
@@ -83,6 +84,7 @@ def test_a_receipt_prevents_a_second_copy(stall: Bakery) -> None:
     assert row["status"] == "delivered" and len(sms.to(to)) == 1, row
 
 
+@pytest.mark.full
 def test_a_resend_respects_quiet_hours(stall: Bakery) -> None:
     """An uncertain marketing SMS that a user resends in the recipient's quiet hours is held."""
     api, sms, clock, _ = stall
@@ -124,6 +126,7 @@ def test_a_changed_sender_leaves_the_sms_uncertain(stall: Bakery) -> None:
     assert api.get(f"/messages/{message_id}").expect(200)["status"] == "delivered"
 
 
+@pytest.mark.full
 def test_missing_provider_settings_pause_the_campaign(stall: Bakery) -> None:
     """A campaign whose provider settings are removed pauses with the reason, and no message fails."""
     api, sms, _, server = stall

@@ -139,6 +139,7 @@ def test_a_short_lock_delays_writes(
     assert (books.accepted, books.copies, books.missing) == (500, 0, 0)
 
 
+@pytest.mark.full
 def test_a_long_lock_stops_sending(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:

@@ -12,6 +12,7 @@ from tests.kit.webhook_receiver import Receiver
 ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
 
 
+@pytest.mark.full
 def test_a_full_disk_repeats_few_deliveries(fresh_server: FreshServer, tmp_path: Path) -> None:
     """On a full disk at most the deliveries in progress arrive twice; with space again the rest arrives."""
     try:

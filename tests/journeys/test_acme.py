@@ -22,6 +22,7 @@ from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.https_clients import served_certificate, wait_until
 from tests.kit.pebble import EAB_KEY, EAB_KEY_ID, Front, Pebble, skip_without_pebble
+from tests.kit.sampling import every_nth
 from tests.kit.server import free_port
 from tests.kit.timeouts import extend_timeout
 
@@ -227,6 +228,7 @@ def test_renewal_after_two_thirds_of_the_lifetime(world: World, clock: TestClock
     assert world.front.requests["/sign-me-up"] == 1, "the account is kept"
 
 
+@pytest.mark.full
 def test_renewal_when_the_ca_suggests_it(world: World, clock: TestClock) -> None:
     """The window of renewal information (RFC 9773) decides; without an answer the lifetime does."""
     world.front.extra = {"renewalInfo": f"https://localhost:{world.front.port}/ari"}
@@ -259,6 +261,7 @@ def test_account_that_the_ca_knows_otherwise(fresh_server: FreshServer, clock: T
         world.front.stop()
 
 
+@pytest.mark.full
 def test_ca_that_is_down(world: World, clock: TestClock) -> None:
     """The service starts, serves a self-signed certificate, tries again later and later, and gets a certificate."""
     world.front.stop()
@@ -279,6 +282,7 @@ def test_ca_that_is_down(world: World, clock: TestClock) -> None:
     wait_until(world.is_trusted)
 
 
+@pytest.mark.full
 def test_rate_limit_of_the_ca(world: World, clock: TestClock) -> None:
     """Retry-After is kept, across a restart too, and the reason of the CA is shown."""
     problem = {"type": "urn:ietf:params:acme:error:rateLimited", "detail": "too many certificates already issued"}
@@ -311,7 +315,7 @@ def test_names_that_cannot_be_proved(world: World, clock: TestClock) -> None:
     wait_until(world.is_trusted)
 
 
-@pytest.mark.parametrize("path", ["/sign-me-up", "/order-plz", "/chalZ", "/finalize-order", "/certZ"])
+@pytest.mark.parametrize("path", every_nth(["/sign-me-up", "/order-plz", "/chalZ", "/finalize-order", "/certZ"], 3, 1))
 def test_kill_within_an_order(world: World, clock: TestClock, path: str) -> None:
     """After a kill at any step the order goes on; a second one is begun only if the first was never answered."""
     world.front.hold(path)
@@ -329,6 +333,7 @@ def test_kill_within_an_order(world: World, clock: TestClock, path: str) -> None
     assert issued == 1, "the CA counts certificates of the same names"
 
 
+@pytest.mark.full
 def test_restore_keeps_account_and_certificate(world: World, tmp_path: Path) -> None:
     """A backup has them sealed; a restored installation serves the same certificate and orders none."""
     world.server.start()
@@ -353,6 +358,7 @@ def test_restore_keeps_account_and_certificate(world: World, tmp_path: Path) -> 
     assert world.front.requests["/order-plz"] == orders
 
 
+@pytest.mark.full
 def test_owner_is_told_before_the_certificate_expires(world: World, clock: TestClock) -> None:
     """If renewals fail until 14 days before the end, the owner gets one email with the reason."""
     world.server.start()

@@ -127,6 +127,7 @@ def test_placeholder_characters_in_a_body_are_text(fresh_server: FreshServer, cl
         assert (completed["stats"]["sent"], completed["approval_state"]) == (1, "approved")
 
 
+@pytest.mark.full
 def test_aborted_requests_while_the_database_is_locked(fresh_server: FreshServer) -> None:
     """While the database is locked writes return 503; aborted requests write nothing, and later writes succeed."""
     server = fresh_server()

@@ -71,6 +71,7 @@ def test_rejections_that_pause_no_campaign(
     assert (ended["status"], ended["stats"]["failed"]) == ("completed", len(numbers))
 
 
+@pytest.mark.full
 def test_dkim_rejections_pause_the_campaign(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Rejections for missing DKIM pause the campaign with the DNS record to add, and no message fails."""
     for number in (2, 5, 9, 14):

@@ -274,6 +274,7 @@ def test_a_replaced_symlink_reloads_the_certificate(
     assert fetch(server, trust_only(second)).status == 200
 
 
+@pytest.mark.full
 def test_abandoned_starttls_handshakes_block_no_other_client(
     fresh_server: FreshServer, files: CertificateFiles, first: Certificate
 ) -> None:

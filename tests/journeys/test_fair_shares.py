@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.hostile_html import OPENED
@@ -62,6 +64,7 @@ def test_slow_templates_do_not_delay_another_account(fresh_server: FreshServer) 
     assert row["skip_reason"] == "render_error" and "takes longer than 50 ms to render" in str(row)
 
 
+@pytest.mark.full
 def test_slow_templates_do_not_delay_another_campaign(fresh_server: FreshServer) -> None:
     """A campaign completes while earlier slow messages of another account are still being rendered."""
     server = fresh_server()
@@ -83,6 +86,7 @@ def test_slow_templates_do_not_delay_another_campaign(fresh_server: FreshServer)
     assert completed["stats"]["sent"] == 60 and remaining > 200, remaining
 
 
+@pytest.mark.full
 def test_large_previews_do_not_delay_another_account(fresh_server: FreshServer) -> None:
     """During five large previews of one account, each read of another takes less than a quarter of that time."""
     server = fresh_server()
@@ -204,6 +208,7 @@ def schedule(api: Client, list_id: int, body: str, at: float) -> int:
     return campaign
 
 
+@pytest.mark.full
 def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """While its HTML cannot be sanitized, a campaign waits; then everybody gets the same email, not paragraphs."""
     server = fresh_server(relay=smtp_server.port)
@@ -241,6 +246,7 @@ def test_a_campaign_waits_for_the_sanitizer(fresh_server: FreshServer, smtp_serv
     assert len(news) == 30 and all('<p style="color:red">Hello' in html for html in news)
 
 
+@pytest.mark.full
 def test_slow_html_does_not_delay_the_start_of_another_campaign(fresh_server: FreshServer) -> None:
     """While the HTML of many due campaigns of one account is sanitized, a later one of another account starts."""
     server = fresh_server()
@@ -262,6 +268,7 @@ def test_slow_html_does_not_delay_the_start_of_another_campaign(fresh_server: Fr
         server.client().wait(f"/campaigns/{number}", lambda row: row["status"] == "completed", timeout=60)
 
 
+@pytest.mark.full
 def test_drafts_of_one_account_do_not_delay_preflights_of_another(fresh_server: FreshServer) -> None:
     """While the drafts of one account take long to render for all recipients, that of another is complete at once."""
     server = fresh_server()

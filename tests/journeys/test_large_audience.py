@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import apsw
+import pytest
 
 from tests.journeys.conftest import CONTACTS, StartLarge
 from tests.kit.client import Client
@@ -64,6 +65,7 @@ def check_rows(server: Server, contacts: int = CONTACTS) -> None:
     assert len(event_uids) == len(skipped) and set(event_uids) == skipped
 
 
+@pytest.mark.full
 def test_sending_starts_before_the_audience_is_complete(large_server: StartLarge, smtp_server: SmtpServer) -> None:
     """Counts add up at every poll, the campaign completes only after all rows exist, and each contact gets it once."""
     contacts = 120_000
@@ -121,6 +123,7 @@ def test_kills_while_fixing_the_audience(large_server: StartLarge) -> None:
     check_rows(server, contacts)
 
 
+@pytest.mark.full
 def test_a_missing_audience_file_is_recreated(large_server: StartLarge) -> None:
     """Without its file, as after a restore, the audience continues after the last row."""
     contacts = 120_000
@@ -140,6 +143,7 @@ def test_a_missing_audience_file_is_recreated(large_server: StartLarge) -> None:
     assert [number for (number,) in rows] == list(range(1, contacts + 1))
 
 
+@pytest.mark.full
 def test_the_report_shows_the_progress_of_the_audience(large_server: StartLarge) -> None:
     """While rows are written the report shows their number and the total, and updates itself."""
     server = large_server(120_000, 0.9)

@@ -58,6 +58,7 @@ def test_undo_and_resend(large_server: StartLarge, smtp_server: SmtpServer, froz
     assert len(set(addresses)) == len(addresses) > 20
 
 
+@pytest.mark.full
 def test_undo_and_send_to_another_list(large_server: StartLarge) -> None:
     """After several undone sends only the last audience gets the campaign."""
     contacts = 120_000

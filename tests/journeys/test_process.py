@@ -49,6 +49,7 @@ def test_a_second_service_on_the_directory_is_rejected(server: Server) -> None:
     assert server.client().get("/lists").status == 200
 
 
+@pytest.mark.full
 def test_stopping_leaves_no_uncertain_message(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """SIGTERM lets open transactions finish; after the next start the rest is sent, each message once."""
     smtp_server.rules.delay("body", 0.3)

@@ -67,7 +67,8 @@ def test_a_start_missed_during_downtime(
     assert api.get(path).expect(200)["pause_reason"] == (None if status == "completed" else "missed_start")
 
 
-@pytest.mark.parametrize(("step", "status"), [({"hours": 3}, "completed"), ({"days": 10}, "paused")])
+@pytest.mark.full
+@pytest.mark.parametrize(("step", "status"), [full_only({"hours": 3}, "completed"), ({"days": 10}, "paused")])
 def test_a_clock_step_over_the_scheduled_time(
     step: dict[str, float], status: str, fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock
 ) -> None:

@@ -54,6 +54,7 @@ def peak_concurrency(smtp: SmtpServer, domain: str) -> int:
     return peak
 
 
+@pytest.mark.full
 def test_an_even_rate(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """At 20 messages a second, no second has more than twice that."""
     server = start_limited(fresh_server, smtp_server, rate_per_second="20")
@@ -171,6 +172,7 @@ def _wait_for_rejection(api: Client, campaign_id: int) -> dict[str, Any]:
         time.sleep(0.1)
 
 
+@pytest.mark.full
 def test_an_unusual_rate_reply_pauses_the_group(
     fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock
 ) -> None:
@@ -241,6 +243,7 @@ def test_a_throttling_relay(fresh_server: FreshServer, smtp_server: SmtpServer) 
     assert times[-1] - times[0] >= 1
 
 
+@pytest.mark.full
 def test_combined_limits_send_one_copy_each(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Under limits, throttling, rejections and stops together, each recipient gets exactly one copy."""
     server = start_limited(

@@ -5,6 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import FreshServer
 from tests.kit import process_metrics
 from tests.kit.clock import TestClock
@@ -121,6 +123,7 @@ def check_bounds(days: list[ProcessMetrics]) -> None:
     assert max(vitals_row.log for vitals_row in days) < _MAX_WAL_BYTES, table
 
 
+@pytest.mark.full
 def test_a_week_of_use_leaks_nothing(
     fresh_server: FreshServer, clock: TestClock, tmp_path: Path, full: bool, capsys: Any
 ) -> None:  # fmt: skip

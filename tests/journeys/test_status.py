@@ -15,6 +15,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign
@@ -154,6 +156,7 @@ class Terminal:
         return self.process.wait(30)
 
 
+@pytest.mark.full
 def test_watch_on_a_terminal(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Frames replace each other and fit the screen; SIGINT ends with exit code 0."""
     server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS)

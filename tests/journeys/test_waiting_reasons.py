@@ -13,6 +13,7 @@ from tests.journeys.test_sending import completed, create_list, send
 from tests.journeys.test_sending_rates import create_address_list, start_limited
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.sampling import full_only
 from tests.kit.smtp import SmtpServer
 from tests.kit.timeouts import becomes_idle
 
@@ -99,7 +100,7 @@ def test_the_order_of_waiting_reasons(fresh_server: FreshServer, smtp_server: Sm
     assert abs(seconds_until(status["obstacles"][1]["since"])) < 60
 
 
-@pytest.mark.parametrize("rate", ["0", "20"])
+@pytest.mark.parametrize("rate", [full_only("0"), "20"])
 def test_waiting_for_an_unreachable_relay(rate: str, fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """The reason and the next attempt are shown while the relay is unreachable, and gone afterwards."""
     server = start_limited(fresh_server, smtp_server, probe_after="3s", rate_per_second=rate)

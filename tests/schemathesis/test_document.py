@@ -141,6 +141,7 @@ def test_operations_match_the_document(target_server: Server, tmp_path: Path, fu
     target_server.stop()
 
 
+@pytest.mark.full
 def test_linked_operations(target_server: Server, tmp_path: Path, full: bool) -> None:
     """Created objects exist and deleted ones are gone, in random orders along the links of the document."""
     run_schemathesis(target_server, tmp_path, "stateful", 200 if full else 6)

@@ -51,6 +51,7 @@ def send_campaign(visitor: Visitor, campaign: dict[str, Any]) -> int:
     return visitor.send("POST", campaign_path(campaign, "send"), {"expected": "1"}).status
 
 
+@pytest.mark.full
 def test_an_owner_approves_an_editors_campaign(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
     """An editor cannot send before approval; the owner sees the request, rejects with a note, then approves."""
     campaign, editor, owner = draft(api, list_id), visitors["editor"], visitors["owner"]

@@ -1,10 +1,12 @@
 """The table of campaigns: bulk actions and undo."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
 
 
+@pytest.mark.full
 def test_bulk_actions_of_campaigns(browser_page: Page, api: Client) -> None:
     """Selected drafts are duplicated, deleted and restored; deleting a sent campaign asks first."""
     page = browser_page

@@ -69,6 +69,7 @@ def drag(page: Page, from_: Locator, to: Locator, below: float) -> None:
     page.mouse.up()
 
 
+@pytest.mark.full
 def test_an_edit_replaces_only_its_row(browser_page: Page, api: Client) -> None:
     """Typed text appears in the canvas without a reload, and elements of other rows stay the same."""
     page = browser_page
@@ -271,6 +272,7 @@ def test_pasted_html_is_sanitized(browser_page: Page, api: Client) -> None:
     assert not re.search("alert|class|img|style|javascript", content)
 
 
+@pytest.mark.full
 def test_choosing_a_picture(browser_page: Page, api: Client) -> None:
     """A picture is uploaded, resized and used with its alt text; an SVG is rejected with the reason."""
     page = browser_page

@@ -4,6 +4,7 @@ import re
 import time
 from types import SimpleNamespace
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit import axe
@@ -19,6 +20,7 @@ from ui.pages.approvals import finding_sentence
 __all__ = ["clock", "page", "server", "smtp"]
 
 
+@pytest.mark.full
 def test_the_recipient_count_is_exact(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
     """For two lists, a segment and an excluded list, the sum, the button, the ledger and the messages agree."""
     campaign_id = draft(api, "Arithmetic")
@@ -112,6 +114,7 @@ def test_choosing_a_template_and_undo(page: Page, api: Client) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.full
 def test_pasting_html_over_a_design(page: Page, api: Client) -> None:
     """Pasted HTML replaces the design, undo restores it, and empty HTML is rejected."""
     design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Designed"}}]}
@@ -179,6 +182,7 @@ def test_scheduling_and_unscheduling(page: Page, api: Client) -> None:
     expect(page.get_by_role("heading", name="Scheduled for 4 May 2098, 07:30")).to_be_visible()
 
 
+@pytest.mark.full
 def test_changing_the_time_of_a_scheduled_campaign(page: Page, api: Client, clock: TestClock) -> None:
     """A scheduled campaign gets another time in a dialog, or is sent now after the review; it never is a draft."""
     campaign_id = draft(api, "Moved")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
@@ -85,6 +86,7 @@ def test_composing_by_keyboard(page: Page, api: Client, smtp: SmtpServer, clock:
     assert all("Baked by keyboard" in (message.html() or "") for message in (tested, sent))
 
 
+@pytest.mark.full
 def test_users_who_may_not_send(browser: Browser, server: Server, api: Client) -> None:
     """An author edits and reviews, a viewer only reads; neither is offered to send."""
     campaign_id = draft(api, "Looked at")
@@ -102,6 +104,7 @@ def test_users_who_may_not_send(browser: Browser, server: Server, api: Client) -
         assert not problems.found
 
 
+@pytest.mark.full
 def test_composing_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Each card is a form with a button; test and send are pages."""
     campaign_id = draft(api, "Plain")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit import axe
@@ -69,6 +70,7 @@ def test_conversations_without_javascript_and_for_viewers(user: ScriptlessBrowse
     assert page.all("#conversation form") == []
 
 
+@pytest.mark.full
 def test_the_list_of_replies(browser_page: Page, api: Client) -> None:
     """All replies are listed, and possible refusals wait there for a decision."""
     page = browser_page
@@ -87,6 +89,7 @@ def test_the_list_of_replies(browser_page: Page, api: Client) -> None:
     assert api.get("/suppressions", address="+14155550104").expect(200) == []
 
 
+@pytest.mark.full
 def test_the_sms_counter(browser_page: Page, api: Client) -> None:
     """Characters, parts and alphabet are shown while typing, and the first character outside GSM-7 is named."""
     page = browser_page

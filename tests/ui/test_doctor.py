@@ -51,6 +51,7 @@ def test_running_the_checks(browser_page: Page, server: Server) -> None:
     assert marks == sorted(marks, key=["Problem", "Warning", "Advice", "OK"].index)
 
 
+@pytest.mark.full
 def test_access_to_the_health_page(fresh_server: FreshServer) -> None:
     """A viewer sees the page but cannot run checks, and findings do not name other accounts."""
     server = fresh_server()
@@ -81,6 +82,7 @@ def test_other_accounts_see_no_details_of_the_installation(fresh_server: FreshSe
     assert all("ledger" in page for page in pages.values())
 
 
+@pytest.mark.full
 def test_slow_checks_do_not_delay_other_pages(fresh_server: FreshServer, dns: DnsServer) -> None:
     """While DNS delays the doctor, other pages respond quickly."""
     server = fresh_server(env=dns.env)
@@ -100,6 +102,7 @@ def test_slow_checks_do_not_delay_other_pages(fresh_server: FreshServer, dns: Dn
     assert response_count >= 2 and seconds / response_count < extend_timeout(2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("levels", "pill", "heading"),
     [

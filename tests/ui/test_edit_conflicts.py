@@ -105,7 +105,7 @@ def second(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize(
-    ("name", "choice"), every_nth([(name, choice) for choice in ("Keep mine", "Use theirs") for name in CASES], 2)
+    ("name", "choice"), every_nth([(name, choice) for choice in ("Keep mine", "Use theirs") for name in CASES], 4)
 )
 def test_an_edit_conflict_asks_the_second_user(
     second: Page, user: ScriptlessBrowser, things: dict[str, int], api: Client, name: str, choice: str

@@ -24,6 +24,7 @@ def _value(page: Page) -> Any:
     return page.locator("#panel [data-filter] input[name$='.value'], #panel [data-filter] [name*='value']").last
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("choice", ["Keep mine", "Use theirs"])
 @pytest.mark.parametrize("where", ["split", "start"])
 def test_a_conflict_of_rules(browser_page: Page, api: Client, flow: dict[str, Any], where: str, choice: str) -> None:

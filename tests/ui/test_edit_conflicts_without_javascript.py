@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.sampling import every_nth
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD
 
@@ -138,7 +139,7 @@ def visible_text(text: str) -> str:
 
 
 @pytest.mark.parametrize("choice", ["mine", "theirs"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every_nth(CASES, 2))
 def test_an_edit_conflict_asks_the_second_user(name: str, choice: str, api: Client, things: dict[str, int]) -> None:
     """Nothing is written until the second user chooses; fields that only the first user changed keep their values."""
     case, paper = CASES[name], ScriptlessBrowser(api)

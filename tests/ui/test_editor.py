@@ -154,6 +154,7 @@ def test_columns_and_list_entries(editor_page: Page, api: Client) -> None:
     save_screenshot(editor_page, "editor-columns")
 
 
+@pytest.mark.full
 def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
     """The theme shows contrasts, the subject its inbox line; an old revision is restored, and a test is sent."""
     template_id = create_template(api)

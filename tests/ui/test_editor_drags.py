@@ -179,6 +179,7 @@ def test_a_tile_lands_in_the_canvas_under_a_message(page: Page, api: Client) -> 
     page.evaluate("document.getElementById('cover').remove()")
 
 
+@pytest.mark.full
 def test_a_slow_drag_across_the_canvas(page: Page, api: Client) -> None:
     """A slow drag ends where it is released in the canvas, and one undo removes the new section."""
     email = open_editor(page, api)
@@ -195,6 +196,7 @@ def test_a_slow_drag_across_the_canvas(page: Page, api: Client) -> None:
     check_editor_works(email)
 
 
+@pytest.mark.full
 def test_drags_along_any_path(page: Page, api: Client) -> None:
     """Fast, over every edge, or out of the window and back: a tile is added where it is released."""
     email = open_editor(page, api)
@@ -237,6 +239,7 @@ def test_dropping_in_a_column_and_in_the_outline(page: Page, api: Client) -> Non
     check_editor_works(email)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "how", sampled(["Escape", "outside", "window", "blur", "unseen", "rail"], ["Escape", "outside", "unseen"])
 )
@@ -351,6 +354,7 @@ def test_dragging_a_section_in_the_canvas(page: Page, api: Client, how: str) -> 
     check_editor_works(email)
 
 
+@pytest.mark.full
 def test_autoscroll_during_a_drag(page: Page, api: Client) -> None:
     """The canvas, and then the outline, scrolls while the pointer is held at its lower edge."""
     email = open_editor(page, api, [heading(f"k{at}", f"Number {at}") for at in range(40)])

@@ -114,6 +114,7 @@ def test_saving_is_retried_after_being_offline(editor_page: Page, api: Client) -
     assert get_section_props(api, template_id, "title")["text"] == "Written on a train"
 
 
+@pytest.mark.full
 def test_editing_the_copy_of_a_campaign(editor_page: Page, api: Client) -> None:
     """A campaign's content is a copy that is edited under the campaign's URL."""
     template = create_template(api)
@@ -133,6 +134,7 @@ def test_editing_the_copy_of_a_campaign(editor_page: Page, api: Client) -> None:
     expect(editor_page.get_by_role("link", name="Done")).to_have_attribute("href", f"/campaigns/{campaign}")
 
 
+@pytest.mark.full
 def test_editing_a_removed_section(editor_page: Page, api: Client) -> None:
     """Editing a section that another user removed says so and shows the current email; HTML content is a field."""
     template_id = create_template(api)
@@ -153,6 +155,7 @@ def test_editing_a_removed_section(editor_page: Page, api: Client) -> None:
     assert api.get(f"/campaigns/{campaign}").expect(200)["templates"][0]["body"] == "<p>After</p>"
 
 
+@pytest.mark.full
 def test_conditions_of_a_section(editor_page: Page, api: Client) -> None:
     """A section's rules are edited, shown as a sentence, and removed."""
     design = copy.deepcopy(DESIGN)

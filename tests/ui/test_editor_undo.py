@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from tests.kit.client import Client
 from tests.kit.editor import DESIGN, create_template, get_design, get_section_props, running_editor, wait_until_saved
-from tests.kit.sampling import sampled
+from tests.kit.sampling import full_only, sampled
 from tests.kit.server import Server
 
 
@@ -147,7 +147,7 @@ def open_editor(page: Page, api: Client) -> tuple[int, FrameLocator]:
     return template_id, frame
 
 
-@pytest.mark.parametrize(("undo", "redo"), [("Control+z", "Control+Shift+Z"), ("Meta+z", "Control+y")])
+@pytest.mark.parametrize(("undo", "redo"), [("Control+z", "Control+Shift+Z"), full_only("Meta+z", "Control+y")])
 def test_undo_while_writing_in_the_canvas(page: Page, api: Client, undo: str, redo: str) -> None:
     """The undo keys revert typed text and keep the focus; redo brings it back."""
     template_id, frame = open_editor(page, api)
@@ -193,6 +193,7 @@ def test_undo_of_rich_text_in_the_canvas(page: Page, api: Client) -> None:
     assert get_section_props(api, template_id, "words")["content"] == "<p>Words</p>"
 
 
+@pytest.mark.full
 def test_undo_in_a_field_keeps_the_focus(page: Page, api: Client) -> None:
     """Each edit is undone with the focus in the field, however fast the keys follow."""
     template_id, frame = open_editor(page, api)

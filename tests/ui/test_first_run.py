@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
@@ -150,6 +151,7 @@ def check_unsaved_colours(page: Page, file: Path) -> None:
     expect(page.get_by_text("Saved. Emails that are not sent yet use the new brand.")).to_be_visible()
 
 
+@pytest.mark.full
 def test_choosing_the_language_of_the_set_up(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems
 ) -> None:

@@ -305,6 +305,7 @@ def test_moving_contacts_in_a_flow(user: ScriptlessBrowser, api: Client, live: i
     assert page.follow("P1").has(".run-log", "waiting until")
 
 
+@pytest.mark.full
 def test_flow_pages_are_accessible(page: Page, live: int) -> None:
     """axe finds no faults, and nothing scrolls sideways on a small phone, in what `test_pages` does not open."""
     paths = [f"/flows/{live}", *(f"/flows/{live}?step={step}" for step in (1, 3))]

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.sampling import every_nth
 from tests.kit.server import Server
 
 DESIGN = {"sections": [
@@ -283,7 +284,7 @@ CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", every_nth(CASES, 3), ids=lambda case: case.__name__)
 def test_focus_after_an_action(page: Page, ids: Ids, case: Callable[[Page, Any], Locator]) -> None:
     """Each case acts by keyboard and returns the element that must have the focus; it is never the body."""
     expected = case(page, ids)

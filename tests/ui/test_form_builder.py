@@ -107,6 +107,7 @@ def test_building_a_form(server: Server, browser_page: Page) -> None:
     assert copied["fields"] == form["fields"] and copied["public_key"] != form["public_key"]
 
 
+@pytest.mark.full
 def test_every_field_on_the_hosted_page(server: Server, browser: Browser, browser_problems: Problems) -> None:
     """All faults are shown at their fields, and the contact has typed values; fixed values cannot be replaced."""
     api = server.client()

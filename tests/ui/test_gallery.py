@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.conftest import FreshServer
@@ -43,6 +44,7 @@ def test_an_empty_gallery_offers_starters(browser_page: Page, api: Client, tmp_p
     assert [section["type"] for section in template["design"]["sections"]] == ["footer"]
 
 
+@pytest.mark.full
 def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     """An archived template disappears from lists, and the toast or its card restores it unchanged."""
     page = browser_page
@@ -66,6 +68,7 @@ def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     )
 
 
+@pytest.mark.full
 def test_duplicating_and_deleting(browser_page: Page, api: Client) -> None:
     """A card duplicates its template; deleting asks with its name, and the safe choice has the focus."""
     page = browser_page

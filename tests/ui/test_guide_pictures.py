@@ -104,6 +104,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         server.stop()
 
 
+@pytest.mark.full
 def test_pictures_show_the_product(
     browser: Browser, world: World, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

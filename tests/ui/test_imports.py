@@ -776,6 +776,7 @@ EVERYTHING = (
 )
 
 
+@pytest.mark.full
 def test_all_that_a_check_lists_is_accessible(
     browser_page: Page, user: ScriptlessBrowser, api: Client, tmp_path: Path
 ) -> None:

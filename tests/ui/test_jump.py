@@ -147,6 +147,7 @@ def test_the_page_of_the_jump_box_has_the_focus_in_its_field(page: Page) -> None
     expect(field).to_be_focused()
 
 
+@pytest.mark.full
 def test_typed_words_are_no_shortcuts(page: Page) -> None:
     """The letters of a word typed outside of a field open no page; the letter C alone opens a new email."""
     page.evaluate("window.kept = true")

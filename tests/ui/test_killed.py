@@ -64,6 +64,7 @@ def _save(page: Page) -> None:
     expect(page.locator(".toast")).to_contain_text("Saved", timeout=30_000)
 
 
+@pytest.mark.full
 def test_kills_while_saving_settings_during_a_send(server: Server, smtp_server: SmtpServer, page: Page) -> None:
     """After a kill both fields are old or both new, and the campaign loses no message."""
     api, rng = server.client(validate=False), random.Random(7)

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
@@ -16,6 +17,7 @@ def _summary(people: int, may: int) -> re.Pattern[str]:
     return re.compile(f"^{people:,} contacts · {may:,} can receive email$")
 
 
+@pytest.mark.full
 def test_the_sendable_count_appears_by_itself(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems
 ) -> None:

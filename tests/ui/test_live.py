@@ -3,6 +3,7 @@
 import re
 import time
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
@@ -34,6 +35,7 @@ def record_htmx_requests(page: Page) -> list[str]:
     return urls
 
 
+@pytest.mark.full
 def test_polling_ends_with_the_campaign(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
@@ -71,6 +73,7 @@ def read_sums(page: Page) -> tuple[int, int, int]:
     return int(texts[0]), int(counted[2]), int(counted[1] or counted[2])
 
 
+@pytest.mark.full
 def test_all_sums_of_a_report_are_of_one_moment(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
@@ -125,6 +128,7 @@ def test_pausing_from_the_report(
     assert not browser_problems.found
 
 
+@pytest.mark.full
 def test_list_rows_are_polled_together(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:

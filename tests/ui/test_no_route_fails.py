@@ -196,6 +196,7 @@ def readable_routes() -> list[str]:
     return [path for path, methods in list_routes() if "GET" in methods and not _SLOW.search(path)]
 
 
+@pytest.mark.full
 def test_head_is_answered_like_get(walker: Walker) -> None:
     """Every GET route also has HEAD, with the same status and headers and without content (RFC 9110, section 9.3.2)."""
     routes = readable_routes()

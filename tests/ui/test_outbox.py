@@ -1,5 +1,6 @@
 """The outbox: rejected, uncertain and queued messages are viewed, sent again or cancelled."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
@@ -13,6 +14,7 @@ from tests.ui.test_roles import request_page, session_cookie
 LETTER = {"subject": "Your order", "body": "<p>Thank you</p>"}
 
 
+@pytest.mark.full
 def test_resending_a_rejected_message(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:

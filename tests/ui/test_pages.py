@@ -227,6 +227,7 @@ def test_a_rejected_form_keeps_its_values(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Anna")
 
 
+@pytest.mark.full
 def test_errors_in_the_composer(page: Page) -> None:
     """A card that cannot be saved shows why and keeps its values; the next valid value saves it."""
     page.goto("/campaigns/3?open=from")

@@ -180,7 +180,7 @@ def check_fix(page: Page, key: str, field: str, full: bool) -> None:
 
 @pytest.mark.parametrize(
     ("words", "key", "field", "way"),
-    every_nth([(*finding, way) for way in ("mouse", "keyboard") for finding in FINDINGS], 2),
+    every_nth([(*finding, way) for way in ("mouse", "keyboard") for finding in FINDINGS], 4),
 )
 def test_a_finding_leads_to_its_field(
     page: Page, api: Client, full: bool, words: str, key: str, field: str, way: str

@@ -22,6 +22,7 @@ def author(browser: Browser, server: Server) -> Iterator[Page]:
     assert problems.found == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "path", sampled(["/settings", "/settings/consent", "/settings/sending", "/brand"], ["/settings", "/brand"])
 )

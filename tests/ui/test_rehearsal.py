@@ -1,11 +1,13 @@
 """The preflight card of the composer updates itself and names contacts with missing values."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
 from tests.kit.server import Server
 
 
+@pytest.mark.full
 def test_contacts_with_missing_values_are_named(browser_page: Page, server: Server, api: Client) -> None:
     """The card fills itself, and its page links to the contact without a first name."""
     list_id = api.post("/lists", {"name": "Rehearsed"}).expect(201)["id"]

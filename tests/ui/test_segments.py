@@ -420,6 +420,7 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     expect(page.locator(".sentence")).to_have_text("Opened no campaign.")
 
 
+@pytest.mark.full
 def test_ready_made_segments(browser: Browser, fresh_server: FreshServer) -> None:
     """The empty page and the page of a new segment offer segments that open in the builder, named in its language."""
     server = fresh_server()

@@ -4,6 +4,7 @@ import re
 import time
 import urllib.request
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
@@ -157,6 +158,7 @@ def test_rates_have_a_maximum(fresh_server: FreshServer) -> None:
         assert request_page(server, "GET", path, cookie)[0] == 200
 
 
+@pytest.mark.full
 def test_changing_the_relay_during_a_send(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """When the relay changes during a campaign, each recipient gets it once, from one relay or the other."""
     other = SmtpServer().start()

@@ -117,6 +117,7 @@ def test_the_sign_in_dialog_is_not_replaced(api: Client, server: Server, browser
     assert problems.found == []
 
 
+@pytest.mark.full
 def test_a_drawer_after_being_signed_out(api: Client, server: Server, browser: Browser) -> None:
     """A drawer's link opens the sign-in dialog, and works after signing in."""
     design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Hi"}}]}
@@ -185,6 +186,7 @@ def test_errors_of_partial_requests_open_a_dialog(server: Server) -> None:
     assert "It may have been deleted" in response.text and "<html" not in response.text
 
 
+@pytest.mark.full
 def test_the_banner_says_what_is_not_saved(api: Client, server: Server, browser: Browser) -> None:
     """While offline a banner says so and leaving warns; both end when the changes are saved."""
     campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]

@@ -3,6 +3,7 @@
 import signal
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
@@ -44,6 +45,7 @@ def _check_composer_retries(composer: Page) -> None:
     save_screenshot(composer, "stopping_composer")
 
 
+@pytest.mark.full
 def test_pages_while_the_service_stops(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:

@@ -61,6 +61,7 @@ def test_selecting_all_matching_contacts(page: Page, api: Client) -> None:
     assert api.get("/lists/2").json["contacts_count"] == 0
 
 
+@pytest.mark.full
 def test_selecting_ranges_and_by_keys(page: Page) -> None:
     """Shift selects a range, j, k and x work, Escape clears; contacts that had the tag are reported as skipped."""
     page.goto("/contacts?limit=50&sort=name")
