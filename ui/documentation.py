@@ -1,6 +1,12 @@
-"""Load the guides under /docs, find the guide of each page of the product, and search in guides."""
+"""Load the guides under /docs, find the guide of each page of the product, and search in guides.
+
+A guide is `ui/guides/NAME.md`, in English. Those for people who do not program are also in the other languages of the
+interface, as `ui/guides/LANGUAGE/NAME.md`. A translation has the headings of the English guide in the same order, which
+give it their ids, so that links to a heading work in each language.
+"""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -8,7 +14,7 @@ from html import escape, unescape
 from typing import Any, NamedTuple
 
 from appliance.core import executable
-from appliance.core.i18n import gettext_noop
+from appliance.core.i18n import DEFAULT_LANGUAGE, gettext_noop
 from ui import static_files
 
 
@@ -20,7 +26,7 @@ class Group(NamedTuple):
     names: tuple[str, ...]
 
 
-# Headings and lines are translated on the page; the guides are in English only.
+# Headings and lines are translated on the page.
 GROUPS = (
     Group(
         gettext_noop("Guides"),
@@ -104,7 +110,7 @@ HELP = (
 )
 # The base URL in the examples, which is replaced by that of the installation.
 _EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
-# The captions of code blocks, by language; they are part of the guides, which are in English only.
+# The captions of code blocks, by language; they are part of guides that are in English only.
 _CAPTIONS = {
     "sh": "Shell",
     "python": "Python",
@@ -120,16 +126,23 @@ PICTURE_SCALE = 1.5
 
 
 class Part(NamedTuple):
-    """A part of a guide or of the API reference that the search finds, with the URL of its heading."""
+    """A part of a guide or of the API reference that the search finds, with the URL of its heading.
+
+    `language` is the tag of the language that it is written in (RFC 5646).
+    """
 
     title: str
     heading: str
     href: str
     text: str
+    language: str
 
 
 class Guide(NamedTuple):
-    """A guide: its name in URLs, title, introduction and HTML body, the (id, text) of its headings, and its parts."""
+    """A guide: its name in URLs, title, introduction and HTML body, the (id, text) of its headings, and its parts.
+
+    `language` is the tag of the language that it is written in (RFC 5646).
+    """
 
     name: str
     title: str
@@ -137,6 +150,7 @@ class Guide(NamedTuple):
     body: str
     headings: tuple[tuple[str, str], ...]
     parts: tuple[Part, ...]
+    language: str
 
 
 def guide_names() -> tuple[str, ...]:
@@ -144,12 +158,12 @@ def guide_names() -> tuple[str, ...]:
     return tuple(name for group in GROUPS for name in group.names)
 
 
-def list_guides(base: str) -> list[tuple[Group, list[Guide]]]:
-    """Return all guides by group, with examples for this base URL."""
-    return [(group, [load_guide(name, base) for name in group.names]) for group in GROUPS]
+def list_guides(base: str, language: str = DEFAULT_LANGUAGE) -> list[tuple[Group, list[Guide]]]:
+    """Return all guides by group, with examples for this base URL, in a language as far as they are translated."""
+    return [(group, [load_guide(name, base, language) for name in group.names]) for group in GROUPS]
 
 
-def find_neighbours(name: str, base: str) -> tuple[Guide | None, Guide | None]:
+def find_neighbours(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> tuple[Guide | None, Guide | None]:
     """Return the guides before and after a guide in its group, or None at the ends.
 
     Raises StopIteration for an unknown guide.
@@ -158,20 +172,28 @@ def find_neighbours(name: str, base: str) -> tuple[Guide | None, Guide | None]:
     at = names.index(name)
     before, after = names[:at][-1:], names[at + 1 :][:1]
     return (
-        load_guide(before[0], base) if before else None,
-        load_guide(after[0], base) if after else None,
+        load_guide(before[0], base, language) if before else None,
+        load_guide(after[0], base, language) if after else None,
     )
 
 
 @cache
-def load_guide(name: str, base: str) -> Guide:
-    """Return a guide whose examples use this base URL. Raises KeyError for an unknown name."""
+def load_guide(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> Guide:
+    """Return a guide whose examples use this base URL, in a language or, if it is not translated, in English.
+
+    Raises KeyError for an unknown name.
+    """
     if name not in guide_names():
         raise KeyError(name)
-    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
-    title, lead, source = (part.strip() for part in text.split("\n\n", 2))
-    title = title.removeprefix("# ")
-    body = _markdown_renderer().render(source).replace(_EXAMPLE_BASE_URL, escape(base))
+    translation = executable.shipped_path("ui", "guides", language, f"{name}.md")
+    is_translated = language != DEFAULT_LANGUAGE and translation.is_file()
+    tag = (language if is_translated else DEFAULT_LANGUAGE).replace("_", "-")
+    title, lead, body = _render_guide(executable.shipped_path("ui", "guides", f"{name}.md").read_text("utf-8"))
+    if is_translated:
+        heading_ids = iter(re.findall(r'<h[23] id="([^"]+)">', body))
+        title, lead, body = _render_guide(translation.read_text("utf-8"))
+        body = re.sub(r'<(h[23]) id="[^"]*">', lambda match: f'<{match[1]} id="{next(heading_ids)}">', body)
+    body = body.replace(_EXAMPLE_BASE_URL, escape(base))
     headings = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body)
     return Guide(
         name,
@@ -179,8 +201,15 @@ def load_guide(name: str, base: str) -> Guide:
         lead,
         body,
         tuple((heading_id, _strip_tags(heading)) for heading_id, heading in headings),
-        tuple(_split_parts(title, f"/docs/guides/{name}", f"<p>{lead}</p>{body}")),
+        tuple(_split_parts(title, f"/docs/guides/{name}", f"<p>{lead}</p>{body}", tag)),
+        tag,
     )
+
+
+def _render_guide(text: str) -> tuple[str, str, str]:
+    """Return the title, introduction and HTML body of a guide; the comment above the title is left out."""
+    title, lead, source = (part.strip() for part in text[text.index("# ") :].split("\n\n", 2))
+    return title.removeprefix("# "), lead, _markdown_renderer().render(source)
 
 
 def slug(words: str) -> str:
@@ -202,12 +231,8 @@ def help_url(path: str) -> str:
 
 MAX_RESULTS = 20
 _EXCERPT_CHARACTERS = 180
-# Words of a question that say nothing about its subject.
-_FILLER_WORDS = frozenset({
-    "a", "an", "and", "are", "can", "could", "do", "does", "for", "from", "get", "how", "i", "in", "into", "is", "it",
-    "me", "my", "of", "on", "or", "should", "that", "the", "them", "this", "to", "was", "what", "when", "where",
-    "which", "who", "why", "will", "with", "you", "your",
-})  # fmt: skip
+# Words in other languages than English are compared by their first letters, which most endings leave alone.
+_STEM_LETTERS = 6
 _TITLE_POINTS, _HEADING_POINTS, _MAX_TEXT_POINTS = 10, 6, 3
 
 
@@ -219,9 +244,10 @@ class SearchResult(NamedTuple):
 
 
 class SearchIndex:
-    """A search of parts of the documentation, whose words are counted once."""
+    """A search of parts of the documentation, whose words are counted once; queries are in one language."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[Part], language: str = DEFAULT_LANGUAGE) -> None:
+        self._language = language
         self._entries = [
             (part, _count_words(part.title), _count_words(part.heading), _count_words(part.text)) for part in parts
         ]
@@ -234,7 +260,7 @@ class SearchIndex:
         words that begin with it ("segment" matches "segments"); hyphens in the text are ignored. If nothing matches
         words with hyphens, their parts are searched ("double-opt-in" finds "double opt-in").
         """
-        stems = list_stems(query)
+        stems = list_stems(query, self._language)
         ranked: list[tuple[int, int, Part]] = []
         for part, *counts in self._entries:
             points = [_rate(stem, part, *counts[: 2 if only_headings else 3]) for stem in stems]
@@ -248,20 +274,40 @@ class SearchIndex:
         return [SearchResult(part, make_excerpt(part.text, stems)) for _, _, part in best[:limit]]
 
 
-def list_stems(query: str) -> list[str]:
+def list_stems(query: str, language: str = DEFAULT_LANGUAGE) -> list[str]:
     """Return the words of a query in lower case, without filler words, endings such as `ing`, and hyphens.
 
     If the query has only filler words, they are kept.
     """
     words = list(dict.fromkeys(re.findall(r"\w+", query.lower().replace("-", ""))))
-    significant = [word for word in words if len(word) > 1 and word not in _FILLER_WORDS]
-    return [re.sub(r"(?<=\w{4})(?:ing|ed|es|s)$", "", word) for word in significant or words]
+    fillers = _read_filler_words().get(language, frozenset())
+    words = [word for word in words if len(word) > 1 and word not in fillers] or words
+    if language == DEFAULT_LANGUAGE:
+        return [re.sub(r"(?<=\w{4})(?:ing|ed|es|s)$", "", word) for word in words]
+    return [word[:_STEM_LETTERS] for word in words]
+
+
+@cache
+def _read_filler_words() -> dict[str, frozenset[str]]:
+    """Return the words of a question that say nothing about its subject, by language."""
+    words = tomllib.loads(executable.shipped_path("ui", "guides", "filler_words.toml").read_text("utf-8"))
+    return {language: frozenset(text.split()) for language, text in words.items()}
+
+
+def _begins_with(word: str, stem: str) -> bool:
+    """Return whether a word begins with a stem; one with other letters than a to z may stand anywhere in it.
+
+    Japanese does not separate words.
+    """
+    return word.startswith(stem) or (not stem.isascii() and stem in word)
 
 
 def make_excerpt(text: str, stems: list[str]) -> tuple[tuple[str, bool], ...]:
     """Return the text around the first match, or its beginning, in pieces (text, whether it matches)."""
-    alternatives = "|".join("-?".join(map(re.escape, stem)) for stem in stems)
-    pattern = re.compile(rf"\b(?:{alternatives})[\w-]*" if stems else r"(?!)", re.IGNORECASE)
+    alternatives = "|".join(
+        rf"\b{'-?'.join(map(re.escape, stem))}[\w-]*" if stem.isascii() else re.escape(stem) for stem in stems
+    )
+    pattern = re.compile(alternatives or r"(?!)", re.IGNORECASE)
     match = pattern.search(text)
     start = max(match.start() - _EXCERPT_CHARACTERS // 3, 0) if match else 0
     start = text.find(" ", start) + 1 if start else 0
@@ -286,22 +332,22 @@ def _rate(stem: str, part: Part, title: Counter[str], heading: Counter[str], tex
 
     The title counts fully only for the introduction of a guide.
     """
-    if any(word.startswith(stem) for word in heading):
+    if any(_begins_with(word, stem) for word in heading):
         return _HEADING_POINTS
-    has_title = any(word.startswith(stem) for word in title)
+    has_title = any(_begins_with(word, stem) for word in title)
     if has_title and not part.heading:
         return _TITLE_POINTS
-    occurrences = sum(count for word, count in (text or {}).items() if word.startswith(stem))
+    occurrences = sum(count for word, count in (text or {}).items() if _begins_with(word, stem))
     return max(min(occurrences, _MAX_TEXT_POINTS), int(has_title))
 
 
-def _split_parts(title: str, url: str, html: str) -> Iterable[Part]:
+def _split_parts(title: str, url: str, html: str, language: str) -> Iterable[Part]:
     """Yield the introduction of a guide and its parts by heading, as texts without code blocks."""
     html = re.sub(r'<figure class="code">.*?</figure>', "", html, flags=re.DOTALL)
     intro, *rest = re.split(r'<h[23] id="([^"]+)">(.*?)</h[23]>', html)
-    yield Part(title, "", url, _strip_tags(intro))
+    yield Part(title, "", url, _strip_tags(intro), language)
     for heading_id, heading, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
-        yield Part(title, _strip_tags(heading), f"{url}#{heading_id}", _strip_tags(text))
+        yield Part(title, _strip_tags(heading), f"{url}#{heading_id}", _strip_tags(text), language)
 
 
 def _strip_tags(html: str) -> str:

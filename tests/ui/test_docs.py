@@ -118,12 +118,15 @@ def test_pictures_of_a_guide_are_served(visitor: Client) -> None:
         assert abs(image.width - 1.5 * int(width)) <= 1 and abs(image.height - 1.5 * int(height)) <= 1
 
 
-def test_guides_are_marked_as_english(visitor: Client) -> None:
-    """In another language of the interface a guide says that it is in English only, and is marked as English."""
-    for language, is_english in (("en-GB", True), ("de", False)):
-        text = visitor.request("GET", "/docs/guides/sms", headers={"Accept-Language": language}).text
-        assert '<main class="text" id="main" tabindex="-1" lang="en" dir="ltr">' in text
-        assert (f'<p class="small muted" lang="{language}"' not in text) == is_english
+@pytest.mark.parametrize(("name", "language", "shown"), [
+    ("sms", "de", "de"), ("sms", "pt-BR", "pt-BR"), ("sms", "en-GB", "en"), ("backup", "en-GB", "en"),
+    ("backup", "de", "en"),
+])  # fmt: skip
+def test_guides_are_marked_with_their_language(visitor: Client, name: str, language: str, shown: str) -> None:
+    """A guide for everyone is in the language of the interface; another says that it is in English only."""
+    text = visitor.request("GET", f"/docs/guides/{name}", headers={"Accept-Language": language}).text
+    assert f'<main class="text" id="main" tabindex="-1" lang="{shown}" dir="ltr">' in text
+    assert (f'<p class="small muted" lang="{language}"' in text) == (shown == "en" and language != "en-GB")
 
 
 def test_searching_without_javascript(user: ScriptlessBrowser) -> None:

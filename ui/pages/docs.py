@@ -9,6 +9,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core import errors
+from appliance.core.i18n import get_language
 from appliance.settings import config
 from ui import documentation, view
 from ui.documentation import Part, SearchIndex, SearchResult
@@ -51,18 +52,22 @@ async def index(request: Request) -> HTTPResponse:
 
 
 def search_documentation(q: str, published: Any = None, **options: Any) -> list[SearchResult]:
-    """Return the parts of guides, and of the operations of `published`, that match a search (`SearchIndex.search`)."""
-    return _build_index(config.base_url(config.current()), published).search(q, **options)
+    """Return the parts of guides, and of the operations of `published`, that match a search (`SearchIndex.search`).
+
+    The guides are those in the language of the request.
+    """
+    return _build_index(config.base_url(config.current()), published, get_language()).search(q, **options)
 
 
 @cache
-def _build_index(base: str, published: Any) -> SearchIndex:
-    parts = [part for _, guides in documentation.list_guides(base) for guide in guides for part in guide.parts]
+def _build_index(base: str, published: Any, language: str) -> SearchIndex:
+    groups = documentation.list_guides(base, language)
+    parts = [part for _, guides in groups for guide in guides for part in guide.parts]
     for _, _, operations in _group_operations(published) if published else ():
         for operation in operations:
             call, summary = f"{operation.method} {operation.path}", operation.summary.replace("`", "")
-            parts.append(Part("API", summary, f"/docs/api/reference#{operation.anchor}", call))
-    return SearchIndex(parts)
+            parts.append(Part("API", summary, f"/docs/api/reference#{operation.anchor}", call, "en"))
+    return SearchIndex(parts, language)
 
 
 @pages.get("/guides/<name:str>", name="guide")
@@ -71,10 +76,10 @@ async def show_guide(request: Request, name: str) -> HTTPResponse:
     """Show a guide. Raises NotFound for an unknown name."""
     base = config.base_url(config.current())
     try:
-        guide = documentation.load_guide(name, base)
+        guide = documentation.load_guide(name, base, get_language())
     except KeyError:
         raise errors.NotFound from None
-    before, after = documentation.find_neighbours(name, base)
+    before, after = documentation.find_neighbours(name, base, get_language())
     return _render_page(request, "docs/guide.html", guide=guide, before=before, after=after)
 
 
@@ -107,7 +112,7 @@ async def show_document(request: Request) -> HTTPResponse:
 
 
 def _render_page(request: Request, template: str, **context: Any) -> HTTPResponse:
-    guides = documentation.list_guides(config.base_url(config.current()))
+    guides = documentation.list_guides(config.base_url(config.current()), get_language())
     response = view.render(request, template, guides=guides, **{"q": "", **context})
     response.headers["x-robots-tag"] = "noindex"
     return response
