@@ -85,9 +85,10 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
-# The minimum time between the end of a run and the next run, in seconds. Every commit of a sender wakes the job
-# `flows`, which without a pause would slow down sending.
-_PAUSE_SECONDS = {"flows": 0.04}
+# The minimum time between two runs, from start or end to start, in seconds. Every commit of a sender wakes the job
+# `flows`, and every single message wakes the job `outbox`: without a pause, that would slow down sending and SMTP
+# submission (docs/decisions.md#19).
+_PAUSE_SECONDS = {"flows": 0.04, "outbox": 0.02}
 
 
 class Jobs:
@@ -144,6 +145,7 @@ class Jobs:
             self._pause(name)
             with self._queued_lock:
                 self._queued.discard(name)
+            self._last_run_at[name] = time.monotonic()
             try:
                 with self._metrics.track_run(name):
                     function()
@@ -167,7 +169,7 @@ class Jobs:
         self._metrics.register(name)
 
     def _pause(self, name: str) -> None:
-        """Sleep until the minimum time since the job's last run has passed (`_PAUSE_SECONDS`).
+        """Sleep until the minimum time since the job's last run began or ended has passed (`_PAUSE_SECONDS`).
 
         Wake-ups during the sleep are ignored, because the run that follows processes all due rows. Returns at once if
         another thread is sleeping for the job.
@@ -190,13 +192,14 @@ class Jobs:
         """
         if self.sms_sender.is_due():
             self.sms_sender.wake()
-        if not self._email_lock.acquire(blocking=False):
-            self.email_sender.wake()
-            return
-        try:
-            self.email_sender.drain()
-        finally:
-            self._email_lock.release()
+        if self.email_sender.is_due():
+            if not self._email_lock.acquire(blocking=False):
+                self.email_sender.wake()
+                return
+            try:
+                self.email_sender.drain()
+            finally:
+                self._email_lock.release()
         self.advance_campaigns()
 
     def renew(self) -> None:
