@@ -380,7 +380,8 @@ class SubmissionHandler:
         except (Unavailable, OSError) as error:
             log.info("submission: email deferred: %s", error)
             return "452 4.3.1 The storage is unavailable, try again later"
-        log.info(
+        # The ledger has a row of each email, so the log needs no line of it.
+        log.debug(
             "submission: email accepted key=%s bytes=%s recipients=%s repeated=%s",
             key.id, len(content), len(queued.messages), queued.repeated_count,
         )  # fmt: skip

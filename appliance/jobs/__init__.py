@@ -188,18 +188,19 @@ class Jobs:
     def send_due_email(self) -> None:
         """Send due email until none is left, then advance the campaigns; also wake the SMS sender if SMS are due.
 
-        If another thread is sending, wake its idle workers and return.
+        If another thread is sending, wake its idle workers and return. Return also if no email is due.
         """
         if self.sms_sender.is_due():
             self.sms_sender.wake()
-        if self.email_sender.is_due():
-            if not self._email_lock.acquire(blocking=False):
-                self.email_sender.wake()
-                return
-            try:
-                self.email_sender.drain()
-            finally:
-                self._email_lock.release()
+        if not self.email_sender.is_due():
+            return
+        if not self._email_lock.acquire(blocking=False):
+            self.email_sender.wake()
+            return
+        try:
+            self.email_sender.drain()
+        finally:
+            self._email_lock.release()
         self.advance_campaigns()
 
     def renew(self) -> None:
