@@ -212,7 +212,7 @@ def fetch_page(account_id: int, query: UserQuery) -> Page:
 def list_members(account_id: int) -> list[User]:
     """Return all users of an account: first the enabled users, then the disabled users, each sorted by name."""
     members = User.select().where(User.account == account_id).order_by(User.name, User.id)
-    return sorted(members, key=lambda user: (user.disabled_at is not None, user.name.casefold()))
+    return sorted(members, key=lambda user: (user.disabled_at is not None, i18n.fold(user.name)))
 
 
 def list_keys(account_id: int) -> list[ApiKey]:

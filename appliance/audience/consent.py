@@ -379,7 +379,7 @@ def fetch_list_offers(account_id: int, contact_id: int) -> list[ListOffer]:
         "LEFT JOIN membership m ON m.contact_list_id = l.id AND m.contact_id = :contact "
         "LEFT JOIN list_opt_out r ON r.contact_list_id = l.id AND r.contact_id = :contact "
         "WHERE l.account_id = :account AND l.public = 1 AND (l.segment_id IS NULL OR coalesce(m.contact_id, "
-        "r.contact_id) IS NOT NULL) ORDER BY l.name_key, l.id",
+        "r.contact_id) IS NOT NULL) ORDER BY name_order(l.name), l.id",
         {"account": account_id, "contact": contact_id},
     )
     return [ListOffer(row[0], row[1], bool(row[2])) for row in offers]

@@ -9,6 +9,7 @@ import time
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from peewee import fn
 
 from appliance.accounts.audit import Actor
 from appliance.audience.filters import compiler
@@ -105,7 +106,7 @@ class MembershipChange(NamedTuple):
     kept_opt_outs: list[str]
 
 
-_ORDERS: dict[str, Any] = {"name": ContactList.name_key, "people": ContactList.contacts_count,
+_ORDERS: dict[str, Any] = {"name": fn.name_order(ContactList.name), "people": ContactList.contacts_count,
                            "updated": ContactList.updated_at, "created": ContactList.created_at}  # fmt: skip
 
 

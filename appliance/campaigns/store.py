@@ -198,7 +198,7 @@ def _rate_of(column: Any) -> Any:
 
 # The columns by which a campaign list can be ordered; a minus before the name reverses the order.
 ORDERS = {
-    "name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at,
+    "name": fn.name_order(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at,
     "started": Campaign.started_at,
     "sent": Campaign.sent_count, "opened": _rate_of(Message.opened_at), "clicked": _rate_of(Message.clicked_at),
 }  # fmt: skip

@@ -43,6 +43,11 @@ _test_catalogues: dict[str, Path] = {}
 # An element of the header Accept-Language: a language and its weight (RFC 9110, sections 12.4.2 and 12.5.4).
 _ACCEPTED_LANGUAGE = re.compile(r"([A-Za-z0-9*-]{1,35})\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?", re.IGNORECASE)
 
+# Latin letters that Unicode does not decompose, with the letters among which a reader looks for them.
+_LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
+    {"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ħ": "h", "ı": "i", "ŋ": "n", "ŧ": "t"}
+)
+
 # A language with an optional script and region (RFC 5646, section 2.1).
 _LANGUAGE_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?")
 # The same for the OpenAPI document, or an empty text, which clears a language.
@@ -333,9 +338,12 @@ def list_languages() -> list[tuple[str, str]]:
 
 
 def fold(text: str) -> str:
-    """Return the key by which a name is sorted: the name in lower case and without accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(character for character in decomposed if not unicodedata.combining(character)).casefold()
+    """Return the key by which a name is sorted: the name in lower case and without accents, `Łódź` as `lodz`."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    plain = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return plain.translate(_LETTERS_WITHOUT_DECOMPOSITION)
 
 
 @cache

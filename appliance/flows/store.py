@@ -255,7 +255,7 @@ DEFAULT_NAME = gettext_noop("Untitled flow")
 TEST_FLOW_REFUSED = "Changing an active flow of a test key needs the contacts:read scope."
 STATUS_ALIASES = {"live": "active"}
 # The columns by which a flow list can be ordered; a minus before the name reverses the order.
-ORDERS = {"name": fn.lower(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
+ORDERS = {"name": fn.name_order(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
           "created": Flow.created_at}  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def _name_lists(confirmation: Confirmation) -> list[str]:
     """
     pending = {row.id: row for row in (*_list_pending(confirmation), confirmation)}.values()
     names = rows(
-        "SELECT id, name FROM contact_list WHERE account_id = ? AND public ORDER BY name_key",
+        "SELECT id, name FROM contact_list WHERE account_id = ? AND public ORDER BY name_order(name), id",
         (confirmation.account_id,),
     )
     public_ids, list_ids = {row[0] for row in names}, {number for row in pending for number in row.list_ids}

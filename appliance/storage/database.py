@@ -16,6 +16,7 @@ from playhouse.apsw_ext import APSWDatabase
 from playhouse.sqlite_ext import AutoIncrementField
 
 from appliance.core.addresses import normalize_unicode
+from appliance.core.i18n import fold
 
 
 @lru_cache(maxsize=4096)
@@ -45,6 +46,14 @@ def normalize_name(text: str) -> str:
 def _sql_folded(value: object) -> str | None:
     """Implement the SQL function `folded`: return the case-folded text, or NULL for a value that is not a text."""
     return fold_case(value) if isinstance(value, str) else None
+
+
+def _sql_name_order(value: object) -> str | None:
+    """Implement the SQL function `name_order`: return the key by which a name is sorted, or NULL without a text.
+
+    No index may use it, because a program without this function could then not write to the table.
+    """
+    return fold(value) if isinstance(value, str) else None
 
 
 # Older versions can lose committed transactions when two connections write and checkpoint (the "WAL reset" bug).
@@ -85,6 +94,7 @@ class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
 database = Database(None, autoconnect=True)
 # Registered here because a connection has only the functions that are registered when it is opened.
 database.register_function(_sql_folded, "folded", 1)
+database.register_function(_sql_name_order, "name_order", 1)
 
 
 def check_version() -> None:

@@ -176,8 +176,15 @@ def _send_log_provider(handle: Any) -> None:
     handle.execute("ALTER TABLE send_log ADD COLUMN provider TEXT")
 
 
+def _contact_name_order(handle: Any) -> None:
+    """Sort names without regard to accents: a database of before has an index by the code points."""
+    handle.execute("DROP INDEX contact_name_order")
+    handle.execute(models.CONTACT_NAME_INDEX)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
+    _contact_name_order,
 )  # fmt: skip
 
 

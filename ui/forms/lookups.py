@@ -64,7 +64,7 @@ def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:
 def list_contact_lists(account_id: int) -> list[Any]:
     """Return up to MAX_OPTIONS contact lists of an account, sorted by name."""
     page = lists.fetch_page(account_id, lists.ListQuery(limit=MAX_OPTIONS)).rows
-    return sorted(page, key=lambda row: row.name.casefold())
+    return sorted(page, key=lambda row: i18n.fold(row.name))
 
 
 def email_subjects(events: Sequence[Any]) -> dict[str, str]:
@@ -288,7 +288,7 @@ def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]
 
 def _sort(rows: list[tuple[Any, str, str, str]]) -> list[Option]:
     """Return the options of rows (offset, name, value, search words), sorted by offset and name."""
-    ordered = sorted(rows, key=lambda row: (row[0], row[1]))
+    ordered = sorted(rows, key=lambda row: (row[0], i18n.fold(row[1])))
     return [(value, _label(int(offset.total_seconds()), name), search) for offset, name, value, search in ordered]
 
 
@@ -347,7 +347,7 @@ def load_audience_choices(account_id: int) -> AudienceChoices:
             into.extend(group.rows)
             if number >= group.pages:
                 break
-        into.sort(key=lambda row: row.name.casefold())
+        into.sort(key=lambda row: i18n.fold(row.name))
     return AudienceChoices(*choices)
 
 

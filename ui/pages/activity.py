@@ -14,7 +14,7 @@ from appliance.campaigns import store as campaigns
 from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
-from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
+from appliance.core.i18n import fold, gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
 from appliance.imports import store as imports_store
 from appliance.inbound import sms_conversations
@@ -284,7 +284,7 @@ def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, 
 def _group_kinds(counts: dict[str, int], selected: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
     """Return the recent event names by group: (group, [(name, label, number)]), including the selected name."""
     grouped: dict[str, list[tuple[str, str, int]]] = {}
-    for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: labels.event(name)[2]):
+    for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: fold(labels.event(name)[2])):
         kind = log.KINDS_BY_NAME.get(name)
         group = kind.group if kind else "custom"
         grouped.setdefault(group, []).append((name, labels.event(name)[2], counts.get(name, 0)))

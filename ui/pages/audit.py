@@ -10,7 +10,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.accounts.audit import AuditQuery
 from appliance.core import validation
-from appliance.core.i18n import gettext, gettext_noop, pgettext, pgettext_noop
+from appliance.core.i18n import fold, gettext, gettext_noop, pgettext, pgettext_noop
 from appliance.exports import records
 from appliance.sending.transports import TRANSPORTS
 from appliance.storage.models import Audit
@@ -297,7 +297,10 @@ async def show_log(request: Request, visit: Visit) -> HTTPResponse:
         return {
             "page": audit.fetch_page(visit.account_id, _build_query(query, parse_int(request.args.get("page")))),
             "names": audit.fetch_actor_names(visit.account_id), "actors": audit.fetch_actors(visit.account_id),
-            "actions": sorted((action_label(action), action) for action in audit.fetch_actions(visit.account_id)),
+            "actions": sorted(
+                ((action_label(action), action) for action in audit.fetch_actions(visit.account_id)),
+                key=lambda option: fold(option[0]),
+            ),
         }  # fmt: skip
 
     return view.render(

@@ -13,7 +13,7 @@ from appliance.campaigns import content
 from appliance.content.templates import store as templates
 from appliance.core import errors, validation
 from appliance.core.errors import Invalid
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import fold, gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
 from appliance.flows.drafts import FlowDraft
@@ -170,7 +170,7 @@ def _load_panel(
             flow_forms.build_conditions_form(draft.trigger), flow_forms.CONDITION_PARTS
         )
         stored = segments.fetch_page(visit.account_id, SegmentQuery(limit=100)).rows
-        page["pick_segments"] = sorted(((str(row.id), row.name) for row in stored), key=lambda item: item[1].casefold())
+        page["pick_segments"] = sorted(((str(row.id), row.name) for row in stored), key=lambda item: fold(item[1]))
         plain = draft.trigger._replace(data={})
         is_once = triggers.get_frequency(plain) == "once"
         page["usual"] = gettext("Once (default)") if is_once else gettext("Every time (default)")

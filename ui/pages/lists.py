@@ -13,7 +13,7 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.core import errors, validation
 from appliance.core.cache import CostAwareCache
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import fold, gettext, gettext_noop, ngettext
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, forms, view
 from ui.forms import IS_TAKEN, Form, FormPart, FormParts, has_message, list_params, lookups
@@ -114,7 +114,7 @@ def _find_list(account_id: int, list_id: int) -> Any:
 def _segment_names(account_id: int) -> dict[int, str]:
     """Return the names of up to MAX_OPTIONS segments by id, sorted by name."""
     rows = segments.fetch_page(account_id, SegmentQuery(limit=lookups.MAX_OPTIONS)).rows
-    return {row.id: row.name for row in sorted(rows, key=lambda row: row.name.casefold())}
+    return {row.id: row.name for row in sorted(rows, key=lambda row: fold(row.name))}
 
 
 @pages.get("/new", name="new")

@@ -14,7 +14,7 @@ from appliance.content.designs.sections import BY_NAME, social
 from appliance.content.designs.theme import Theme, contrast_ratio
 from appliance.content.templates import editing, placeholders
 from appliance.content.templates.editing import DETAIL_FIELDS
-from appliance.core.i18n import get_decimal_mark, gettext, gettext_noop, ngettext, pgettext, translate_stored
+from appliance.core.i18n import fold, get_decimal_mark, gettext, gettext_noop, ngettext, pgettext, translate_stored
 from ui import formats
 
 # The icon of a section whose kind is unknown.
@@ -470,7 +470,7 @@ def _name_option(name: str, option: str) -> str:
 def _platform_options(value: str) -> list[tuple[str, str]]:
     """Return the platforms with an icon, sorted by name, and the value of a design that is none of them."""
     names = {key: gettext(platform.name) for key, platform in social.PLATFORMS.items()}
-    options = sorted(((key, names[key]) for key in social.OFFERED), key=lambda option: option[1].casefold())
+    options = sorted(((key, names[key]) for key in social.OFFERED), key=lambda option: fold(option[1]))
     return [*options, (value, value)] if value and value not in names else options
 
 

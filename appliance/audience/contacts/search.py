@@ -14,7 +14,7 @@ from appliance.audience.segments import members
 from appliance.core import addresses
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Channel, Contact
-from appliance.storage.models.account import NAME
+from appliance.storage.models.account import NAME_ORDER
 
 _WORD = re.compile(r"[^\W_]+")
 _PHONE_LIKE = re.compile(r"^[\d\s+().\-/]{3,}$")
@@ -147,7 +147,7 @@ ORDERS = {
     "created": NEWEST,
     "updated": Order("c.updated_at", "contact_account_id_updated_at"),
     "seen": Order("c.last_interacted_at", None),
-    "name": Order(f"{NAME} COLLATE NOCASE", "contact_name_order", False),
+    "name": Order(f"{NAME_ORDER} COLLATE NOCASE", "contact_name_order", False),
 }  # fmt: skip
 
 

@@ -319,7 +319,7 @@ class ExplainQuery(Struct):
 
 
 # The columns by which segments can be ordered; a minus before the name sorts in descending order.
-ORDERS = {"name": fn.lower(Segment.name), "updated": Segment.updated_at, "created": Segment.created_at}
+ORDERS = {"name": fn.name_order(Segment.name), "updated": Segment.updated_at, "created": Segment.created_at}
 
 
 def fetch_page(

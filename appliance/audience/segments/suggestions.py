@@ -32,10 +32,10 @@ _CACHE_SECONDS = 60
 _MAX_DEPTH = 4
 _MAX_TARGETS = 500
 _TARGETS = {
-    "list": "SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key, id LIMIT ?",
-    "segment": "SELECT id, name FROM segment WHERE account_id = ? ORDER BY name COLLATE NOCASE, id LIMIT ?",
+    "list": "SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_order(name), id LIMIT ?",
+    "segment": "SELECT id, name FROM segment WHERE account_id = ? ORDER BY name_order(name), id LIMIT ?",
     "flow": "SELECT id, name FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL "
-            "ORDER BY name COLLATE NOCASE, id LIMIT ?",
+            "ORDER BY name_order(name), id LIMIT ?",
     "campaign": "SELECT id, name FROM campaign WHERE account_id = ? AND deleted_at IS NULL ORDER BY id DESC LIMIT ?",
 }  # fmt: skip
 _TYPES = {str: "text", bool: "boolean", int: "number", float: "number", list: "list"}

@@ -34,7 +34,7 @@ from appliance.storage.transactions import require_write_transaction
 UNTITLED = gettext_noop("Untitled template")
 _COPIED = gettext_stored("Copied from %(name)s", revisions.HISTORY)
 # The sort keys of the template list; a minus before the key means descending.
-ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
+ORDERS = {"name": fn.name_order(Template.name), "updated": Template.updated_at, "created": Template.created_at}
 # By message source: the links of the compiled message as (address, text), or the error of a message that does not
 # compile.
 StepMessages = Mapping[Any, tuple[tuple[str, str], ...] | MergeError]

@@ -1,6 +1,7 @@
 """The columns and indexes of every table. The code that works with a table is in the package of its object."""
 
 from appliance.storage.models.account import (
+    CONTACT_NAME_INDEX,
     SEARCH_SQL,
     Account,
     ApiKey,
@@ -89,6 +90,7 @@ ALL = (
 
 __all__ = [
     "ALL",
+    "CONTACT_NAME_INDEX",
     "SEARCH_SQL",
     "Account",
     "ApiKey",
