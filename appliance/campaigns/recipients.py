@@ -16,7 +16,7 @@ from appliance.storage.models import Campaign, Hit, Message
 from appliance.storage.models.message import OPEN
 
 # Who opened or clicked a message. `people`: at least one hit that is not known to come from a machine; `machines`: only
-# hits from machines; `never`: the message was accepted and has no hit from a person.
+# hits from machines; `never`: the message was delivered (sent, and not bounced) and has no hit from a person.
 EngagedBy = Literal["people", "machines", "never"]
 # Messages whose recipients opted out through them; the consent evidence names the message. Complaints are not included.
 UNSUBSCRIBED = (
@@ -52,7 +52,8 @@ _SAMPLE_NUMBERS = (
     f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key IS NOT NULL GROUP BY 1"
 )
-_ACCEPTED = ("sent", "delivered", "bounced", "complained")
+_DELIVERED = ("sent", "delivered", "complained")
+_ACCEPTED = (*_DELIVERED, "bounced")
 _ENGAGED_COLUMNS = {"open": Message.opened_at, "click": Message.clicked_at}
 
 
@@ -61,11 +62,17 @@ class RecipientQuery(PageQuery):
 
     status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
     opened: (
-        Annotated[EngagedBy, Meta(description="only messages opened by people, only by machines, or never by people")]
+        Annotated[
+            EngagedBy,
+            Meta(description="only messages opened by people, only by machines, or never opened though delivered"),
+        ]
         | UnsetType
     ) = UNSET
     clicked: (
-        Annotated[EngagedBy, Meta(description="only messages clicked by people, only by machines, or never by people")]
+        Annotated[
+            EngagedBy,
+            Meta(description="only messages clicked by people, only by machines, or never clicked though delivered"),
+        ]
         | UnsetType
     ) = UNSET
     link: (
@@ -226,7 +233,7 @@ def _filter_engaged(messages: Any, campaign_id: int, kind: str, engaged_by: str)
     if engaged_by == "people":
         return messages.where(_ENGAGED_COLUMNS[kind].is_null(False))
     if engaged_by == "never":
-        return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.status.in_(_ACCEPTED))
+        return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.status.in_(_DELIVERED))
     machines = _select_hits(campaign_id, kind).where(Hit.verdict == "machine")
     return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.id.in_(machines))
 

@@ -218,6 +218,25 @@ def _load_hits(campaign_id: int) -> _HitCounts:
     return hits
 
 
+# Messages that were opened and bounced all the same, and unopened messages whose contact was deleted since.
+_OPENED_BOUNCES = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'bounced' AND opened_at IS NOT NULL"
+_UNOPENED_WITHOUT_CONTACT = (
+    "SELECT count(*) FROM message INDEXED BY message_without_contact WHERE account_id = ? AND contact_id IS NULL "
+    "AND campaign_id = ? AND opened_at IS NULL AND status IN ('sent', 'delivered', 'complained')"
+)
+
+
+def count_non_openers(campaign: Campaign, delivered: int, opened: int) -> tuple[int, int]:
+    """Return how many contacts received an email and did not open it, and how many more of them were deleted since.
+
+    The first number is that of the segment of a resend, the sum is that of the recipients with `opened=never`.
+    `delivered` and `opened` are numbers of messages; a message that was opened may have bounced.
+    """
+    bounced = int(scalar(_OPENED_BOUNCES, (campaign.id,)))
+    deleted = int(scalar(_UNOPENED_WITHOUT_CONTACT, (campaign.account_id, campaign.id)))
+    return max(delivered - opened + bounced - deleted, 0), deleted
+
+
 def _build_engagement(campaign_id: int, kind: str, hits: _HitCounts, count: int, total: int) -> EngagementFigures:
     name = {"open": "opened", "click": "clicked"}[kind]
     own_hits = {key[1]: counts for key, counts in hits.items() if key[0] == kind}

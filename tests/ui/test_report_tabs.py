@@ -175,6 +175,26 @@ def test_saving_a_segment_from_a_report(
         assert sorted(row["channels"][0]["value"] for row in contacts) == sorted(shown)
 
 
+def test_the_number_of_non_openers_is_the_same_everywhere(
+    user: ScriptlessBrowser, sent_campaign: Any, server: Server
+) -> None:
+    """The offer to resend, the recipients who did not open, and the segment of the resend have the same number.
+
+    A bounced message was not received, so it counts in none of them.
+    """
+    api, path = server.client(), f"/campaigns/{sent_campaign['id']}"
+    assert api.get(f"{path}/recipients", status="bounced").expect(200)
+    overview = HtmlPage(user, path)
+    offer = re.search(
+        r"(\d+) contacts? ha(?:s|ve) not opened", text_of(overview.one("section[aria-labelledby=next-title]"))
+    )
+    assert offer
+    assert len(addresses(HtmlPage(user, f"{path}/people?opened=never"))) == int(offer[1]) > 0
+    user.post(f"{path}/not-opened")
+    segment = next(row for row in api.get("/segments").expect(200) if row["name"].startswith("Did not open"))
+    assert len(api.get("/contacts", segment_id=segment["id"], limit=100).expect(200)) == int(offer[1])
+
+
 def test_saving_a_list_from_a_report(user: ScriptlessBrowser, sent_campaign: Any, server: Server) -> None:
     """The contacts of a mailbox provider become a list; a taken name is an error, and undo empties the list."""
     api = server.client()

@@ -457,7 +457,9 @@ def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
     stats = campaign.stats
     usual = results.find_usual_results(campaign)
     conversions = results.list_conversions(campaign) if figures.tracking else []
+    silent, deleted = results.count_non_openers(campaign, _count_delivered(stats), figures.opens.people.count)
     return {
+        "silent": silent, "silent_deleted": deleted,
         "by": by, "usual": usual, "after": conversions, "reached": _count_delivered(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),
         "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),

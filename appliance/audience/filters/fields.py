@@ -293,7 +293,7 @@ FIELDS: tuple[Field, ...] = (
         "campaign",
         "message",
         "campaign_id",
-        "l.sent_at IS NOT NULL AND l.test = 0",
+        "l.sent_at IS NOT NULL AND l.status != 'bounced' AND l.test = 0",  # what bounced was not received
     ),
     _link(
         "campaign_opened",

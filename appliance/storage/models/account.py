@@ -248,7 +248,7 @@ class Contact(Table):
         indexes = ((("account", "created_at", "id"), False), (("account", "updated_at"), False))
 
 
-# The letters by which names of contacts are sorted, each with the letters of Latin alphabets that count as it. The index
+# The letters by which names of contacts are sorted, each with the Latin letters that count as it. The index
 # is stored with this table: a change needs a migration that creates it anew. docs/decisions.md#21-order-of-names
 _SORTED_AS = {
     "a": "ÀÁÂÃÄÅĀĂĄàáâãäåāăą", "ae": "Ææ", "c": "ÇĆĈĊČçćĉċč", "d": "ÐĎĐðďđ", "e": "ÈÉÊËĒĔĖĘĚèéêëēĕėęě",
@@ -258,7 +258,7 @@ _SORTED_AS = {
 }  # fmt: skip
 
 
-# Names with these letters only need few replacements, and names of ASCII letters none: all of them take 30 microseconds.
+# Names with only these letters need few replacements, and names of ASCII letters none. All of them take 30 us.
 _COMMON_LETTERS = "ÄÖÜäöüßÉáéíóúèñç"
 
 
