@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from email.errors import MessageError
 from typing import Any, NamedTuple
 
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import SMTP, Envelope, Session, TLSSetupException
 
 from appliance.certificates import store
 from appliance.core import crypto
@@ -162,8 +162,9 @@ class InboundHandler:
         )
 
     async def handle_exception(self, error: Exception) -> str:
-        """Log an unexpected error, and reply without details about it."""
-        log.error("inbound: session failed: %r", error)
+        """Log an unexpected error, and reply without details about it. A session logs itself that TLS failed."""
+        if not isinstance(error, TLSSetupException):
+            log.error("inbound: session failed: %r", error)
         return "451 4.3.0 Internal error, try again later"
 
 

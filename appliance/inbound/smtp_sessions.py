@@ -4,6 +4,7 @@ The servers are in `smtp_servers` (returned mail, and the built-in inbox) and `s
 """
 
 import asyncio
+import logging
 import re
 import socket
 import ssl
@@ -15,6 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 from aiosmtpd.smtp import SMTP, TLSSetupException
 
 from appliance.core import addresses
+
+log = logging.getLogger("campanero.smtp")
 
 # The number of concurrent connections is limited, in all and for each client network.
 
@@ -136,6 +139,7 @@ class SessionLimits(NamedTuple):
 class SmtpSession(SMTP):
     """The server side of one SMTP session, with limits on connections, bytes, lines and time."""
 
+    log_name = "inbound"
     # Returned mail may have longer lines than RFC 5321 allows.
     line_length_limit = _MAX_LINE_BYTES
     # No report has more lines, and each takes time to parse; no client that delivers reports sends more data.
@@ -230,7 +234,9 @@ class SmtpSession(SMTP):
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
                 await super().smtp_STARTTLS(arg)
-        except TimeoutError as error:
+        except (TimeoutError, TLSSetupException) as error:
+            cause = error.__cause__ if isinstance(error, TLSSetupException) else error
+            log.warning("%s: TLS failed client=%s: %s", self.log_name, self._address, _describe_tls_failure(cause))
             raise TLSSetupException from error
 
     async def smtp_AUTH(self, arg: str) -> None:
@@ -240,6 +246,25 @@ class SmtpSession(SMTP):
     async def smtp_VRFY(self, arg: str) -> None:
         """Reply with 252, because addresses are not verified (RFC 5321, 3.5.3)."""
         await self.push("252 2.5.1 Cannot verify the address, but will accept the message")
+
+
+# What TLS alerts of clients mean (RFC 8446, 6.2), by the names that OpenSSL gives them.
+_CERTIFICATE_ALERTS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED")
+_VERSION_REASONS = ("UNSUPPORTED_PROTOCOL", "PROTOCOL_VERSION", "NO_SHARED_CIPHER", "HANDSHAKE_FAILURE")
+
+
+def _describe_tls_failure(error: BaseException | None) -> str:
+    """Return in words why a TLS handshake failed; the name that OpenSSL gives the reason is in parentheses."""
+    if isinstance(error, TimeoutError):
+        return f"the client did not finish the handshake within {HANDSHAKE_TIMEOUT_SECONDS:.0f} s"
+    reason = (getattr(error, "reason", None) or "").upper() if isinstance(error, ssl.SSLError) else ""
+    if any(name in reason for name in _CERTIFICATE_ALERTS):
+        return f"the client does not trust the certificate of this server ({reason})"
+    if any(name in reason for name in _VERSION_REASONS):
+        return f"the client offers no version or cipher of TLS that this server accepts ({reason})"
+    if reason:
+        return f"what the client sent is no TLS handshake, or a damaged one ({reason})"
+    return "the client closed the connection during the handshake"
 
 
 def _has_bare_command_end(data: bytes, last: bytes) -> bool:

@@ -97,6 +97,7 @@ class SubmissionEnvelope(Envelope):
 class SubmissionSession(SmtpSession):
     """The server side of a session: TLS, then AUTH, then messages."""
 
+    log_name = "submission"
     limits: ClassVar = SessionLimits(
         message_bytes=MAX_MESSAGE_BYTES, session_bytes=4_096 * 1_048_576,
         unprocessed_bytes=MAX_MESSAGE_BYTES + 1_048_576, message_lines=raw_mime.MAX_LINES, idle_seconds=120.0,
@@ -419,8 +420,9 @@ class SubmissionHandler:
                 attachments.release_raw(sha256)
 
     async def handle_exception(self, error: Exception) -> str:
-        """Log an unexpected error, and reply without details about it."""
-        log.error("submission: session failed: %r", error)
+        """Log an unexpected error, and reply without details about it. A session logs itself that TLS failed."""
+        if not isinstance(error, TLSSetupException):
+            log.error("submission: session failed: %r", error)
         return "451 4.3.0 Internal error, try again later"
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import smtplib
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -445,3 +446,18 @@ def test_connections_of_an_address_are_limited(server: Server, ports: Ports) -> 
             if session.reply().startswith("220"):
                 return
     raise AssertionError("no connection was released")
+
+
+def test_a_failed_tls_handshake_is_logged_in_words(server: Server, ports: Ports) -> None:
+    """The log says for a client without TLS, for one that distrusts the certificate, and for one that leaves, why."""
+    with RawSession(ports.starttls) as session:
+        session.reply()
+        assert session.ask(b"EHLO client\r\n").startswith("250") and session.ask(b"STARTTLS\r\n").startswith("220")
+        session.ask(b"this is no handshake\r\n")
+    server.wait_for_line(r"submission: TLS failed client=127\.0\.0\.1: what the client sent is no TLS handshake")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        smtplib.SMTP_SSL("localhost", ports.tls, context=ssl.create_default_context(), timeout=30)
+    server.wait_for_line(r"submission: TLS failed client=.*: the client does not trust the certificate")
+    RawSession(ports.tls).socket.close()
+    server.wait_for_line(r"submission: TLS failed client=.*: the client closed the connection during the handshake")
+    assert "TLSSetupException" not in server.output

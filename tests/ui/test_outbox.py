@@ -5,6 +5,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD
@@ -85,3 +86,17 @@ def test_an_author_only_reads_the_outbox(fresh_server: FreshServer) -> None:
         f"/outbox/{message_id}/cancel",
     )
     assert [request_page(server, "POST", path, cookie)[0] for path in paths] == [403] * 4
+
+
+def test_tags_and_data_of_a_message_are_shown(user: ScriptlessBrowser, api: Client) -> None:
+    """The page of a message names the tags and the data that a program sent with it; without them it has neither."""
+    plain = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
+    labelled = api.post("/messages", {
+        "to": "one@example.org", **LETTER, "tags": {"tag": ["shop", "order"], "team": "north"},
+        "data": {"order": {"number": "A-17"}},
+    }).expect(201)["id"]  # fmt: skip
+    page = HtmlPage(user, f"/outbox/{labelled}")
+    assert page.texts("dl.kv .tag") == ["shop", "order", "team: north"]
+    assert '"number": "A-17"' in page.texts("section[aria-labelledby=data] pre")[0]
+    page = HtmlPage(user, f"/outbox/{plain}")
+    assert not page.all("dl.kv .tag") and not page.all("section[aria-labelledby=data]")

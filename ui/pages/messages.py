@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
@@ -100,6 +101,9 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
     if tab == "events":
         query = EventQuery(limit=50, resource_uid=f"message:{row.id}")
         values["events"] = (await fetch(activity.load_events, visit.account_id, query)).rows
+    data = await fetch(_load_data, row)
+    values["tags"] = _list_tags(row.tags or {})
+    values["data"] = data if visit.can("contacts:write") else links.hide_recipient_links(data)
     if tab == "source":
         try:
             content = attachments.hide_contents(await render(message_source.get_source, visit.account_id, message_id))
@@ -114,6 +118,24 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
         copies=await fetch(ledger.list_copies, row), files=await fetch(attachments.list_files, row.id),
         kinds={"to": gettext("To"), "cc": gettext("Cc"), "bcc": gettext("Bcc")}, **values,
     )  # fmt: skip
+
+
+def _list_tags(tags: dict[str, Any]) -> list[str]:
+    """Return the tags of a message as texts: `campaign: spring`, or only the value of a tag of `X-Campanero-Tag`."""
+    texts = []
+    for name, value in tags.items():
+        for item in value if isinstance(value, list) else [value]:
+            text = item if isinstance(item, str) else msgspec.json.encode(item).decode()
+            texts.append(text if name == "tag" else f"{name}: {text}")
+    return texts
+
+
+def _load_data(row: Any) -> str:
+    """Return the data that a program sent with a message, as indented JSON; empty for none, and for our own emails."""
+    content = ledger.get_content(row) if row.source_type != "system" else None
+    if content is None or not content.data:
+        return ""
+    return msgspec.json.format(msgspec.json.encode(content.data), indent=2).decode()
 
 
 @pages.get("/outbox/<message_id:int>/html")
