@@ -346,8 +346,10 @@ def forecast_undo(job: Import) -> UndoForecast | None:
 _SUPPRESSION = "account_id = ? AND kind = ? AND address_hash = ? AND reason = ?"
 _LIFTED = f"{_SUPPRESSION} AND source = 'import' AND created_at = ? AND repeated_at IS NULL"
 _REPEATED = f"{_SUPPRESSION} AND repeated_at NOT NULL"
-# A channel without a change or a repeated opt-out since the import
-_UNCHANGED = "updated_at = ? AND coalesce(opt_out_repeated_at, 0) < updated_at"
+# A channel without a change or a repeated opt-out since the import. A subscribed one has no repeated opt-out after its
+# last change: the time of an older one may be equal or later, because two chunks can be written in one millisecond, and
+# clocks step back.
+_UNCHANGED = "updated_at = ? AND (subscribed OR coalesce(opt_out_repeated_at, 0) < updated_at)"
 
 
 def _find_undoing_actor(account_id: int, import_id: int) -> str | None:
