@@ -1,9 +1,11 @@
 """Lists that are sorted by name ignore accents and case, as readers of a language with accents expect."""
 
+import sqlite3
+
 import pytest
 
 from appliance.core.i18n import fold
-from appliance.storage.models.account import _SORTED_AS
+from appliance.storage.models.account import _SORTED_AS, NAME_ORDER
 from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser
@@ -31,7 +33,18 @@ def test_names_are_sorted_without_regard_to_accents(path: str, api: Client, user
 
 
 def test_the_index_and_other_lists_sort_alike() -> None:
-    """The letters of the index of contacts are those that `fold` returns for other lists."""
+    """Each letter of the index of contacts counts as the first one that `fold` returns for it in other lists."""
     assert {variant: letters for letters, variants in _SORTED_AS.items() for variant in variants} == {
-        variant: fold(variant) for variants in _SORTED_AS.values() for variant in variants
+        variant: fold(variant)[0] for variants in _SORTED_AS.values() for variant in variants
     }
+
+
+def test_a_plain_sqlite_sorts_contacts() -> None:
+    """The SQLite of the system, which has none of our functions, reads the expression of the index, and sorts by it."""
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE contact (first_name, last_name)")
+    people = [("Ödön", "Kiss"), ("Otto", None), (None, None), ("Anna", "Öz"), (" anna ", "Oz"), ("Иван", "Ärmel")]
+    database.executemany("INSERT INTO contact VALUES (?, ?)", people)
+    ordered = database.execute(f"SELECT rowid FROM contact ORDER BY {NAME_ORDER} COLLATE NOCASE, rowid").fetchall()
+    database.close()
+    assert [row[0] for row in ordered] == [5, 4, 1, 2, 6, 3]
