@@ -297,6 +297,8 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
     config = request.app.ctx.config
     return {
         "notice": None,
+        # A form posts into the dialog only if it is in the dialog: on a page of its own it would be shown twice.
+        "is_dialog": is_partial(request) and target_id(request) == "dialog",
         "nav": list_navigation(request.path),
         **context,
         "visit": visit,

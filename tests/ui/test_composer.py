@@ -163,6 +163,17 @@ def test_sending_a_test(page: Page, api: Client, smtp: SmtpServer) -> None:
     expect(page.locator("#side")).not_to_contain_text("You have not sent a test")
 
 
+def test_a_form_on_its_own_page_is_shown_once_after_an_error(page: Page, api: Client) -> None:
+    """On a page of its own a form that has an error stays there; only in a dialog it is answered in the dialog."""
+    campaign_id = draft(api, "Once")
+    for path, field in (("test", "To"), ("html", "Email HTML")):
+        page.goto(f"/campaigns/{campaign_id}/{path}")
+        page.get_by_label(field, exact=True).fill("")
+        page.locator(".card button.primary").click()
+        expect(page.locator("[aria-invalid=true]")).to_have_count(1)
+        expect(page.locator("dialog[open]")).to_have_count(0)
+
+
 def test_scheduling_and_unscheduling(page: Page, api: Client) -> None:
     """A past time is rejected; a scheduled campaign can become a draft again, and undo schedules it again."""
     campaign_id = draft(api, "Later")

@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.api.test_threats_pages import Visitor
 from tests.kit import axe
 from tests.kit.client import Client
+from tests.kit.forms import create_form, submit_form
 from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
@@ -44,9 +45,31 @@ def test_simulated_events_of_an_email(user: ScriptlessBrowser, api: Client) -> N
 def test_a_click_needs_a_tracked_link(user: ScriptlessBrowser, api: Client) -> None:
     """In a message without tracked links the click button is disabled."""
     message, number = captured(api, "bob@example.org")
-    [button] = HtmlPage(user, f"/inbox/{number}").named("button", "Click a link")
-    assert "disabled" in button.attrib
+    page = HtmlPage(user, f"/inbox/{number}")
+    [button] = page.named("button", "Click a link")
+    assert "disabled" in button.attrib and page.has("#no-links", "no links that are tracked")
     assert api.get(f"/messages/{message['id']}").expect(200)["clicked_at"] is None
+
+
+def test_the_confirmation_link_of_a_sign_up_can_be_followed(
+    browser_page: Page, user: ScriptlessBrowser, server: Server
+) -> None:
+    """A button opens the confirmation page; the email itself links to it too, and confirming there subscribes."""
+    form = create_form(server, "Twice")
+    api = server.client()
+    api.patch(f"/lists/{form['list_ids'][0]}", {"double_opt_in": True, "public": True}).expect(200)
+    assert submit_form(server, form, email="double@example.org").status < 300
+    [row] = api.wait("/capture", bool, search="double@example.org")
+    page = browser_page
+    page.goto(f"/inbox/{row['id']}")
+    button = page.get_by_role("link", name="Open confirmation link")
+    address = button.get_attribute("href")
+    assert address == page.frame_locator("#mail iframe").locator("a[href*='/d/']").first.get_attribute("href")
+    with page.expect_popup() as popup:
+        button.click()
+    popup.value.get_by_role("button").click()
+    expect(popup.value.get_by_role("heading", level=1)).to_contain_text("subscribed")
+    popup.value.close()
 
 
 def test_an_sms_in_the_inbox(browser_page: Page, user: ScriptlessBrowser, api: Client) -> None:

@@ -405,9 +405,7 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
 
 
 def _render_new_time(request: Request, campaign: Any, form: Form, status: int) -> HTTPResponse:
-    return view.render(
-        request, "campaigns/reschedule.html", status, campaign=campaign, form=form, is_dialog=view.is_partial(request)
-    )
+    return view.render(request, "campaigns/reschedule.html", status, campaign=campaign, form=form)
 
 
 def _describe_schedule(moment: int | None) -> str:
@@ -521,7 +519,6 @@ async def _render_review(request: Request, visit: Visit, campaign_id: int, form:
         first=first,
         type_over=CONFIRM_BY_TYPING_OVER,
         hold=HOLD_SECONDS,
-        is_dialog=view.is_partial(request),
         **facts,
     )
 

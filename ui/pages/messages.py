@@ -370,6 +370,7 @@ def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) 
         "message": None,
         "files": [],
         "links": [],
+        "confirm_url": None,
         "events": [],
         "person": None,
     }
@@ -390,6 +391,8 @@ def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) 
     except errors.NotFound:
         return context
     query = log.EventQuery(resource_uid=f"message:{message.id}", limit=50)
+    if message.source_type == "system":
+        context["confirm_url"] = links.find_confirmation_url(context["text"] or context["html"] or "")
     context |= {
         "message": message, "files": attachments.list_files(message.id), "links": simulation.list_links(message),
         "events": log.list_events(account_id, query).rows,

@@ -83,7 +83,7 @@ async def _render_index(
     """Render the languages, or the dialog of the editor that adds one; `added` is the language that it has added."""
     values = await render_for(visit.account_id, _build_context, visit, template_id, "")
     return view.render(
-        request, "templates/translations.html", status, form=form, is_dialog=view.is_partial(request),
+        request, "templates/translations.html", status, form=form,
         added=next((summary for summary in values["languages"] if summary.language == added), None),
         options=_list_options(values["languages"], values["original_tag"]), **values,
     )  # fmt: skip

@@ -89,6 +89,13 @@ def hide_recipient_links(text: str) -> str:
     return _RECIPIENT_LINK.sub(hide, text)
 
 
+def find_confirmation_url(text: str) -> str | None:
+    """Return the URL in a message's text at which its recipient confirms a sign-up or an erasure, or None."""
+    tokens = (match[2] for match in _RECIPIENT_LINK.finditer(text) if match[1] == CONFIRM)
+    token = next((token for token in tokens if crypto.read_token(CONFIRM, token) is not None), None)
+    return token and f"{config.base_url(config.current())}/{CONFIRM}/{token}"
+
+
 _LINK_BUILDERS = {
     "unsubscribe_url": build_unsubscribe_url,
     "preferences_url": build_preferences_url,
