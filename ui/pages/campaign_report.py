@@ -15,7 +15,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock, i18n
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, labels, view
@@ -92,7 +92,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     unsubscribed = figures.unsubscribes.count
     rate = gettext("%(rate)s unsubscribe rate", rate=formats.percent(unsubscribed, reached))
     opt_outs = ResultFact(
-        gettext("Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn",
+        pgettext("count", "Unsubscribed"), unsubscribed, reached, rate, "unsubscribed=true", tone="warn",
         definition=gettext("Contacts who unsubscribed through this message, as a share of messages delivered."),
     )  # fmt: skip
     if figures.sms is not None:
@@ -153,7 +153,7 @@ def _list_harm(stats: dict[str, int], usual: UsualResults | None) -> list[Result
         ResultFact(gettext("Spam complaints"), complained, reached, complaint_rate, "status=complained",
                    usual_complained, tone="bad",
                    definition=gettext("Contacts who marked the email as spam, as a share of emails delivered.")),
-        ResultFact(gettext("Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced, tone="bad",
+        ResultFact(pgettext("count", "Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced, tone="bad",
                    definition=gettext("Emails returned by the recipient’s server, as a share of emails sent.")),
     ]  # fmt: skip
 
