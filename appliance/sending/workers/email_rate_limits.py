@@ -215,6 +215,11 @@ class EmailRateLimits(RateLimits):
             return group
         return get_transport_limit_name(provider) if group == ALL else f"{group} {get_transport_limit_name(provider)}"
 
+    def get_own_queue(self, row: LedgerRow, first: LedgerRow) -> str | None:
+        """Return the limit of the transport of a message, if there are several and the other message has another."""
+        has_other = self._rules.has_choice and row.provider != first.provider
+        return get_transport_limit_name(row.provider) if has_other else None
+
     def _shares_place(self, limits: list[SendLimit], row: LedgerRow, first: LedgerRow) -> bool:
         [limit, *others] = limits
         return (

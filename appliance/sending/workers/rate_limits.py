@@ -297,6 +297,10 @@ class RateLimits(ABC):
             return True
         return not limits
 
+    def get_own_queue(self, row: LedgerRow, first: LedgerRow) -> str | None:
+        """Return the limit for which a message waits that cannot follow another because of its transport, else None."""
+        return None
+
     def _shares_place(self, limits: list[SendLimit], row: LedgerRow, first: LedgerRow) -> bool:
         """Return whether a message with these limits may take the place of another when that is released."""
         return False

@@ -190,8 +190,14 @@ class ReadyQueue:
                 if behind is not None:
                     if self._limits.follow(ready.row, sender, behind):
                         return ready
-                    queue.appendleft(ready)
-                    return None
+                    # A message of another transport makes way, because one of the same may come after it.
+                    name = self._limits.get_own_queue(ready.row, behind)
+                    if name is None:
+                        queue.appendleft(ready)
+                        return None
+                    if not self._set_waiting(ready, name, queue):
+                        break
+                    continue
                 blocking_limit = self._limits.admit(ready.row, sender)
                 if blocking_limit is None:
                     if queue is not self._rendered_single and queue is not self._rendered:
