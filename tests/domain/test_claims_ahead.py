@@ -104,6 +104,25 @@ def test_a_claimed_message_is_not_sent_after_it_was_forbidden(
         assert [message.to for message in smtp.messages] == ["p1@example.org"]
 
 
+def test_a_message_of_another_transport_does_not_keep_the_next_one_back(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two transports, each connection claims its next message ahead, wherever that stands in the queue."""
+    with SmtpServer() as smtp, SmtpServer() as backup:
+        send_campaign(home, "p1@main.example", "p2@other.example", "p3@other.example", "p4@main.example")
+        declared = {"key": "backup", "name": "Backup", "kind": "relay", "connections": 1,
+                    "options": {"host": "127.0.0.1", "port": backup.port, "tls": "none"}}  # fmt: skip
+        routes = [{"shares": {"backup": 1}, "recipients": ["other.example"]}]
+        use_relay(home, smtp.port, email__connections="1", email__transports=[declared], email__routes=routes)
+        gates = [smtp.rules.hold("body", "p1@main.example"), backup.rules.hold("rcpt", "p2@other.example")]
+        with run_sender(monkeypatch):
+            wait_until(lambda: [status for status, _ in fetch_statuses()] == ["sending", "sending", "queued", "sending"])
+            for gate in gates:
+                gate.release()
+            wait_until(lambda: {status for status, _ in fetch_statuses()} == {"sent"})
+        assert [message.to for message in smtp.messages] == ["p1@main.example", "p4@main.example"]
+
+
 @pytest.mark.parametrize("kind", ["capped", "single", "rejected"])
 def test_messages_are_sent_while_others_write(home: Home, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Constant writes, or a rejected message, delay neither single messages nor those of an account with a cap."""
