@@ -175,7 +175,8 @@ def write_headers(headers: Sequence[tuple[str, str]]) -> bytes:
         if not _is_header_name(name):
             raise ValueError(f"{name!r} is not a header name")
     # A folded line is allowed; any other line break would start another header. No later check follows
-    if _LINE_BREAKS.search("|".join([value for _, value in headers]).replace("\r\n ", "")):
+    values = "|".join([value for _, value in headers]).replace("\r\n ", "")
+    if not values.isprintable() and _LINE_BREAKS.search(values):  # the first test is the faster one
         name = next(name for name, value in headers if _LINE_BREAKS.search(value.replace("\r\n ", "")))
         raise ValueError(f"{name} contains a line break")
     return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode()

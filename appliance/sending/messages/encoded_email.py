@@ -36,13 +36,15 @@ from appliance.sending.messages import links
 from appliance.sending.messages.compose import CompiledMessage, Sender
 
 # Encoded values are cached, because first names and cities repeat: so many of a slot and of a body, of so many bytes.
-_MAX_CACHED_VALUES, _MAX_CACHED_OF_BODY, _MAX_CACHED_BYTES = 256, 4_096, 100
+_MAX_CACHED_VALUES, _MAX_CACHED_OF_BODY, _MAX_CACHED_BYTES = 1_024, 4_096, 100
 # Names of tokens and links that are different in each message and short enough for one line.
 _MESSAGE_VALUES = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN, *links.LINK_NAMES)
 # Tokens and URLs that fit on one line and that quoted-printable leaves as they are.
 _PLAIN_URL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 # Texts that HTML and quoted-printable leave as they are: single words, names and addresses.
 PLAIN_TEXT = re.compile(r"(?!From )(?=.{1,74}\Z)[A-Za-z0-9_-][A-Za-z0-9:/._@+,-]*(?: [A-Za-z0-9:/._@+,-]+)*")
+# Filters that leave such texts as they are.
+_FILTERS_WITHOUT_EFFECT = ("default", "strip", "escape", "newline_to_br")
 
 # Generating the function of a body takes as long as filling it some dozen times, so the first fills do without it, and
 # so do templates with more different merge tags and conditions, for which it would take too long.
@@ -164,11 +166,12 @@ class EncodedBody:
     def build_encoder(self, slot: Slot) -> _Encoder:
         """Return a function that encodes a value of a slot as quoted-printable, enclosed by soft line breaks."""
         is_link = _is_message_value(slot)
-        may_be_plain = is_link or not slot.filters  # the encodings of links leave plain ones as they are
-        plain = _PLAIN_URL if is_link else PLAIN_TEXT
+        # The encodings of links leave plain ones as they are.
+        may_be_plain = is_link or all(name in _FILTERS_WITHOUT_EFFECT for name, _ in slot.name[1:])
+        is_plain = (_PLAIN_URL if is_link else PLAIN_TEXT).fullmatch
 
         def encode(value: Any, budget: FillBudget) -> bytes:
-            if may_be_plain and type(value) is str and plain.fullmatch(value):
+            if may_be_plain and type(value) is str and is_plain(value):
                 return value.encode() + SOFT_BREAK  # its characters need no encoding
             encoded = encode_fragment(slot.to_text(value))
             budget.take(0)
@@ -185,9 +188,9 @@ class EncodedBody:
         def encode_and_cache(value: Any, budget: FillBudget) -> bytes:
             encoded = encode(value, budget)
             if (
-                type(value) is str
+                len(cache) < _MAX_CACHED_VALUES
+                and type(value) is str
                 and len(encoded) <= _MAX_CACHED_BYTES
-                and len(cache) < _MAX_CACHED_VALUES
                 and self._cached_count < _MAX_CACHED_OF_BODY
                 and is_single_spaced(encoded)
             ):

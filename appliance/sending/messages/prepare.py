@@ -64,6 +64,16 @@ _NOT_VERIFIED = gettext_stored("%(domain)s is no longer verified: check its DNS 
 _TOO_MANY_LINES = gettext_stored("it has more than %(limit)s lines")
 
 
+# The webhooks by which mail services report what became of a message (`email.hooks`): the header by which each knows it,
+# the text of the header, and the kinds of transports for which it is written.
+_HOOK_HEADERS = (
+    ("postmark", "X-PM-Metadata-campanero", "{}", ("relay", "postmark")),
+    ("sendgrid", "X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', ("relay", "sendgrid")),
+    ("brevo", "X-Mailin-custom", "{}", ("relay",)),
+    ("mailjet", "X-MJ-CustomID", "{}", ("relay",)),
+)
+
+
 def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
     """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
 
@@ -72,17 +82,12 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
     and Mailjet get the id in a field of their own.
     """
     email = config.current().email
-    hooks, kind = email.hooks, transports.get_kind(provider, email)
-    enabled = (
-        ("X-PM-Metadata-campanero", "{}", hooks.postmark, ("relay", "postmark")),
-        ("X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', hooks.sendgrid, ("relay", "sendgrid")),
-        ("X-Mailin-custom", "{}", hooks.brevo, ("relay",)),
-        ("X-MJ-CustomID", "{}", hooks.mailjet, ("relay",)),
-    )
-    headers = [(name, text) for name, text, secret, kinds in enabled if secret and kind in kinds]
-    if not headers:
+    enabled = [header for header in _HOOK_HEADERS if getattr(email.hooks, header[0])]
+    if not enabled:
         return ()
-    token = crypto.sign_token(links.MESSAGE_ID, message_id, 8)
+    kind = transports.get_kind(provider, email)
+    headers = [(name, text) for _, name, text, kinds in enabled if kind in kinds]
+    token = crypto.sign_token(links.MESSAGE_ID, message_id, 8) if headers else ""
     return tuple((name, text.format(token)) for name, text in headers)
 
 

@@ -237,7 +237,7 @@ class EmailWorker(SmtpWorker):
 
 
 # Messages rendered ahead for each worker; more would only wait longer.
-_READY_PER_CONNECTION = 8
+_READY_PER_CONNECTION = 20
 
 
 class EmailSender(Sender[EmailRateLimits]):

@@ -105,13 +105,15 @@ class Renderer:
             queue, started_at = waiting[account_id], time.thread_time()
             drafts: list[_Draft] = []
             turn_end = time.monotonic() + _TURN_SECONDS
-            while queue and len(drafts) < _MAX_TURN_MESSAGES and (not drafts or time.monotonic() < turn_end):
-                row = queue.popleft()
-                preparer.prefetch(sources.pop(_get_source_key(row), ()))
-                try:
-                    drafts.append((row, _build(preparer, row)))
-                except NotCompiled as error:
-                    uncompiled.setdefault(error.source, []).extend((row, *_remove_similar(queue, row)))
+            with forbid_waiting():
+                while queue and len(drafts) < _MAX_TURN_MESSAGES and (not drafts or time.monotonic() < turn_end):
+                    row = queue.popleft()
+                    if sources:
+                        preparer.prefetch(sources.pop(_get_source_key(row), ()))
+                    try:
+                        drafts.append((row, _build(preparer, row)))
+                    except NotCompiled as error:
+                        uncompiled.setdefault(error.source, []).extend((row, *_remove_similar(queue, row)))
             shares.charge(account_id, time.thread_time() - started_at)
             if not queue:
                 del waiting[account_id]
@@ -181,8 +183,7 @@ def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outco
         stored = retries.load_payload(row.id) if row.uncertain_count else None
         if stored is not None:
             return UnsignedMessage(stored)
-        with forbid_waiting():
-            return preparer.build(row)
+        return preparer.build(row)
     except NotCompiled:
         raise
     except SenderRejected as error:
