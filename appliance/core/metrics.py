@@ -90,7 +90,10 @@ class Histogram(_Metric):
     def observe(self, seconds: float, *values: str) -> None:
         """Record a duration under the label values `values`; may be called on any thread."""
         with self._lock:
-            counts, total = self._histograms.setdefault(values, ([0] * (len(self._bounds) + 1), [0.0]))
+            histogram = self._histograms.get(values)
+            if histogram is None:
+                histogram = self._histograms[values] = ([0] * (len(self._bounds) + 1), [0.0])
+            counts, total = histogram
             counts[bisect_left(self._bounds, seconds)] += 1
             total[0] += seconds
 

@@ -176,7 +176,7 @@ class _Guard:
         """Return the status of a file; `_MISSING_FILE` if it is missing, None if the disk cannot be read now."""
         assert self.directory is not None
         try:
-            return (self.directory / name).stat()
+            return os.stat(f"{self.directory}/{name}")  # noqa: PTH116  for each commit, and twice as fast
         except FileNotFoundError:
             return _MISSING_FILE
         except OSError:

@@ -453,8 +453,11 @@ def count_complaint(row: LedgerRow) -> None:
 
 def observe_transaction(provider: str, error: DeliveryError | None, seconds: float) -> None:
     """Record how long an SMTP transaction or a request took, in `TRANSACTIONS`; without an error it was accepted."""
-    label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "failed")
-    TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
+    if error is None:
+        label = "accepted"
+    else:
+        label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "failed")
+    TRANSACTIONS.observe(seconds, provider, label)
 
 
 def _group_label(row: LedgerRow) -> str:

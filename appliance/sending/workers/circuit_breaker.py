@@ -104,6 +104,8 @@ class CircuitBreaker:
 
     def get_closed_providers(self) -> tuple[str, ...]:
         """Return the providers that are paused now, and those that wait for the answer to a probe (`begin_probe`)."""
+        if not self._pauses:  # the usual case, asked for each message
+            return ()
         now = clock.monotonic()
         with self._lock:
             return tuple(
@@ -175,17 +177,22 @@ class CircuitBreaker:
                     self._count_refusal(row.provider, error)
                     if row.provider in self._providers_to_pause:
                         self._pause(row.provider, error)
-            elif not isinstance(error, ConnectionFailed | ClientRejected):
-                self._refusal_counts.pop(row.provider, None)
-                pause = self._pauses.get(row.provider)
-                # The reply may be a late one on a connection that was opened before the pause, which then goes on.
-                if pause is not None and pause.until <= clock.monotonic():
-                    del self._pauses[row.provider]
-                    self._probes.pop(row.provider, None)
-                if row.campaign_id is not None:
-                    self._refusal_counts.pop(row.campaign_id, None)
-                    if self._reputation_counts or isinstance(error, RecipientRejected):
-                        self._count_reputation(row.campaign_id, get_address_group(row.recipient), error)
+            elif error is None or not isinstance(error, ConnectionFailed | ClientRejected):
+                self._record_good_reply(row, error)
+
+    def _record_good_reply(self, row: LedgerRow, error: DeliveryError | None) -> None:
+        """Reset the counts and the pause that a reply ends, for which neither sender nor transport is the cause."""
+        if self._refusal_counts:
+            self._refusal_counts.pop(row.provider, None)
+            if row.campaign_id is not None:
+                self._refusal_counts.pop(row.campaign_id, None)
+        pause = self._pauses.get(row.provider)
+        # The reply may be a late one on a connection that was opened before the pause, which then goes on.
+        if pause is not None and pause.until <= clock.monotonic():
+            del self._pauses[row.provider]
+            self._probes.pop(row.provider, None)
+        if row.campaign_id is not None and (self._reputation_counts or isinstance(error, RecipientRejected)):
+            self._count_reputation(row.campaign_id, get_address_group(row.recipient), error)
 
     def _count_reputation(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
         """Count rejections of a campaign by a recipient group because of our reputation.
@@ -226,6 +233,8 @@ class CircuitBreaker:
 
     def get_held_campaigns(self) -> tuple[int, ...]:
         """Return the ids of the campaigns that must not send because they are about to be paused."""
+        if not self._campaigns_to_pause:  # the usual case, asked for each message
+            return ()
         with self._lock:
             return tuple(self._campaigns_to_pause)
 
