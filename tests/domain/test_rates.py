@@ -8,9 +8,9 @@ from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError, Rec
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.workers.rate_limits import (
+    AFTER_CHANGE,
     HOUR_SECONDS,
     LONG_PAUSE_SECONDS,
-    NEVER,
     WINDOW_SECONDS,
     AdaptiveThrottle,
     RateLimiter,
@@ -128,7 +128,7 @@ def test_the_number_of_connections_is_limited() -> None:
     limiter = RateLimiter("x", RateLimit(connections=2))
     limiter.take(1.0)
     limiter.take(1.0)
-    assert limiter.allowed_at(5.0) == NEVER
+    assert limiter.allowed_at(5.0) == AFTER_CHANGE
     limiter.end(used=True)
     assert limiter.allowed_at(5.0) <= 5.0
 
@@ -165,7 +165,7 @@ def test_silence_lasts_ten_minutes() -> None:
     throttle.record_refusal(7.0, "4.7.28", is_long=True)
     assert throttle.allowed_at(8.0) == 607.0
     throttle.take(607.0)
-    assert throttle.allowed_at(607.0) == NEVER
+    assert throttle.allowed_at(607.0) == AFTER_CHANGE
     assert not throttle.record_accepted(608.0) and throttle.max_in_use == 1
     assert not throttle.record_accepted(608.0 + WINDOW_SECONDS) and throttle.max_in_use == 2
 

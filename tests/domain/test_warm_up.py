@@ -7,7 +7,7 @@ import pytest
 from appliance.sending.messages import senders
 from appliance.sending.messages.senders import DAILY_CAPS, WarmUpDay
 from appliance.sending.workers.email_rate_limits import WarmUpQuota
-from appliance.sending.workers.rate_limits import NEVER
+from appliance.sending.workers.rate_limits import AFTER_CHANGE
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from tests.domain.home import Home
@@ -87,10 +87,10 @@ def test_a_used_up_quota_waits_for_midnight(home: Home) -> None:
     for _ in range(50):
         assert quota.allowed_at(5.0) == 5.0
         quota.take(5.0)
-    assert quota.allowed_at(5.0) == NEVER and not quota.is_full()
+    assert quota.allowed_at(5.0) == AFTER_CHANGE and not quota.is_full()
     for _ in range(50):
         quota.count_sent()
         quota.end(True)
     assert quota.is_full() and 5.0 < quota.allowed_at(5.0) <= 5.0 + DAY
     home.advance(DAY)
-    assert quota.is_over() and quota.allowed_at(5.0) == NEVER
+    assert quota.is_over() and quota.allowed_at(5.0) == AFTER_CHANGE

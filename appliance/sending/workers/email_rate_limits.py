@@ -25,7 +25,14 @@ from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.senders import WarmUpDay, get_transport_limit_name
 from appliance.sending.messages.transport_choice import TransportRules, TransportStates
 from appliance.sending.transports import TRANSPORTS
-from appliance.sending.workers.rate_limits import ALL, NEVER, AdaptiveThrottle, RateLimiter, RateLimits, SendLimit
+from appliance.sending.workers.rate_limits import (
+    AFTER_CHANGE,
+    ALL,
+    AdaptiveThrottle,
+    RateLimiter,
+    RateLimits,
+    SendLimit,
+)
 from appliance.settings import config, transports
 from appliance.settings.config import RateLimit, parse_limit, parse_seconds
 from appliance.settings.schema import Email
@@ -37,13 +44,13 @@ log = logging.getLogger("campanero.sender")
 class WarmUpQuota:
     """The quota of a sending domain in warm-up for one day (`senders.WarmUpDay`); used on one event loop.
 
-    `used` counts accepted messages, `in_use` messages being sent; a `day.cap` of 0 is no limit.
+    `accepted_count` counts accepted messages, `in_use` messages being sent; a `day.cap` of 0 is no limit.
     """
 
     def __init__(self, day: WarmUpDay, name: str = "") -> None:
         self.name = name or f"from {day.domain}"
         self.day = day
-        self.used = day.accepted
+        self.accepted_count = day.accepted
         self.in_use = 0
 
     def is_over(self) -> bool:
@@ -52,30 +59,30 @@ class WarmUpQuota:
 
     def is_full(self) -> bool:
         """Return whether the quota of the day is used up; False after the day."""
-        return bool(self.day.cap) and self.used >= self.day.cap and not self.is_over()
+        return bool(self.day.cap) and self.accepted_count >= self.day.cap and not self.is_over()
 
     def allowed_at(self, now: float) -> float:
         """Return the time from which the next message may be sent (seconds of `clock.monotonic`).
 
-        NEVER means that the day is over and a new quota is needed, or that a message in progress has to end first.
+        AFTER_CHANGE means that the day is over and a new quota is needed, or that a message in progress has to end.
         """
         if self.is_over():
-            return NEVER
-        if not self.day.cap or self.used + self.in_use < self.day.cap:
+            return AFTER_CHANGE
+        if not self.day.cap or self.accepted_count + self.in_use < self.day.cap:
             return now
-        return NEVER if self.used < self.day.cap else now + (self.day.ends_at - clock.now_ms()) / 1000
+        return AFTER_CHANGE if self.accepted_count < self.day.cap else now + (self.day.ends_at - clock.now_ms()) / 1000
 
     def take(self, _: float) -> None:
         """Count a message as in progress."""
         self.in_use += 1
 
-    def end(self, _used: bool) -> None:
+    def end(self, _was_sent: bool) -> None:
         """Count a message as no longer in progress, whatever its outcome."""
         self.in_use -= 1
 
     def count_sent(self) -> None:
         """Count an accepted message towards the quota."""
-        self.used += 1
+        self.accepted_count += 1
 
 
 class UncappedQuota:
@@ -433,7 +440,7 @@ class EmailRateLimits(RateLimits):
             ),
             self.get_full_limits(),
             warming_domains=tuple(
-                WarmingDomain(quota.day._replace(accepted=quota.used), quota.is_full())
+                WarmingDomain(quota.day._replace(accepted=quota.accepted_count), quota.is_full())
                 for quota in [*self._quotas.values()]
                 if quota.day.cap and not quota.is_over()
             ),
@@ -476,7 +483,7 @@ class TransactionLimit:
         self._slow_seconds = _SLOW_PART * parse_seconds(config.current().email.command_timeout)
 
     @asynccontextmanager
-    async def hold(self, client: SmtpClient | None) -> AsyncIterator[Transaction]:
+    async def begin(self, client: SmtpClient | None) -> AsyncIterator[Transaction]:
         """Wait until a transaction may run, and count it as running while the `async with` block runs.
 
         `client` is None for a message that is not sent and only gets an outcome.

@@ -132,7 +132,7 @@ class EmailWorker(SmtpWorker):
         connection = self._mx_connections.postpone_slow(connection)
         # The transaction ends when the outcome is stored, so that the limit counts every message that a crash would
         # leave in doubt.
-        async with self._mx_connections.transactions.hold(connection.client) as self._transaction:
+        async with self._mx_connections.transactions.begin(connection.client) as self._transaction:
             await self._process_with(ready, connection)
 
     async def _send_to_fixed_server(self, ready: RenderedMessage | None) -> None:

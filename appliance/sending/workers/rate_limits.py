@@ -24,8 +24,9 @@ HOUR_SECONDS = 3600.0
 # A message that begins late by up to this many seconds does not delay the next one. After a longer delay the next one
 # may follow sooner by only this much, to avoid bursts.
 _MAX_MADE_UP_SECONDS = 0.1
-# The time at which a message may be sent if a message in progress has to end first.
-NEVER = float("inf")
+# The time from which a message may be sent if no clock tells: a message in progress has to end first, or a new quota to
+# begin. `ReadyQueue` waits for that change.
+AFTER_CHANGE = float("inf")
 
 
 class RateLimiter:
@@ -42,9 +43,9 @@ class RateLimiter:
         self._hour: deque[float] = deque()
 
     def allowed_at(self, now: float) -> float:
-        """Return the time from which the next message may be sent, or NEVER if a message in progress must end first."""
+        """Return when the next message may be sent, or AFTER_CHANGE if a message in progress has to end first."""
         if self.limit.connections and self.in_use >= self.limit.connections:
-            return NEVER
+            return AFTER_CHANGE
         return max(self._next, self.hour_allowed_at(now))
 
     def hour_allowed_at(self, now: float) -> float:
@@ -65,10 +66,10 @@ class RateLimiter:
             self._next = max(self._next, now - _MAX_MADE_UP_SECONDS) + self._gap
         self.record(now)
 
-    def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; if `used` is False, it was not sent and counts towards no limit."""
+    def end(self, was_sent: bool) -> None:
+        """Count a message as no longer in progress; if not `was_sent`, it counts towards no limit."""
         self.in_use -= 1
-        if not used:
+        if not was_sent:
             self._next -= self._gap
             if self._hour:
                 self._hour.pop()  # that of another message perhaps, but only their number matters
@@ -157,20 +158,20 @@ class AdaptiveThrottle:
         return self.max_in_use >= self._usual and not self._gap
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may be sent, or NEVER if a message in progress has to end first."""
+        """Return when the next message may be sent, or AFTER_CHANGE if a message in progress has to end first."""
         if now < self.paused_until:
             return self.paused_until
-        return NEVER if self.in_use >= self.max_in_use else self._next
+        return AFTER_CHANGE if self.in_use >= self.max_in_use else self._next
 
     def take(self, now: float) -> None:
         """Count a message as in progress."""
         self.in_use += 1
         self._next = now + self._gap
 
-    def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; if it was not `used` (sent), the next need not keep the gap."""
+    def end(self, was_sent: bool) -> None:
+        """Count a message as no longer in progress; if not `was_sent`, the next need not keep the gap."""
         self.in_use -= 1
-        if not used:
+        if not was_sent:
             self._next = 0.0
 
     def to_rate_limited(self, error: DeliveryError, now: float) -> RateLimited:
@@ -197,13 +198,13 @@ class SendLimit(Protocol):
     name: str
 
     def allowed_at(self, now: float, /) -> float:
-        """Return when the next message may be sent, or NEVER if a message in progress has to end first."""
+        """Return when the next message may be sent, or AFTER_CHANGE if a message in progress has to end first."""
 
     def take(self, now: float, /) -> None:
         """Count a message as in progress."""
 
-    def end(self, used: bool, /) -> None:
-        """Count a message as no longer in progress; `used` is False if it was not sent."""
+    def end(self, was_sent: bool, /) -> None:
+        """Count a message as no longer in progress; `was_sent` is False for one that was put back."""
 
 
 # Messages of a limited group to render ahead, for each allowed connection or each message a second.
@@ -305,8 +306,8 @@ class RateLimits(ABC):
         """Return whether a message with these limits may take the place of another when that is released."""
         return False
 
-    def release(self, message_id: int, used: bool = True) -> None:
-        """End the admission of a message; `used` is False if it was not sent."""
+    def release(self, message_id: int, was_sent: bool = True) -> None:
+        """End the admission of a message; `was_sent` is False for one that was put back."""
         follower = self._followers.pop(message_id, None) if self._followers else None
         limits = self._admitted.pop(message_id, None) if self._admitted else None
         if limits is None:
@@ -318,7 +319,7 @@ class RateLimits(ABC):
             self._admitted[follower] = limits
         else:
             for limit in limits:
-                limit.end(used)
+                limit.end(was_sent)
 
     # Returns the names of the limits by which a row is held back before it is rendered, if not the usual ones.
     get_names: LimitNames | None = None
@@ -350,7 +351,7 @@ class RateLimits(ABC):
         room: dict[str, int] = {}
         for group, limit in self._get_group_limits():
             opens_at = limit.allowed_at(now)
-            is_paused = opens_at != NEVER and opens_at > now + _SOON_SECONDS
+            is_paused = opens_at != AFTER_CHANGE and opens_at > now + _SOON_SECONDS
             room_left = 0 if is_paused else max(0, _get_group_max_ready(limit) - len(waiting.get(group, ())))
             room[group] = min(room.get(group, room_left), room_left)
         return room

@@ -5,6 +5,7 @@ Messages in the queue are not claimed yet: if the process dies, they are rendere
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from concurrent.futures import Future
@@ -13,7 +14,7 @@ from appliance.core import clock, logs
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader, Source, get_source
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
-from appliance.sending.workers.rate_limits import ALL, NEVER, READY_FACTOR, RateLimits
+from appliance.sending.workers.rate_limits import ALL, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
 
 log = logging.getLogger("campanero.sender")
@@ -44,8 +45,8 @@ class ReadyQueue:
 
     | When                     | Method                | Admission       | Row                       |
     |--------------------------|-----------------------|-----------------|---------------------------|
-    | it does not claim it now | `put_back`            | ends, not used  | taken; first in the queue |
-    | the claim was refused    | `finish_claim(False)` | ends, not used  | read again                |
+    | it does not claim it now | `put_back`            | ends, not sent  | taken; first in the queue |
+    | the claim was refused    | `finish_claim(False)` | ends, not sent  | read again                |
     | the claim is on disk     | `finish_claim(True)`  | goes on         | claimed; not taken        |
     | it has processed it      | `release`             | ends            | has its outcome           |
 
@@ -246,7 +247,7 @@ class ReadyQueue:
 
     def put_back(self, ready: RenderedMessage) -> None:
         """Put a message that was taken but not claimed at the front of the queue, and end its admission."""
-        self._limits.release(ready.row.id, used=False)
+        self._limits.release(ready.row.id, was_sent=False)
         (self._rendered_single if ready.row.is_single else self._rendered).appendleft(ready)
         self._changed.set()
 
@@ -258,7 +259,7 @@ class ReadyQueue:
         if is_claimed:
             self._taken_ids.discard(row.id)
         else:
-            self._limits.release(row.id, used=False)
+            self._limits.release(row.id, was_sent=False)
             self._drop(row)
             self._changed.set()
 
@@ -284,7 +285,7 @@ class ReadyQueue:
         waiting = [*self._waiting.items(), *self._single_waiting.items()]
         names = {name for name, queue in waiting if queue}
         has_ready = bool(self._rendered or self._rendered_single)
-        now, wait = clock.monotonic(), NEVER
+        now, wait = clock.monotonic(), math.inf
         if self._retry_at is not None:
             wait = self._retry_at - now
         elif self._blocked_groups and self._blocked_until > now:

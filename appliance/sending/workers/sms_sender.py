@@ -134,7 +134,7 @@ class SmsWorker(RequestWorker[SmsRateLimits]):
     async def _queue_lookup(self, ready: RenderedMessage) -> None:
         """Queue a message for lookup at the provider, and process the queue unless enough workers do so already."""
         shared, ready_queue = self._in_progress, self._context.ready_queue
-        self._context.limits.release(ready.row.id, used=False)  # nothing is sent
+        self._context.limits.release(ready.row.id, was_sent=False)  # nothing is sent
         shared.lookup_queue.append(ready)
         if shared.lookup_workers >= shared.max_lookup_workers:
             return
