@@ -45,7 +45,7 @@ def create_context(breaker: CircuitBreaker) -> WorkerContext[EmailRateLimits]:
     """Return what a worker of email needs; call it on an event loop."""
     limits, stop_switch = EmailRateLimits(config.current().email), StopSwitch()
     ready_queue = ReadyQueue(breaker, limits, 8, stop_switch)
-    return WorkerContext(breaker, limits, stop_switch, ready_queue, OutcomeWriter("p", 1))
+    return WorkerContext(1, breaker, limits, stop_switch, ready_queue, OutcomeWriter("p", 1))
 
 
 @pytest.mark.parametrize("scope", ["campaign", "provider"])

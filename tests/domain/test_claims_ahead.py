@@ -318,7 +318,8 @@ def test_a_message_taken_and_not_claimed_is_put_back_at_a_stop(home: Home) -> No
     async def stop_worker() -> None:
         context = create_context(CircuitBreaker(60.0))
         worker = SmtpWorker(context)
-        worker._next = ready = await context.ready_queue.take()
+        ready = await context.ready_queue.take()
+        worker._next = smtp_worker.NextMessage(ready)
         assert ready is not None
         context.stop_switch.stopping.set()
         assert not await worker._take_next()

@@ -117,7 +117,7 @@ def test_the_hourly_limit_is_a_sliding_window() -> None:
     assert limiter.allowed_at(200.0) <= 200.0
     limiter.take(200.0)
     assert limiter.allowed_at(300.0) == HOUR_SECONDS
-    limiter.end(used=False)
+    limiter.end(was_sent=False)
     assert limiter.allowed_at(300.0) <= 300.0
     limiter.take(300.0)
     assert limiter.allowed_at(HOUR_SECONDS - 1) == HOUR_SECONDS and limiter.allowed_at(HOUR_SECONDS) <= HOUR_SECONDS
@@ -129,7 +129,7 @@ def test_the_number_of_connections_is_limited() -> None:
     limiter.take(1.0)
     limiter.take(1.0)
     assert limiter.allowed_at(5.0) == AFTER_CHANGE
-    limiter.end(used=True)
+    limiter.end(was_sent=True)
     assert limiter.allowed_at(5.0) <= 5.0
 
 
@@ -154,7 +154,7 @@ def test_a_throttle_at_one_message_adds_an_interval() -> None:
         throttle.record_refusal(throttle.paused_until, "busy", is_long=False)
     now = throttle.paused_until
     throttle.take(now)
-    throttle.end(used=True)
+    throttle.end(was_sent=True)
     assert throttle.allowed_at(now + 1) == now + 4.0
     assert throttle.paused_until <= LONG_PAUSE_SECONDS * 4
 

@@ -64,8 +64,8 @@ _NOT_VERIFIED = gettext_stored("%(domain)s is no longer verified: check its DNS 
 _TOO_MANY_LINES = gettext_stored("it has more than %(limit)s lines")
 
 
-# The mail services that report outcomes by a webhook (`email.hooks`): the header by which each knows a message, its text,
-# and the kinds of transports for which it is written.
+# The mail services that report outcomes by a webhook (`email.hooks`): the header by which each knows a message, its
+# text, and the kinds of transports for which it is written.
 _HOOK_HEADERS = (
     ("postmark", "X-PM-Metadata-campanero", "{}", ("relay", "postmark")),
     ("sendgrid", "X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', ("relay", "sendgrid")),

@@ -24,8 +24,8 @@ from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transac
 from appliance.sending.workers.http_worker import HttpWorker
 from appliance.sending.workers.mx_connections import MxConnection, MxConnections
 from appliance.sending.workers.renderer import RenderedMessage
-from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
-from appliance.sending.workers.smtp_worker import IDLE_SECONDS, SmtpWorker
+from appliance.sending.workers.sender import Sender, WorkerContext
+from appliance.sending.workers.smtp_worker import IDLE_SECONDS, NextMessage, SmtpWorker
 from appliance.settings import config, transports
 from appliance.storage.database import close_database
 
@@ -108,7 +108,7 @@ class EmailWorker(SmtpWorker):
         self._transaction: Transaction | None = None
 
     async def _send_next(self) -> None:
-        ready = self._next
+        ready = self._next.ready if self._next is not None else None
         if ready is not None and ready.prepared is not None and self._get_kind(ready.row.provider) in TRANSPORTS:
             await self._send_over_http(ready)
             return
@@ -149,10 +149,9 @@ class EmailWorker(SmtpWorker):
         try:
             await super()._send_next()
         finally:
-            if self._next is None or self._next.row.provider != provider:
+            if self._next is None or self._next.ready.row.provider != provider:
                 client = self._connections.pop(provider, None)
                 if client is not None:
-                    self._next_envelope = None
                     self._idle_connections.put(provider, client)
 
     async def _connect_for_next(self) -> bool:
@@ -210,7 +209,7 @@ class EmailWorker(SmtpWorker):
                 self._ready_queue.put_back(ready)
                 return
             try:
-                await self._process(ready, connection.client, connection.error)
+                await self._process(NextMessage(ready), connection.client, connection.error)
                 error = self._pending_outcome.error if self._pending_outcome is not None else None
                 if error is None and self._pending_outcome is not None:
                     self._mx_connections.hosts.record_accepted(domain_of(ready.sender))
@@ -267,31 +266,29 @@ class EmailSender(Sender[EmailRateLimits]):
             if not self._woken.is_set():
                 return
 
-    def _create_workers(self) -> WorkerGroup[EmailRateLimits]:
+    def _create_context(self) -> WorkerContext[EmailRateLimits]:
         email = config.current().email
         keys = TransportRules(email).keys
         worker_count = sum(count_workers(key, email) for key in keys)
         connections = sum(transports.build_settings(key, email).connections for key in keys)
         direct_connections = transports.build_settings(DIRECT, email).connections
-        self._mx_connections = mx_connections = MxConnections(
+        self._mx_connections = MxConnections(
             self.breaker, self.limits, self._hosts, TransactionLimit(direct_connections)
         )
-        context = self._create_context(worker_count * _READY_PER_CONNECTION, connections)
-        idle_connections = self._idle_connections
+        return self._build_context(worker_count, worker_count * _READY_PER_CONNECTION, connections)
 
-        async def run_worker() -> None:
-            worker = EmailWorker(context, mx_connections, idle_connections)
-            self._workers.add(worker)
-            try:
-                await worker.run()
-            except asyncio.CancelledError:
-                worker.abort()
-                raise
-            finally:
-                await worker.close()
-                self._workers.discard(worker)
-
-        return WorkerGroup(context, worker_count, run_worker)
+    async def _run_worker(self, context: WorkerContext[EmailRateLimits]) -> None:
+        assert self._mx_connections is not None
+        worker = EmailWorker(context, self._mx_connections, self._idle_connections)
+        self._workers.add(worker)
+        try:
+            await worker.run()
+        except asyncio.CancelledError:
+            worker.abort()
+            raise
+        finally:
+            await worker.close()
+            self._workers.discard(worker)
 
     async def _wait_for_wake_up(self) -> bool:
         return False

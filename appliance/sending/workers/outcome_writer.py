@@ -95,25 +95,25 @@ class OutcomeWriter:
             loop.call_soon(self._submit)
         return future
 
-    async def wait_for_claim(self, row: LedgerRow, is_claimed: "asyncio.Future[bool]") -> bool:
-        """Return whether a message was claimed; `is_claimed` is the future from `write`.
+    async def wait_for_claim(self, row: LedgerRow, claiming: "asyncio.Future[bool]") -> bool:
+        """Return whether a message was claimed; `claiming` is the future from `write`.
 
         If the caller is cancelled meanwhile, a message that was claimed is postponed: nothing of it was sent, but
         without an outcome it would be in doubt after the next start.
         """
         try:
-            return await asyncio.shield(is_claimed)
+            return await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            await self.give_up_claim(row, is_claimed)
+            await self.give_up_claim(row, claiming)
             raise
 
-    async def give_up_claim(self, row: LedgerRow, is_claimed: "asyncio.Future[bool]") -> bool:
+    async def give_up_claim(self, row: LedgerRow, claiming: "asyncio.Future[bool]") -> bool:
         """Wait for a claim, postpone its message if it was claimed, and return whether it was.
 
         The outcome must not be written before, because the outcomes of a transaction are recorded before its claims.
         """
         try:
-            was_claimed = await is_claimed
+            was_claimed = await claiming
         except Exception as error:
             log.debug("sender: message %s was not claimed: %s", row.id, error)  # logged already
             return False

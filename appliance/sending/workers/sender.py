@@ -7,9 +7,9 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from appliance.core.errors import Unavailable
 from appliance.sending.messages import delivery_status, queue_reader
@@ -36,22 +36,14 @@ Limits = TypeVar("Limits", bound=RateLimits)
 
 @dataclass(frozen=True)
 class WorkerContext(Generic[Limits]):
-    """What the workers of one event loop share."""
+    """What the workers of one event loop share, and their number."""
 
+    worker_count: int
     breaker: CircuitBreaker
     limits: Limits
     stop_switch: StopSwitch
     ready_queue: ReadyQueue
     outcome_writer: OutcomeWriter
-
-
-@dataclass(frozen=True)
-class WorkerGroup(Generic[Limits]):
-    """The workers of one event loop; `run_worker` runs one worker until it finds no message."""
-
-    context: WorkerContext[Limits]
-    worker_count: int
-    run_worker: Callable[[], Coroutine[Any, Any, None]]
 
 
 class Sender(ABC, Generic[Limits]):
@@ -79,16 +71,20 @@ class Sender(ABC, Generic[Limits]):
         delivery_status.set_reporter(channel, self.get_status)
 
     @abstractmethod
-    def _create_workers(self) -> WorkerGroup[Limits]:
-        """Return the workers for the running event loop."""
+    def _create_context(self) -> WorkerContext[Limits]:
+        """Return what the workers of the running event loop share (`_build_context`)."""
 
-    def _create_context(
-        self, ready_count: int, batch_size: int, names: LimitNames | None = None
+    @abstractmethod
+    async def _run_worker(self, context: WorkerContext[Limits]) -> None:
+        """Run one worker until it finds no message."""
+
+    def _build_context(
+        self, worker_count: int, ready_count: int, batch_size: int, names: LimitNames | None = None
     ) -> WorkerContext[Limits]:
         """Return a context in which up to `ready_count` messages are rendered ahead (see also `OutcomeWriter`)."""
         ready_queue = ReadyQueue(self.breaker, self.limits, ready_count, self.stop_switch, self._channel, names)
         outcome_writer = OutcomeWriter(self._process, batch_size)
-        return WorkerContext(self.breaker, self.limits, self.stop_switch, ready_queue, outcome_writer)
+        return WorkerContext(worker_count, self.breaker, self.limits, self.stop_switch, ready_queue, outcome_writer)
 
     @abstractmethod
     async def _wait_for_wake_up(self) -> bool:
@@ -153,16 +149,16 @@ class Sender(ABC, Generic[Limits]):
         """
         self._loop, self._wake_event = asyncio.get_running_loop(), (wake_event := asyncio.Event())
         self._tasks = set()
-        group = self._create_workers()
-        ready_queue, outcome_writer = group.context.ready_queue, group.context.outcome_writer
+        context = self._create_context()
+        ready_queue, outcome_writer = context.ready_queue, context.outcome_writer
         try:
             await self.limits.count_past_hour(self._channel)
             while not self.stopping.is_set():
                 wake_event.clear()
                 self._woken.clear()
                 ready_queue.refill()
-                for _ in range(group.worker_count - len(self._tasks)):
-                    self._start_worker(group, wake_event)
+                for _ in range(context.worker_count - len(self._tasks)):
+                    self._start_worker(context, wake_event)
                 await wake_event.wait()
                 if not self._tasks and not self._woken.is_set() and not await self._wait_for_wake_up():
                     return
@@ -182,7 +178,7 @@ class Sender(ABC, Generic[Limits]):
                 finally:
                     await ready_queue.close()
 
-    def _start_worker(self, group: WorkerGroup[Limits], wake_event: asyncio.Event) -> None:
+    def _start_worker(self, context: WorkerContext[Limits], wake_event: asyncio.Event) -> None:
         """Start one worker; when the last one ends, `wake_event` is set."""
 
         def end(task: "asyncio.Task[None]") -> None:
@@ -190,16 +186,16 @@ class Sender(ABC, Generic[Limits]):
             if not self._tasks:
                 wake_event.set()
 
-        self._tasks.add(task := asyncio.create_task(self._run_worker(group)))
+        self._tasks.add(task := asyncio.create_task(self._run_logged(context)))
         task.add_done_callback(end)
 
-    async def _run_worker(self, group: WorkerGroup[Limits]) -> None:
+    async def _run_logged(self, context: WorkerContext[Limits]) -> None:
         """Run one worker; its errors are logged, so that the other workers continue.
 
         While messages are due, `jobs.pulse` wakes the sender, which then starts a worker in its place.
         """
         try:
-            await group.run_worker()
+            await self._run_worker(context)
         except Unavailable as error:
             log.error("%s: sending stopped: %s", self._name, error)
         except Exception:

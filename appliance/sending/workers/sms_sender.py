@@ -31,7 +31,7 @@ from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.rate_limits import SmsRateLimits
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.request_worker import RequestWorker
-from appliance.sending.workers.sender import Sender, WorkerContext, WorkerGroup
+from appliance.sending.workers.sender import Sender, WorkerContext
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
@@ -214,6 +214,7 @@ class SmsSender(Sender[SmsRateLimits]):
         sms = config.current().sms
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._in_progress: _InProgress | None = None  # of the event loop that runs
         super().__init__(CHANNEL, "sms", process, sms.probe_after, SmsRateLimits(sms))
 
     def wake(self) -> None:
@@ -244,12 +245,15 @@ class SmsSender(Sender[SmsRateLimits]):
                 self.stopping.wait(_RETRY_SECONDS)
         close_database()
 
-    def _create_workers(self) -> WorkerGroup[SmsRateLimits]:
+    def _create_context(self) -> WorkerContext[SmsRateLimits]:
         connections = config.current().sms.connections
         # A batch begins with its first entry: a request takes much longer than a commit, and nothing is claimed ahead.
-        context = self._create_context(connections * _READY_PER_CONNECTION, 1, SenderLimitNames())
-        in_progress = _InProgress(connections)
-        return WorkerGroup(context, connections, lambda: SmsWorker(context, in_progress).run())
+        self._in_progress = _InProgress(connections)
+        return self._build_context(connections, connections * _READY_PER_CONNECTION, 1, SenderLimitNames())
+
+    async def _run_worker(self, context: WorkerContext[SmsRateLimits]) -> None:
+        assert self._in_progress is not None
+        await SmsWorker(context, self._in_progress).run()
 
     async def _close_connections(self) -> None:
         await http_client.close_connections()

@@ -18,6 +18,7 @@ The steps of message 2 in a row of messages on one connection:
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from appliance.core.errors import (
@@ -50,10 +51,26 @@ IDLE_SECONDS = 30.0
 
 
 class _PendingClaim(NamedTuple):
-    """A claim on its way to the disk: whether it succeeded, and the permission revision from before it."""
+    """A claim on its way to the disk.
 
-    is_claimed: "asyncio.Future[bool]"
+    The result of `claiming` is whether the message was claimed; `revision` is the permission revision from before.
+    """
+
+    claiming: "asyncio.Future[bool]"
     revision: int
+
+
+@dataclass(eq=False)
+class NextMessage:
+    """The message that a worker sends next: taken from the queue, and perhaps claimed and announced ahead."""
+
+    ready: RenderedMessage
+    claim: _PendingClaim | None = None  # if it is claimed ahead
+    envelope: OpenedEnvelope | None = None  # if its commands were sent behind the message before it
+
+
+def _as_next(ready: RenderedMessage | None) -> NextMessage | None:
+    return None if ready is None else NextMessage(ready)
 
 
 class SmtpWorker:
@@ -68,11 +85,8 @@ class SmtpWorker:
         self._connections: dict[str, SmtpClient] = {}
         # Connections that are being closed, and claims that are being given up.
         self._background_tasks: set[asyncio.Future[None]] = set()
-        # The next message, taken from the queue; its claim, if it is claimed ahead; its envelope, if the commands were
-        # sent; and until when it may wait here (time of the event loop; 0 if it does not wait).
-        self._next: RenderedMessage | None = None
-        self._next_claim: _PendingClaim | None = None
-        self._next_envelope: OpenedEnvelope | None = None
+        self._next: NextMessage | None = None
+        # Until when it may wait here (time of the event loop; 0 if it does not wait), and what checks that.
         self._next_waits_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # Whether the server took longer to accept the last message than a message may wait here.
@@ -100,24 +114,27 @@ class SmtpWorker:
     async def _send_next(self) -> None:
         """Send the next message, or put it back into the queue if a limit now applies to it."""
         client, connection_error = await self._connect()
-        ready, self._next = self._next, None
-        if ready is not None and not self._is_admitted(ready):
-            # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
-            if self._next_envelope is not None:
-                self._abort_connection(ready.row.provider)
-            self._put_back(ready)
-        elif ready is not None:
+        message, self._next = self._next, None
+        if message is None:  # it was put back while connecting took long
+            return
+        if self._is_admitted(message.ready):
             try:
-                await self._process(ready, client, connection_error)
+                await self._process(message, client, connection_error)
             finally:
-                self._ready_queue.release(ready.row)
+                self._ready_queue.release(message.ready.row)
+        else:
+            # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
+            if message.envelope is not None:
+                self._abort_connection(message.ready.row.provider)
+            self._put_back(message)
 
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
-        if self._next_claim is None and self._stop_switch.is_halted():
-            self._put_back_next()  # a message taken meanwhile, and not claimed
-        if self._next is None and not self._limits.has_overall_limit and not self._stop_switch.is_halted():
-            self._next = self._ready_queue.poll()
+        is_halted = self._stop_switch.is_halted()
+        if is_halted and self._next is not None and self._next.claim is None:
+            self._put_back_next()  # a message taken meanwhile
+        if self._next is None and not is_halted and not self._limits.has_overall_limit:
+            self._next = _as_next(self._ready_queue.poll())
         if self._next is None:
             # The wait may be long, so the known outcome is stored before.
             await self._store_pending_outcome()
@@ -125,7 +142,7 @@ class SmtpWorker:
             try:
                 # With a rate limit, the worker connects first, so that connecting does not delay an admitted message.
                 if not self._limits.has_overall_limit or await self._connect_for_next():
-                    self._next = await self._ready_queue.take()
+                    self._next = _as_next(await self._ready_queue.take())
             finally:
                 timer.cancel()
         return self._next is not None
@@ -179,21 +196,21 @@ class SmtpWorker:
             self._put_back_next()
 
     def _put_back_next(self) -> None:
-        ready, self._next = self._next, None
-        if ready is not None:
-            self._put_back(ready)
+        message, self._next = self._next, None
+        if message is not None:
+            self._put_back(message)
 
-    def _put_back(self, ready: RenderedMessage) -> None:
+    def _put_back(self, message: NextMessage) -> None:
         """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
-        pending, self._next_claim = self._next_claim, None
-        if pending is None:
-            self._ready_queue.put_back(ready)
+        if message.claim is None:
+            self._ready_queue.put_back(message.ready)
         else:
-            self._background_tasks.add(task := asyncio.ensure_future(self._give_up_claim(ready.row, pending)))
+            giving_up = self._give_up_claim(message.ready.row, message.claim)
+            self._background_tasks.add(task := asyncio.ensure_future(giving_up))
             task.add_done_callback(self._background_tasks.discard)
 
-    async def _give_up_claim(self, row: LedgerRow, pending: _PendingClaim) -> None:
-        is_claimed = await self._outcome_writer.give_up_claim(row, pending.is_claimed)
+    async def _give_up_claim(self, row: LedgerRow, claim: _PendingClaim) -> None:
+        is_claimed = await self._outcome_writer.give_up_claim(row, claim.claiming)
         self._ready_queue.finish_claim(row, is_claimed)
         if is_claimed:
             self._ready_queue.release(row)
@@ -204,9 +221,9 @@ class SmtpWorker:
         The message is not claimed yet, so that it stays available to other workers while a server is slow, unless it
         was claimed ahead over a connection that has closed since.
         """
-        if self._next is None or self._next.prepared is None:
+        if self._next is None or self._next.ready.prepared is None:
             return None, None
-        provider = self._next.row.provider
+        provider = self._next.ready.row.provider
         connection = self._connections.get(provider)
         if connection is not None and connection.is_open():
             return connection, None
@@ -221,39 +238,37 @@ class SmtpWorker:
             self._next_waits_until = 0.0
 
     async def _process(
-        self, ready: RenderedMessage, client: SmtpClient | None, connection_error: DeliveryError | None
+        self, message: NextMessage, client: SmtpClient | None, connection_error: DeliveryError | None
     ) -> None:
         """Claim and send a message over a connection, or record the error if there is none.
 
         The envelope is sent before the claim is on disk, because it does not deliver anything: without a claim the
         connection is aborted. While the body is being sent, the next message may be taken and its envelope sent.
         """
-        pending, self._next_claim = self._next_claim, None
-        if pending is None:
+        ready, claim = message.ready, message.claim
+        if claim is None:
             last_outcome, self._pending_outcome = self._pending_outcome, None
-            revision = transactions.get_permission_revision()
-            pending = _PendingClaim(self._outcome_writer.write(last_outcome, ready.row), revision)
-        opened, self._next_envelope = self._next_envelope, None
+            claim = self._start_claim(last_outcome, ready.row)
         outcome, prepared = ready.failure or Outcome(ready.row, connection_error), ready.prepared
         started_at = time.monotonic()
         if client is not None and prepared is not None:
             try:
-                outcome.error = await self._wait_until_ready(client, prepared.envelope, opened)
+                outcome.error = await self._wait_until_ready(client, prepared.envelope, message.envelope)
             except asyncio.CancelledError:
                 # The service ends before the server replied, so nothing of the message was sent. If it was claimed
                 # ahead, the outcome of the message before it is not stored yet.
                 self._previous_outcome, self._pending_outcome = self._pending_outcome, None
                 self._store_previous_outcome()
-                await self._give_up_claim(ready.row, pending)
+                await self._give_up_claim(ready.row, claim)
                 raise
             if isinstance(outcome.error, ConnectionFailed) and client.sent_count:
                 # The message is claimed and checked again for the next connection, and this is not an attempt.
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
-            is_claimed = await self._outcome_writer.wait_for_claim(ready.row, pending.is_claimed)
+            is_claimed = await self._outcome_writer.wait_for_claim(ready.row, claim.claiming)
             if is_claimed and outcome.error is None:
-                is_claimed = await self._check_again(ready.row, pending.revision)
+                is_claimed = await self._check_again(ready.row, claim.revision)
         except Exception:
             # The server already expects the message, so a QUIT would be part of its text.
             self._abort_connection(ready.row.provider)
@@ -274,6 +289,11 @@ class SmtpWorker:
             self._store_previous_outcome()
         if client is not None and prepared is not None:
             ledger.observe_transaction(ready.row.provider, outcome.error, time.monotonic() - started_at)
+
+    def _start_claim(self, outcome: Outcome | None, row: LedgerRow) -> _PendingClaim:
+        """Pass the claim of a message, and the outcome of one before it, to the outcome writer."""
+        revision = transactions.get_permission_revision()
+        return _PendingClaim(self._outcome_writer.write(outcome, row), revision)
 
     def _has_fixed_server(self, provider: str) -> bool:
         """Return whether all messages of a provider go to the same server, so that they can share a connection."""
@@ -347,25 +367,26 @@ class SmtpWorker:
         claimed and its envelope is sent behind this message if both go to the same server.
         """
         provider, next_envelope, started_at = outcome.row.provider, None, time.monotonic()
+        upcoming = None
         if not (self._limits.has_overall_limit or self._is_server_slow or self._stop_switch.is_halted()):
-            self._next = self._ready_queue.poll(behind=outcome.row)
+            upcoming = self._next = _as_next(self._ready_queue.poll(behind=outcome.row))
         if (
-            self._next is not None
-            and self._next.prepared is not None
-            and self._next.row.provider == provider
+            upcoming is not None
+            and upcoming.ready.prepared is not None
+            and upcoming.ready.row.provider == provider
             and self._has_fixed_server(provider)
         ):
-            next_envelope = self._next.prepared.envelope
+            next_envelope = upcoming.ready.prepared.envelope
             previous, self._previous_outcome = self._previous_outcome, None
-            revision = transactions.get_permission_revision()
-            self._next_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.row), revision)
+            upcoming.claim = self._start_claim(previous, upcoming.ready.row)
         self._store_previous_outcome()
         self._start_waiting()
+        opened: OpenedEnvelope | None = None
         try:
-            _, self._next_envelope = await client.deliver(envelope, next_envelope)
+            _, opened = await client.deliver(envelope, next_envelope)
             outcome.error = None
         except MessageRejected as rejection:
-            outcome.error, self._next_envelope = rejection.error, rejection.next_envelope
+            outcome.error, opened = rejection.error, rejection.next_envelope
         except DeliveryError as error:
             outcome.error = error
         except Exception as error:
@@ -375,7 +396,9 @@ class SmtpWorker:
         finally:
             self._next_waits_until = 0.0
         self._is_server_slow = time.monotonic() > started_at + _MAX_WAIT_SECONDS
-        if self._next_envelope is not None and self._next is None:
+        if upcoming is not None and self._next is upcoming:
+            upcoming.envelope = opened
+        elif opened is not None:
             # The next message was put back meanwhile, and SMTP cannot withdraw its envelope.
             self._abort_connection(provider)
 
@@ -383,7 +406,7 @@ class SmtpWorker:
         connection = self._connections.get(provider)
         if connection is not None and connection.is_open():
             return connection
-        self._next_envelope = None
+        self._forget_envelope()
         if connection is not None:
             del self._connections[provider]
             await connection.close()
@@ -399,8 +422,13 @@ class SmtpWorker:
             raise
         return connection
 
+    def _forget_envelope(self) -> None:
+        """Record that the commands of the next message are lost with the connection on which they were sent."""
+        if self._next is not None:
+            self._next.envelope = None
+
     def _abort_connection(self, provider: str) -> None:
-        self._next_envelope = None
+        self._forget_envelope()
         connection = self._connections.pop(provider, None)
         if connection is not None:
             connection.abort()
@@ -412,7 +440,6 @@ class SmtpWorker:
 
     async def close(self) -> None:
         """Close all connections of this worker with QUIT, and wait until they are closed."""
-        self._next_envelope = None
         self._close_idle()
         if self._background_tasks:
             await asyncio.wait({*self._background_tasks})
