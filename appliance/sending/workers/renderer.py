@@ -92,10 +92,10 @@ class Renderer:
         while self._compile_seconds:
             shares.charge(*self._compile_seconds.popleft())
         waiting: dict[int, deque[LedgerRow]] = {}
-        sources: dict[tuple[int | None, ...], list[LedgerRow]] = {}
+        rows_by_content: dict[tuple[int | None, ...], list[LedgerRow]] = {}
         for row in candidates:
             waiting.setdefault(row.account_id, deque()).append(row)
-            sources.setdefault(_get_source_key(row), []).append(row)
+            rows_by_content.setdefault(_get_content_key(row), []).append(row)
         preparer.clear_cache()
         uncompiled = self.uncompiled = {}
         is_first = True
@@ -108,8 +108,8 @@ class Renderer:
             with forbid_waiting():
                 while queue and len(drafts) < _MAX_TURN_MESSAGES and (not drafts or time.monotonic() < turn_end):
                     row = queue.popleft()
-                    if sources:
-                        preparer.prefetch(sources.pop(_get_source_key(row), ()))
+                    if rows_by_content:
+                        preparer.prefetch(rows_by_content.pop(_get_content_key(row), ()))
                     try:
                         drafts.append((row, _build(preparer, row)))
                     except NotCompiled as error:
@@ -130,15 +130,15 @@ class Renderer:
         The others can be rendered once the future is done. Only one content is compiled at a time, so that a message
         of another account does not wait for many.
         """
-        source, messages = next(iter(self.uncompiled.items()))
-        return self._compiler.submit(self._compile, source, messages)
+        content, messages = next(iter(self.uncompiled.items()))
+        return self._compiler.submit(self._compile, content, messages)
 
-    def _compile(self, source: MessageSource, messages: list[LedgerRow]) -> list[RenderedMessage]:
+    def _compile(self, content: MessageSource, messages: list[LedgerRow]) -> list[RenderedMessage]:
         """Compile a content for later calls of `render_turns`; return its messages if they have to wait longer."""
         started_at = time.monotonic()
         try:
             with charge_account(messages[0].account_id):
-                compose.try_compile(source)
+                compose.try_compile(content)
         except Unavailable as error:
             # The recipients are not at fault, and the computer may be less busy then.
             log.warning("renderer: compiling the content of message %s failed: %s", messages[0].id, error)
@@ -158,7 +158,7 @@ class Renderer:
         self._signers.shutdown()
 
 
-def _get_source_key(row: LedgerRow) -> tuple[int | None, ...]:
+def _get_content_key(row: LedgerRow) -> tuple[int | None, ...]:
     """Return the key of the messages that share content: account, campaign, flow and step.
 
     Shared content is compiled when the first message with its key is rendered.
@@ -168,10 +168,10 @@ def _get_source_key(row: LedgerRow) -> tuple[int | None, ...]:
 
 def _remove_similar(queue: deque[LedgerRow], row: LedgerRow) -> list[LedgerRow]:
     """Remove and return the messages that share the content of `row`, because each of them would read it again."""
-    key = _get_source_key(row)
-    similar = [] if row.is_single else [other for other in queue if _get_source_key(other) == key]
+    key = _get_content_key(row)
+    similar = [] if row.is_single else [other for other in queue if _get_content_key(other) == key]
     if similar:
-        others = [other for other in queue if _get_source_key(other) != key]
+        others = [other for other in queue if _get_content_key(other) != key]
         queue.clear()
         queue.extend(others)
     return similar
