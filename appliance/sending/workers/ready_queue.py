@@ -139,45 +139,48 @@ class ReadyQueue:
         self._start_refill()
         return ready
 
+    def put_back(self, ready: RenderedMessage) -> None:
+        """Put a message that was taken but not claimed at the front of the queue, and end its admission."""
+        self._limits.release(ready.row.id, was_sent=False)
+        (self._rendered_single if ready.row.is_single else self._rendered).appendleft(ready)
+        self._changed.set()
+
+    def finish_claim(self, row: LedgerRow, is_claimed: bool) -> None:
+        """Record whether a message from `take` was claimed, so that the queue no longer counts it as taken.
+
+        If it was not claimed, its admission ends and its row is read again.
+        """
+        if is_claimed:
+            self._taken_ids.discard(row.id)
+        else:
+            self._limits.release(row.id, was_sent=False)
+            self._drop(row)
+            self._changed.set()
+
+    def release(self, row: LedgerRow) -> None:
+        """End the admission of a message that was processed, so that workers check the limits again."""
+        self._limits.release(row.id)
+        self._changed.set()
+
+    def refill(self) -> None:
+        """Request that due rows are read again; new single messages are put before the messages rendered already."""
+        if self.is_exhausted:
+            self._renderer.reset()  # nothing was due before, so the cached content may be old
+        self.is_exhausted, self._blocked_until = False, 0.0
+        self._refill_requested = True
+        self._changed.set()
+
+    async def close(self) -> None:
+        """End the refill and the compilation in progress, if any, and wait until the signing threads have ended."""
+        tasks = {task for task in (self._filling, self._compiling) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await asyncio.get_running_loop().run_in_executor(None, self._renderer.close)
+
     def _get_queues(self) -> tuple[deque[RenderedMessage], ...]:
         return (*self._single_waiting.values(), self._rendered_single, *self._waiting.values(), self._rendered)
-
-    def _start_refill(self) -> None:
-        if (
-            self._filling is None
-            and (self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more()))
-            and (self._retry_at is None or self._retry_at <= clock.monotonic())
-        ):
-            self._refill_requested = False
-            self._filling = asyncio.create_task(self._refill())
-
-    def _may_find_more(self) -> bool:
-        """Return whether there may be rows to render: rows not read yet, or parked rows whose group has room now."""
-        if not self.is_exhausted or not self._blocked_groups:
-            return not self.is_exhausted
-        if self._blocked_until > clock.monotonic():
-            return False
-        room = self._limits.get_room(self._waiting, self._breaker.get_closed_providers())
-        return any(room.get(group, 1) > 0 for group in self._blocked_groups)
-
-    def _waits_for_limits(self) -> bool:
-        """Return whether messages wait for a limit or for their content, or a failed refill will be tried again.
-
-        A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
-        sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
-        so the result is then False.
-        """
-        if self._rendered or self._filling is not None:
-            return bool(self._rendered)
-        is_waiting = self._retry_at is not None or self._compiling is not None
-        return bool(is_waiting or self._blocked_groups or any(self._get_queues()))
-
-    async def _wait_for_refill(self) -> bool:
-        """Wait for the refill in progress, if any; return whether there was one."""
-        if self._filling is None:
-            return False
-        await asyncio.shield(self._filling)
-        return True
 
     def _pop_admitted(self, behind: LedgerRow | None) -> RenderedMessage | None:
         for queue in self._get_queues():
@@ -245,40 +248,28 @@ class ReadyQueue:
             self._drop(ready.row)
         return True
 
-    def put_back(self, ready: RenderedMessage) -> None:
-        """Put a message that was taken but not claimed at the front of the queue, and end its admission."""
-        self._limits.release(ready.row.id, was_sent=False)
-        (self._rendered_single if ready.row.is_single else self._rendered).appendleft(ready)
-        self._changed.set()
-
-    def finish_claim(self, row: LedgerRow, is_claimed: bool) -> None:
-        """Record whether a message from `take` was claimed, so that the queue no longer counts it as taken.
-
-        If it was not claimed, its admission ends and its row is read again.
-        """
-        if is_claimed:
-            self._taken_ids.discard(row.id)
-        else:
-            self._limits.release(row.id, was_sent=False)
-            self._drop(row)
-            self._changed.set()
-
-    def release(self, row: LedgerRow) -> None:
-        """End the admission of a message that was processed, so that workers check the limits again."""
-        self._limits.release(row.id)
-        self._changed.set()
-
     def _drop(self, row: LedgerRow) -> None:
         self._taken_ids.discard(row.id)
         self._reader.give_back(row)
 
-    def refill(self) -> None:
-        """Request that due rows are read again; new single messages are put before the messages rendered already."""
-        if self.is_exhausted:
-            self._renderer.reset()  # nothing was due before, so the cached content may be old
-        self.is_exhausted, self._blocked_until = False, 0.0
-        self._refill_requested = True
-        self._changed.set()
+    def _waits_for_limits(self) -> bool:
+        """Return whether messages wait for a limit or for their content, or a failed refill will be tried again.
+
+        A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
+        sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
+        so the result is then False.
+        """
+        if self._rendered or self._filling is not None:
+            return bool(self._rendered)
+        is_waiting = self._retry_at is not None or self._compiling is not None
+        return bool(is_waiting or self._blocked_groups or any(self._get_queues()))
+
+    async def _wait_for_refill(self) -> bool:
+        """Wait for the refill in progress, if any; return whether there was one."""
+        if self._filling is None:
+            return False
+        await asyncio.shield(self._filling)
+        return True
 
     async def _wait_for_change(self) -> None:
         """Wait until a limit opens, a message ends, or a refill is requested or done; at most `_MAX_WAIT_SECONDS`."""
@@ -305,13 +296,23 @@ class ReadyQueue:
             if wait > _MAX_WAIT_SECONDS:
                 self.is_exhausted = False
 
-    def _forget_idle_limits(self) -> None:
-        """Forget the limits for which no message waits, so that they are not scanned by each poll."""
-        self._waiting = {name: queue for name, queue in self._waiting.items() if queue}
-        self._single_waiting = {name: queue for name, queue in self._single_waiting.items() if queue}
-        self._sender_limits = {
-            campaign_id: name for campaign_id, name in self._sender_limits.items() if name in self._waiting
-        }
+    def _start_refill(self) -> None:
+        if (
+            self._filling is None
+            and (self._refill_requested or (len(self._rendered) < self._max_ready // 2 and self._may_find_more()))
+            and (self._retry_at is None or self._retry_at <= clock.monotonic())
+        ):
+            self._refill_requested = False
+            self._filling = asyncio.create_task(self._refill())
+
+    def _may_find_more(self) -> bool:
+        """Return whether there may be rows to render: rows not read yet, or parked rows whose group has room now."""
+        if not self.is_exhausted or not self._blocked_groups:
+            return not self.is_exhausted
+        if self._blocked_until > clock.monotonic():
+            return False
+        room = self._limits.get_room(self._waiting, self._breaker.get_closed_providers())
+        return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
     async def _refill(self) -> None:
         """Read and render due rows; if that fails, set when the next refill may begin."""
@@ -349,15 +350,59 @@ class ReadyQueue:
         is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
         self._blocked_until = clock.monotonic() + _BLOCKED_SECONDS if is_blocked else 0.0
 
-    def _limit_memory(self) -> None:
-        """Set how many messages are rendered ahead, by the average size of those that are ready.
+    def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[LedgerRow]:
+        """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
+        waiting = len(self._rendered_single) + sum(map(len, self._single_waiting.values()))
+        candidates = self._reader.fetch_candidates(
+            limit,
+            self._taken_ids,
+            paused,
+            self._get_held_sources(),
+            room,
+            max(0, self._max_ready - waiting),
+            self._renderer.shares.get_used,
+            self._limits.get_chooser(self._breaker.get_closed_providers(), self._breaker.begin_probe),
+        )
+        self._taken_ids.update(row.id for row in candidates)
+        # A message keeps the Date of its first attempt, so that each attempt has the same bytes.
+        now = clock.now_ms()
+        return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in candidates]
 
-        At least two are, because a refill begins below half of this number.
+    def _get_held_sources(self) -> set[Source]:
+        """Return the campaigns, and accounts of other messages, whose rows are not read.
+
+        They are the campaigns that the circuit breaker holds, those with enough rendered messages that wait for the
+        limit of the sender, and all with messages whose content is not compiled.
         """
-        ready = [*self._rendered_single, *self._rendered]
-        sizes = [len(message.prepared.envelope.content) for message in ready if message.prepared is not None]
-        if sizes:
-            self._max_ready = min(self._usual_max_ready, max(READY_FACTOR, _MAX_READY_BYTES * len(sizes) // sum(sizes)))
+        full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
+        campaigns = {campaign_id for campaign_id, name in self._sender_limits.items() if name in full}
+        campaigns.update(self._breaker.get_held_campaigns())
+        held = {Source("campaign", campaign_id) for campaign_id in campaigns}
+        return held.union(map(get_source, self._uncompiled.values()))
+
+    async def _render(self, candidates: dict[int, LedgerRow]) -> None:
+        """Render messages and append them as soon as they are signed; remove those that were appended from the dict."""
+        turns: deque[Future[list[RenderedMessage]]] = deque()
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        for turn in self._renderer.render_turns([*candidates.values()], _MAX_RENDER_SECONDS):
+            seconds = loop.time() - started_at
+            turns.append(turn)
+            while turns and turns[0].done():
+                await self._append_turn(turns.popleft(), candidates)
+            # After a slow template, the workers get the event loop for as long as the template had it.
+            await asyncio.sleep(seconds if seconds > _LONG_TURN_SECONDS else 0)
+            started_at = loop.time()
+        for turn in turns:
+            await self._append_turn(turn, candidates)
+
+    async def _append_turn(self, turn: "Future[list[RenderedMessage]]", candidates: dict[int, LedgerRow]) -> None:
+        """Append the messages of a turn once they are signed and the quotas of their senders are loaded."""
+        for message in turn.result() if turn.done() else await asyncio.wrap_future(turn):
+            if message.prepared is not None:
+                await self._limits.load_quota(message.row, message.prepared.sender)
+            self._append(message)
+            del candidates[message.row.id]
 
     def _append(self, ready: RenderedMessage) -> None:
         if ready.row.is_single:
@@ -399,65 +444,20 @@ class ReadyQueue:
         self.is_exhausted, self._refill_requested = False, True
         self._start_refill()
 
-    def _get_held_sources(self) -> set[Source]:
-        """Return the campaigns, and accounts of other messages, whose rows are not read.
+    def _limit_memory(self) -> None:
+        """Set how many messages are rendered ahead, by the average size of those that are ready.
 
-        They are the campaigns that the circuit breaker holds, those with enough rendered messages that wait for the
-        limit of the sender, and all with messages whose content is not compiled.
+        At least two are, because a refill begins below half of this number.
         """
-        full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
-        campaigns = {campaign_id for campaign_id, name in self._sender_limits.items() if name in full}
-        campaigns.update(self._breaker.get_held_campaigns())
-        held = {Source("campaign", campaign_id) for campaign_id in campaigns}
-        return held.union(map(get_source, self._uncompiled.values()))
+        ready = [*self._rendered_single, *self._rendered]
+        sizes = [len(message.prepared.envelope.content) for message in ready if message.prepared is not None]
+        if sizes:
+            self._max_ready = min(self._usual_max_ready, max(READY_FACTOR, _MAX_READY_BYTES * len(sizes) // sum(sizes)))
 
-    def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[LedgerRow]:
-        """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
-        waiting = len(self._rendered_single) + sum(map(len, self._single_waiting.values()))
-        candidates = self._reader.fetch_candidates(
-            limit,
-            self._taken_ids,
-            paused,
-            self._get_held_sources(),
-            room,
-            max(0, self._max_ready - waiting),
-            self._renderer.shares.get_used,
-            self._limits.get_chooser(self._breaker.get_closed_providers(), self._breaker.begin_probe),
-        )
-        self._taken_ids.update(row.id for row in candidates)
-        # A message keeps the Date of its first attempt, so that each attempt has the same bytes.
-        now = clock.now_ms()
-        return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in candidates]
-
-    async def _render(self, candidates: dict[int, LedgerRow]) -> None:
-        """Render messages and append them as soon as they are signed; remove those that were appended from the dict."""
-        turns: deque[Future[list[RenderedMessage]]] = deque()
-        loop = asyncio.get_running_loop()
-        started_at = loop.time()
-        for turn in self._renderer.render_turns([*candidates.values()], _MAX_RENDER_SECONDS):
-            seconds = loop.time() - started_at
-            turns.append(turn)
-            while turns and turns[0].done():
-                await self._append_turn(turns.popleft(), candidates)
-            # After a slow template, the workers get the event loop for as long as the template had it.
-            await asyncio.sleep(seconds if seconds > _LONG_TURN_SECONDS else 0)
-            started_at = loop.time()
-        for turn in turns:
-            await self._append_turn(turn, candidates)
-
-    async def _append_turn(self, turn: "Future[list[RenderedMessage]]", candidates: dict[int, LedgerRow]) -> None:
-        """Append the messages of a turn once they are signed and the quotas of their senders are loaded."""
-        for message in turn.result() if turn.done() else await asyncio.wrap_future(turn):
-            if message.prepared is not None:
-                await self._limits.load_quota(message.row, message.prepared.sender)
-            self._append(message)
-            del candidates[message.row.id]
-
-    async def close(self) -> None:
-        """End the refill and the compilation in progress, if any, and wait until the signing threads have ended."""
-        tasks = {task for task in (self._filling, self._compiling) if task is not None}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        await asyncio.get_running_loop().run_in_executor(None, self._renderer.close)
+    def _forget_idle_limits(self) -> None:
+        """Forget the limits for which no message waits, so that they are not scanned by each poll."""
+        self._waiting = {name: queue for name, queue in self._waiting.items() if queue}
+        self._single_waiting = {name: queue for name, queue in self._single_waiting.items() if queue}
+        self._sender_limits = {
+            campaign_id: name for campaign_id, name in self._sender_limits.items() if name in self._waiting
+        }

@@ -111,23 +111,6 @@ class SmtpWorker:
                 self._timer.cancel()
             await self._store_pending_outcome()
 
-    async def _send_next(self) -> None:
-        """Send the next message, or put it back into the queue if a limit now applies to it."""
-        client, connection_error = await self._connect()
-        message, self._next = self._next, None
-        if message is None:  # it was put back while connecting took long
-            return
-        if self._is_admitted(message.ready):
-            try:
-                await self._process(message, client, connection_error)
-            finally:
-                self._ready_queue.release(message.ready.row)
-        else:
-            # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
-            if message.envelope is not None:
-                self._abort_connection(message.ready.row.provider)
-            self._put_back(message)
-
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
         is_halted = self._stop_switch.is_halted()
@@ -159,61 +142,25 @@ class SmtpWorker:
                 return True
         return False
 
-    def _close_idle(self) -> None:
-        """Close all connections with QUIT in the background, because servers drop idle clients."""
-        for provider in list(self._connections):
-            # The connection is removed at once, so that the next message is not sent over it.
-            self._background_tasks.add(task := asyncio.ensure_future(self._connections.pop(provider).close()))
-            task.add_done_callback(self._background_tasks.discard)
+    async def _send_next(self) -> None:
+        """Send the next message, or put it back into the queue if a limit now applies to it."""
+        client, connection_error = await self._connect()
+        message, self._next = self._next, None
+        if message is None:  # it was put back while connecting took long
+            return
+        if self._is_admitted(message.ready):
+            try:
+                await self._process(message, client, connection_error)
+            finally:
+                self._ready_queue.release(message.ready.row)
+        else:
+            # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
+            if message.envelope is not None:
+                self._abort_connection(message.ready.row.provider)
+            self._put_back(message)
 
     def _is_admitted(self, ready: RenderedMessage) -> bool:
         return ready.prepared is None or self._limits.still_admits(ready.row, ready.prepared.sender)
-
-    async def _store_pending_outcome(self) -> None:
-        outcome, self._pending_outcome = self._pending_outcome, None
-        if outcome is not None:
-            await self._outcome_writer.write(outcome, None)
-
-    def _start_waiting(self) -> None:
-        """Start the time limit after which the next message is put back, because another worker may send it sooner.
-
-        One timer serves all messages and is set again if it fires early: a timer for each message would cost as much as
-        sending the message.
-        """
-        loop = asyncio.get_running_loop()
-        self._next_waits_until = loop.time() + _MAX_WAIT_SECONDS
-        if self._timer is None:
-            self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
-
-    def _check_waiting(self) -> None:
-        self._timer = None
-        if self._next_waits_until <= 0:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._next_waits_until:
-            self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
-        else:
-            self._put_back_next()
-
-    def _put_back_next(self) -> None:
-        message, self._next = self._next, None
-        if message is not None:
-            self._put_back(message)
-
-    def _put_back(self, message: NextMessage) -> None:
-        """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
-        if message.claim is None:
-            self._ready_queue.put_back(message.ready)
-        else:
-            giving_up = self._give_up_claim(message.ready.row, message.claim)
-            self._background_tasks.add(task := asyncio.ensure_future(giving_up))
-            task.add_done_callback(self._background_tasks.discard)
-
-    async def _give_up_claim(self, row: LedgerRow, claim: _PendingClaim) -> None:
-        is_claimed = await self._outcome_writer.give_up_claim(row, claim.claiming)
-        self._ready_queue.finish_claim(row, is_claimed)
-        if is_claimed:
-            self._ready_queue.release(row)
 
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
         """Return (connection, error) for the next message: one of the two, or neither if there is nothing to send.
@@ -236,6 +183,30 @@ class SmtpWorker:
             return None, error
         finally:
             self._next_waits_until = 0.0
+
+    async def _get_connection(self, provider: str) -> SmtpClient:
+        connection = self._connections.get(provider)
+        if connection is not None and connection.is_open():
+            return connection
+        self._forget_envelope()
+        if connection is not None:
+            del self._connections[provider]
+            await connection.close()
+        try:
+            connection = self._connections[provider] = await smtp_connect.connect_to_provider(provider)
+        except Deferred as error:
+            # A temporary rejection of the connection must not count as an attempt to reach the recipient.
+            failure = ConnectionFailed(error.text, error.smtp, error.enhanced)
+            self._breaker.record_connection_failure(provider, failure)
+            raise failure from None
+        except (ClientRejected, ConnectionFailed) as error:
+            self._breaker.record_connection_failure(provider, error)
+            raise
+        return connection
+
+    def _has_fixed_server(self, provider: str) -> bool:
+        """Return whether all messages of a provider go to the same server, so that they can share a connection."""
+        return True
 
     async def _process(
         self, message: NextMessage, client: SmtpClient | None, connection_error: DeliveryError | None
@@ -295,9 +266,20 @@ class SmtpWorker:
         revision = transactions.get_permission_revision()
         return _PendingClaim(self._outcome_writer.write(outcome, row), revision)
 
-    def _has_fixed_server(self, provider: str) -> bool:
-        """Return whether all messages of a provider go to the same server, so that they can share a connection."""
-        return True
+    async def _wait_until_ready(
+        self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
+    ) -> DeliveryError | None:
+        """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
+        try:
+            await client.wait_until_ready(opened or client.open_envelope(envelope))
+        except DeliveryError as error:
+            return error
+        except Exception as error:
+            # An internal error before the final dot affects this message only.
+            log.exception("smtp: sending a message failed")
+            client.abort()
+            return Deferred(f"{type(error).__name__}: {error}")
+        return None
 
     async def _check_again(self, row: LedgerRow, revision: int) -> bool:
         """Return whether a message that was claimed at a permission revision may still be sent.
@@ -316,12 +298,6 @@ class SmtpWorker:
             self._outcome_writer.write(postpone(row), None)
             return False
         return True
-
-    def _store_previous_outcome(self) -> None:
-        """Pass the outcome of the message before this one to the outcome writer, if it still has to be stored."""
-        previous, self._previous_outcome = self._previous_outcome, None
-        if previous is not None:
-            self._outcome_writer.write(previous, None)
 
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         """Send a claimed message unless its outcome has an error already, and complete and count the outcome."""
@@ -344,21 +320,6 @@ class SmtpWorker:
         ):
             # Any other error is ours, such as a delay or a failed look-up, and must not reset the counts of rejections.
             self._breaker.record_answer(ready.row, error)
-
-    async def _wait_until_ready(
-        self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
-    ) -> DeliveryError | None:
-        """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
-        try:
-            await client.wait_until_ready(opened or client.open_envelope(envelope))
-        except DeliveryError as error:
-            return error
-        except Exception as error:
-            # An internal error before the final dot affects this message only.
-            log.exception("smtp: sending a message failed")
-            client.abort()
-            return Deferred(f"{type(error).__name__}: {error}")
-        return None
 
     async def _deliver(self, client: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
         """Send the message of an outcome, and set the error or reply of the outcome.
@@ -402,25 +363,57 @@ class SmtpWorker:
             # The next message was put back meanwhile, and SMTP cannot withdraw its envelope.
             self._abort_connection(provider)
 
-    async def _get_connection(self, provider: str) -> SmtpClient:
-        connection = self._connections.get(provider)
-        if connection is not None and connection.is_open():
-            return connection
-        self._forget_envelope()
-        if connection is not None:
-            del self._connections[provider]
-            await connection.close()
-        try:
-            connection = self._connections[provider] = await smtp_connect.connect_to_provider(provider)
-        except Deferred as error:
-            # A temporary rejection of the connection must not count as an attempt to reach the recipient.
-            failure = ConnectionFailed(error.text, error.smtp, error.enhanced)
-            self._breaker.record_connection_failure(provider, failure)
-            raise failure from None
-        except (ClientRejected, ConnectionFailed) as error:
-            self._breaker.record_connection_failure(provider, error)
-            raise
-        return connection
+    async def _store_pending_outcome(self) -> None:
+        outcome, self._pending_outcome = self._pending_outcome, None
+        if outcome is not None:
+            await self._outcome_writer.write(outcome, None)
+
+    def _store_previous_outcome(self) -> None:
+        """Pass the outcome of the message before this one to the outcome writer, if it still has to be stored."""
+        previous, self._previous_outcome = self._previous_outcome, None
+        if previous is not None:
+            self._outcome_writer.write(previous, None)
+
+    def _start_waiting(self) -> None:
+        """Start the time limit after which the next message is put back, because another worker may send it sooner.
+
+        One timer serves all messages and is set again if it fires early: a timer for each message would cost as much as
+        sending the message.
+        """
+        loop = asyncio.get_running_loop()
+        self._next_waits_until = loop.time() + _MAX_WAIT_SECONDS
+        if self._timer is None:
+            self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
+
+    def _check_waiting(self) -> None:
+        self._timer = None
+        if self._next_waits_until <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._next_waits_until:
+            self._timer = loop.call_at(self._next_waits_until, self._check_waiting)
+        else:
+            self._put_back_next()
+
+    def _put_back_next(self) -> None:
+        message, self._next = self._next, None
+        if message is not None:
+            self._put_back(message)
+
+    def _put_back(self, message: NextMessage) -> None:
+        """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
+        if message.claim is None:
+            self._ready_queue.put_back(message.ready)
+        else:
+            giving_up = self._give_up_claim(message.ready.row, message.claim)
+            self._background_tasks.add(task := asyncio.ensure_future(giving_up))
+            task.add_done_callback(self._background_tasks.discard)
+
+    async def _give_up_claim(self, row: LedgerRow, claim: _PendingClaim) -> None:
+        is_claimed = await self._outcome_writer.give_up_claim(row, claim.claiming)
+        self._ready_queue.finish_claim(row, is_claimed)
+        if is_claimed:
+            self._ready_queue.release(row)
 
     def _forget_envelope(self) -> None:
         """Record that the commands of the next message are lost with the connection on which they were sent."""
@@ -432,6 +425,13 @@ class SmtpWorker:
         connection = self._connections.pop(provider, None)
         if connection is not None:
             connection.abort()
+
+    def _close_idle(self) -> None:
+        """Close all connections with QUIT in the background, because servers drop idle clients."""
+        for provider in list(self._connections):
+            # The connection is removed at once, so that the next message is not sent over it.
+            self._background_tasks.add(task := asyncio.ensure_future(self._connections.pop(provider).close()))
+            task.add_done_callback(self._background_tasks.discard)
 
     def abort(self) -> None:
         """Abort all connections of this worker without QUIT."""
