@@ -179,10 +179,17 @@ class ReadyQueue:
             await asyncio.wait(tasks)
         await asyncio.get_running_loop().run_in_executor(None, self._renderer.close)
 
+    # Which message comes next: single messages first, and those that waited for a limit before those that did not.
+
     def _get_queues(self) -> tuple[deque[RenderedMessage], ...]:
         return (*self._single_waiting.values(), self._rendered_single, *self._waiting.values(), self._rendered)
 
     def _pop_admitted(self, behind: LedgerRow | None) -> RenderedMessage | None:
+        """Pop and admit the first message that no limit delays; move those that a limit delays to its own queue.
+
+        A message that waits for the overall limit stays where it is, as does one that cannot follow `behind`. No other
+        message passes it.
+        """
         for queue in self._get_queues():
             while queue:
                 ready = self._pop_fresh(queue)
@@ -252,6 +259,8 @@ class ReadyQueue:
         self._taken_ids.discard(row.id)
         self._reader.give_back(row)
 
+    # What a worker that gets no message waits for.
+
     def _waits_for_limits(self) -> bool:
         """Return whether messages wait for a limit or for their content, or a failed refill will be tried again.
 
@@ -295,6 +304,8 @@ class ReadyQueue:
             # the wait would refill in a loop, because each refill wakes the workers that peek.
             if wait > _MAX_WAIT_SECONDS:
                 self.is_exhausted = False
+
+    # A refill reads due rows and renders them; it runs beside the workers.
 
     def _start_refill(self) -> None:
         if (

@@ -208,6 +208,8 @@ class SmtpWorker:
         """Return whether all messages of a provider go to the same server, so that they can share a connection."""
         return True
 
+    # The way of a message: claim, envelope, body, outcome.
+
     async def _process(
         self, message: NextMessage, client: SmtpClient | None, connection_error: DeliveryError | None
     ) -> None:
@@ -373,6 +375,8 @@ class SmtpWorker:
         previous, self._previous_outcome = self._previous_outcome, None
         if previous is not None:
             self._outcome_writer.write(previous, None)
+
+    # The next message goes back if it would wait here too long, or may not be sent over this connection.
 
     def _start_waiting(self) -> None:
         """Start the time limit after which the next message is put back, because another worker may send it sooner.
