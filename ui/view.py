@@ -326,7 +326,14 @@ def _render_block(template: Template, name: str, values: dict[str, Any]) -> str:
     return "".join(template.blocks[name](context))
 
 
+# "E-mail" in the text of a page: not in a tag, and not in an element whose text is a value or is copied.
+_EMAIL_WORD = re.compile(r"\b([Ee])-(?=[Mm]ail)(?=[^<>]*<(?!/(?:title|option|textarea|pre|code|script|style)\b))")
+
+
 def _html_response(body: str, status: int) -> HTTPResponse:
+    """Return a page, or a part of one, in which no line ends after the hyphen of "E-Mail" (U+2011 instead)."""
+    if i18n.get_language() != i18n.DEFAULT_LANGUAGE:
+        body = _EMAIL_WORD.sub("\\1\u2011", body)
     return HTTPResponse(body, status, {"vary": "HX-Request, HX-Target"}, "text/html; charset=utf-8")
 
 

@@ -44,8 +44,29 @@
   }, true);
 
   // Toasts leave after five seconds (fifteen with an action) unless a hand or the keyboard rests on them.
+  // They stand where they cover nothing to press: below, in a corner, or above; on a long page at least no button.
+  const placeToast = (toast) => {
+    const isBelow = (selector) => {
+      const { left, right, top, bottom } = toast.getBoundingClientRect();
+      return [...document.querySelectorAll(`:is(main, .side, .tabbar) :is(${selector})`)].some((element) => {
+        const box = element.checkVisibility() && !element.closest("dialog, [popover], .toast") && element.getBoundingClientRect();
+        return box && box.right > left && box.left < right && box.bottom > top && box.top < bottom;
+      });
+    };
+    for (const selector of ["a, button, input, select, textarea, summary", ".btn, button, input, select, textarea"]) {
+      for (const spot of ["below", "end", "top", "corner"]) {
+        toast.dataset.spot = spot;
+        if (!isBelow(selector)) return;
+      }
+    }
+    toast.dataset.spot = "below";
+  };
+  addEventListener("resize", () => $(".toast") && placeToast($(".toast")));
+  document.addEventListener("scrollend", () => $(".toast") && placeToast($(".toast")));
   const watchToast = (toast) => {
-    if (!toast || toast.dataset.watched) return;
+    if (!toast) return;
+    placeToast(toast);
+    if (toast.dataset.watched) return;
     toast.dataset.watched = "yes";
     const wait = toast.querySelector("a, form") ? 15000 : 5000;
     const leave = () => (toast.matches(":hover, :focus-within") ? setTimeout(leave, 1500) : toast.remove());

@@ -168,7 +168,7 @@ def test_choosing_the_language_of_the_set_up(
     expect(page.get_by_role("alert")).to_contain_text("10 Zeichen")
     page.get_by_label("Ihr Name").fill("Jana")
     page.get_by_label("Team oder Unternehmen").fill("Bäckerei")
-    page.get_by_label("E-Mail").fill("jana@example.org")
+    page.get_by_label("E\u2011Mail").fill("jana@example.org")
     page.get_by_label("Passwort").fill(WORDS)
     page.get_by_role("button", name="Weiter").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Angaben zum Absender")
