@@ -122,7 +122,7 @@ def _measure(options: argparse.Namespace) -> None:
             [(stored,)] = database.execute("SELECT count(*) FROM message").fetchall()
         size = sum(path.stat().st_size for path in Path(server.data).rglob("*") if path.is_file())
     print(f"submission: {rate:,.0f} messages/s of {options.bytes} bytes over {options.connections} connections")
-    print(f"processor time of the service: {cpu_ms:.2f} ms a message")
+    print(f"processor time of the service: {cpu_ms:.2f} ms a message, load {os.getloadavg()[0]:.1f}")
     print(f"stored: {stored} of {options.messages}, {size / 1e6:,.0f} MB on disk")
     if stored != options.messages:
         sys.exit("some messages are missing")
