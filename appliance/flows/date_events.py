@@ -92,7 +92,7 @@ def falls_on(value: Any, query: DateQuery) -> bool:
     """
     if isinstance(value, str) and query.yearly and len(value.removeprefix("--")) == 5:
         return _is_same_day(f"2000-{value.removeprefix('--')}", query.day)
-    day = _parse_day(value, query.zone)
+    day = parse_day(value, query.zone)
     if day is None:
         return False
     if not query.yearly:
@@ -114,7 +114,8 @@ def _is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-def _parse_day(value: Any, zone: ZoneInfo) -> date | None:
+def parse_day(value: Any, zone: ZoneInfo) -> date | None:
+    """Return the day of a date in a time zone, from text with or without a time, or Unix milliseconds; else None."""
     try:
         if isinstance(value, int):
             return datetime.fromtimestamp(value / 1000, zone).date()

@@ -161,8 +161,18 @@ class _StepParser:
         step: Step = {"id": self._assign_id(previous_step), "type": kind.type}
         step |= kind.parse(_select_keys(raw, kind, previous_step), ParseContext(self.account_id, path, self.faults))
         if kind.branches:
-            step |= {branch: self.parse_all(raw.get(branch), f"{path}.{branch}") for branch in BRANCHES}
+            branches = {branch: self.parse_all(raw.get(branch), f"{path}.{branch}") for branch in BRANCHES}
+            if kind.list_branches(get_props(step)):
+                step |= branches
+            else:
+                self._refuse_branches(branches, path)
         return step
+
+    def _refuse_branches(self, branches: dict[str, list[Step]], path: str) -> None:
+        """Add an error for each branch that has steps, of a step that has no branches, such as a wait for an hour."""
+        for branch, steps in branches.items():
+            if steps:
+                self.faults.add(f"{path}.{branch}", gettext("must be empty: this step has no branches"))
 
     def _assign_id(self, previous_step: Step | None) -> int:
         if previous_step is not None:

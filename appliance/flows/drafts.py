@@ -123,9 +123,9 @@ def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: 
     """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
-    step = {"id": _get_id_generator(draft)(), "type": kind, **_parse_step(account_id, BY_TYPE[kind], raw)}
-    if BY_TYPE[kind].branches:
-        step |= {branch: [] for branch in BRANCHES}
+    props = _parse_step(account_id, BY_TYPE[kind], raw)
+    step = {"id": _get_id_generator(draft)(), "type": kind, **props}
+    step |= {branch: [] for branch in BY_TYPE[kind].list_branches(props)}
     _save_steps(draft, _check_steps(document.insert_step(draft.steps, position, step)), by)
     return int(step["id"])
 
@@ -145,7 +145,20 @@ def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any]
         if content:
             templates.update(account_id, step["template_id"], TemplateWrite(**content), by.user_id)
             draft = _open_for_edit(account_id, flow_id)
-    _save_steps(draft, document.replace_step(draft.steps, {**step, **parsed}), by)
+    _save_steps(draft, document.replace_step(draft.steps, _replace_props(step, parsed)), by)
+
+
+def _replace_props(step: Step, props: dict[str, Any]) -> Step:
+    """Return a step with new props, and with the branches that these have.
+
+    Raises Invalid if a branch would be lost that has steps.
+    """
+    branches: dict[str, list[Step]] = {
+        branch: step.get(branch) or [] for branch in BY_TYPE[step["type"]].list_branches(props)
+    }
+    if any(step.get(branch) for branch in BRANCHES if branch not in branches):
+        raise Invalid({"base": [gettext("remove the steps in the branches first: this kind of wait has no branches")]})
+    return {"id": step["id"], "type": step["type"], **props, **branches}
 
 
 def move_step(account_id: int, flow_id: int, step_id: int, target: Position | int, by: Actor) -> None:
@@ -560,7 +573,7 @@ def name_steps(account_id: int, steps: Sequence[Step]) -> dict[str, str]:
     """
     names = {path: BY_TYPE[step["type"]].name(step, account_id) for path, step in document.walk(steps)}
     counts = Counter(names.values())
-    places = _name_places(steps, names)
+    places = _name_places(steps, names, None)
     return {path: places[path] if counts[name] > 1 else name for path, name in names.items()}
 
 
@@ -570,24 +583,31 @@ def name_steps_by_id(account_id: int, steps: Sequence[Step]) -> dict[int, str]:
     return {step["id"]: names[path] for path, step in document.walk(steps)}
 
 
-def _name_places(steps: Sequence[Step], names: dict[str, str], path: str = "steps") -> dict[str, str]:
-    """Return the names of steps with what is before each of them, by path."""
+def _name_places(
+    steps: Sequence[Step], names: dict[str, str], parent: Step | None, path: str = "steps"
+) -> dict[str, str]:  # fmt: skip
+    """Return the names of steps in a branch of `parent`, or at the top level, with what is before each, by path."""
     places = {}
     for index, step in enumerate(steps):
         step_path = f"{path}[{index}]"
-        places[step_path] = _name_place(names, path, index)
+        places[step_path] = _name_place(names, path, index, parent)
         for branch in BRANCHES:
-            places |= _name_places(step.get(branch) or (), names, f"{step_path}.{branch}")
+            places |= _name_places(step.get(branch) or (), names, step, f"{step_path}.{branch}")
     return places
 
 
-def _name_place(names: dict[str, str], path: str, index: int) -> str:
+def _name_place(names: dict[str, str], path: str, index: int, parent: Step | None) -> str:
     name = names[f"{path}[{index}]"]
     if index:
         return gettext("%(step)s after %(previous)s", step=name, previous=names[f"{path}[{index - 1}]"])
     split_path, _, branch = path.rpartition(".")
-    if not split_path:
+    if parent is None:
         return gettext("%(step)s at the start", step=name)
-    if branch == "yes":
-        return gettext("%(step)s on the Yes path of %(split)s", step=name, split=names[split_path])
-    return gettext("%(step)s on the No path of %(split)s", step=name, split=names[split_path])
+    if parent["type"] == "split":
+        if branch == "yes":
+            return gettext("%(step)s on the Yes path of %(split)s", step=name, split=names[split_path])
+        return gettext("%(step)s on the No path of %(split)s", step=name, split=names[split_path])
+    return gettext(
+        "%(step)s on the path “%(branch)s” of %(split)s", step=name, split=names[split_path],
+        branch=BY_TYPE[parent["type"]].list_branches(document.get_props(parent))[branch],
+    )  # fmt: skip

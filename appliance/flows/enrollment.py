@@ -8,6 +8,7 @@ only one writer.
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import IntEnum
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple
 
@@ -23,7 +24,8 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
-from appliance.flows import run_ends, store, triggers
+from appliance.flows import event_waits, run_ends, store, triggers
+from appliance.flows.event_waits import EventWait
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
@@ -238,12 +240,20 @@ class _Goal(NamedTuple):
     event: str
 
 
+class _EffectKind(IntEnum):
+    """What an event does in a flow, in the order in which the effects of one event are applied."""
+
+    GOAL = 1  # a contact reaches the goal
+    WAIT = 2  # the wait of a run for this event ends
+    START = 3  # a contact enters
+
+
 class _Effect(NamedTuple):
-    """The effect of an event on one flow: a contact enters (`is_start`) or reaches the goal, which is applied first."""
+    """The effect of an event on one flow."""
 
     event: _Event
     flow_id: int
-    is_start: bool
+    kind: _EffectKind
 
 
 def get_cursor() -> int:
@@ -265,12 +275,13 @@ def process_events() -> bool:
     cursor, newest = get_cursor(), int(scalar("SELECT max(id) FROM event") or 0)
     if newest <= cursor:
         return False
-    flows, goals = _load_live_flows(), _load_goals()
-    names = {flow.trigger.event for flow in flows} | {goal.event for goal in goals}
-    events = _fetch_events(cursor, newest, names, {goal.event for goal in goals}) if names else []
+    flows, goals, waits = _load_live_flows(), _load_goals(), event_waits.list_waits()
+    late_names = {goal.event for goal in goals} | {wait.event for wait in waits}
+    names = {flow.trigger.event for flow in flows} | late_names
+    events = _fetch_events(cursor, newest, names, late_names) if names else []
     new_cursor = events[-1].id if len(events) == _MAX_EVENTS else newest
     effects = sorted(
-        _list_effects(events, flows, goals), key=lambda effect: (effect.event.id, effect.is_start, effect.flow_id)
+        _list_effects(events, flows, goals, waits), key=lambda effect: (effect.event.id, effect.kind, effect.flow_id)
     )
     if (
         not effects
@@ -329,13 +340,19 @@ def _fetch_events(cursor: int, newest: int, names: set[str], goals: Collection[s
     ]
 
 
-def _list_effects(events: Sequence[_Event], flows: Sequence[_LiveFlow], goals: Sequence[_Goal]) -> Iterator[_Effect]:
+def _list_effects(
+    events: Sequence[_Event], flows: Sequence[_LiveFlow], goals: Sequence[_Goal], waits: Sequence[EventWait] = ()
+) -> Iterator[_Effect]:
     by_name: dict[tuple[int, str], list[_Event]] = {}
     for event in events:
         by_name.setdefault((event.account_id, event.event), []).append(event)
     for goal in goals:
         for event in by_name.get((goal.account_id, goal.event), ()):
-            yield _Effect(event, goal.flow_id, False)
+            yield _Effect(event, goal.flow_id, _EffectKind.GOAL)
+    for wait in waits:
+        awaited = {event.id: event for event in by_name.get((wait.account_id, wait.event), ())}
+        for event_id in {event_id for event_id, _ in event_waits.match_events(wait, list(awaited))}:
+            yield _Effect(awaited[event_id], wait.flow_id, _EffectKind.WAIT)
     for flow in flows:
         candidates = {
             event.id: event
@@ -344,7 +361,7 @@ def _list_effects(events: Sequence[_Event], flows: Sequence[_LiveFlow], goals: S
         }
         if candidates:
             for event_id in triggers.match_events(flow.account_id, flow.flow_id, flow.trigger, list(candidates)):
-                yield _Effect(candidates[event_id], flow.flow_id, True)
+                yield _Effect(candidates[event_id], flow.flow_id, _EffectKind.START)
 
 
 def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator[tuple[list[_Effect], int]]:
@@ -357,7 +374,7 @@ def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator
     size = 0
     for _, group in groupby(effects, key=lambda effect: effect.event.id):
         group_effects = list(group)
-        group_bytes = sum(effect.event.size for effect in group_effects if effect.is_start)
+        group_bytes = sum(effect.event.size for effect in group_effects if effect.kind == _EffectKind.START)
         if batch and (len(batch) + len(group_effects) > _MAX_EFFECTS or size + group_bytes > _MAX_EFFECT_BYTES):
             yield batch, batch[-1].event.id
             batch, size = [], 0
@@ -380,10 +397,8 @@ def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bo
     for flow_id, group in groupby(
         sorted(_refresh_contacts(effects), key=lambda effect: effect.flow_id), key=lambda effect: effect.flow_id
     ):
-        for is_start, group_effects in groupby(group, key=lambda effect: effect.is_start):
-            _apply_isolated(
-                _start_runs if is_start else _complete_runs, flow_id, [effect.event for effect in group_effects]
-            )
+        for kind, group_effects in groupby(group, key=lambda effect: effect.kind):
+            _apply_isolated(_APPLY_EFFECTS[kind], flow_id, [effect.event for effect in group_effects])
     return True
 
 
@@ -478,6 +493,15 @@ def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
         # A contact who has bought must not get a message that asks them to buy and was held for quiet hours.
         run_ends.cancel_messages(ids, now, keep_transactional=True)
         run_ends.complete_runs_at_goal(ids, run_rows[0][1], now)
+
+
+def _end_waits(flow_id: int, events: Sequence[_Event]) -> None:
+    event_waits.end_waits(flow_id, [event.id for event in events])
+
+
+_APPLY_EFFECTS: dict[_EffectKind, Callable[[int, Sequence[_Event]], None]] = {
+    _EffectKind.GOAL: _complete_runs, _EffectKind.WAIT: _end_waits, _EffectKind.START: _start_runs,
+}  # fmt: skip
 
 
 # Enrollment by a user, for contacts that existed before the trigger.

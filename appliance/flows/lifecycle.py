@@ -23,7 +23,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import LastRead, default
-from appliance.flows import document, run_ends, triggers, versions
+from appliance.flows import document, event_waits, run_ends, triggers, versions
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages import preview, senders
@@ -259,6 +259,7 @@ def activate(
     flow.status, flow.paused_at = "active", None
     versions.publish(flow, messages)
     triggers.restart_listening(flow.id)
+    event_waits.catch_up(flow.account_id, flow.id)
     after_commit(lambda: signals.wake("flows"))
 
 

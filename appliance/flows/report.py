@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from msgspec import Meta, Struct
 
 from appliance.core import clock, i18n
+from appliance.core.i18n import gettext
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
@@ -87,6 +88,15 @@ class RunFigures(Struct):
     ignored: Annotated[NumberByReason, Meta(description="triggers that started no run")]
 
 
+class BranchFigures(Struct):
+    """The visits of a step that continued with one of its branches."""
+
+    key: Annotated[str, Meta(description="key of the branch, which is also the outcome of its visits")]
+    label: Annotated[str, Meta(description="label of the branch")]
+    count: int
+    people: str
+
+
 class MessageFigures(Struct):
     """The messages of a step: their statuses in the ledger, opens, clicks, and the reasons of skipped ones."""
 
@@ -102,8 +112,9 @@ class MessageFigures(Struct):
 class StepFigures(Struct):
     """The visits of a step: `entered` is the sum of `waiting`, `went_on` and `left`.
 
-    `went_on` includes `skipped`; `yes` and `no` are its parts by branch. `waiting_now` also counts contacts who entered
-    before the period. Steps that were removed from the flow are included if contacts visited them.
+    `went_on` includes `skipped`; `branches` are its parts by branch, and `yes` and `no` two of them.
+    `waiting_now` also counts contacts who entered before the period. Steps that were removed from the flow are included
+    if contacts visited them.
     """
 
     id: Annotated[int, Meta(description="id of the step")]
@@ -123,6 +134,7 @@ class StepFigures(Struct):
         Annotated[Number, Meta(description="contacts that continued with the `no` branch; null without branches")]
         | None
     )
+    branches: Annotated[list[BranchFigures], Meta(description="contacts that continued, by branch")]
     skipped: Annotated[NumberByReason, Meta(description="contacts for which the step was skipped")]
     left: Annotated[NumberByReason, Meta(description="contacts that exited the flow at the step")]
     messages: Annotated[MessageFigures, Meta(description="messages sent by the step; null if it sends none")] | None
@@ -145,6 +157,8 @@ class FlowReport(Struct):
 T = TypeVar("T")
 
 _RANGE_DAYS = {"30d": 30, "7d": 7}
+# The outcomes of visits that are not branches.
+_PLAIN_OUTCOMES = (None, "on", "skipped", "exited")
 _CACHE_MIN_PEOPLE, _CACHE_FACTOR, _MAX_CACHED_COUNTS = 5_000, 20, 100
 _OPEN_STATUSES, _ACCEPTED_STATUSES = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _COUNT_LEDGER = (
@@ -339,11 +353,15 @@ def _build_step_figures(
         if in_range:
             counts[outcome][reason] = in_range
     sums = {outcome: sum(reasons.values()) for outcome, reasons in counts.items()}
-    went_on = sum(sums.get(outcome, 0) for outcome in ("on", "yes", "no", "skipped"))
-    branches = BY_TYPE[step["type"]].branches if step["type"] in BY_TYPE else False
+    went_on = sum(count for outcome, count in sums.items() if outcome not in (None, "exited"))
+    branches = [
+        BranchFigures(key, label, number.count, number.people)
+        for key, label in _list_branches(step, sums)
+        for number in (paths.number(sums.get(key, 0), step=step_id, outcome=key),)
+    ]
     yes, no = (
-        paths.number(sums.get(branch, 0), step=step_id, outcome=branch) if branches or branch in sums else None
-        for branch in ("yes", "no")
+        next((Number(branch.count, branch.people) for branch in branches if branch.key == key), None)
+        for key in ("yes", "no")
     )
     waiting_now = sum(total for (outcome, _), (total, _) in visits.items() if outcome is None)
     return StepFigures(
@@ -351,13 +369,21 @@ def _build_step_figures(
         entered=paths.number(sum(sums.values()), step=step_id),
         waiting=paths.number(sums.get(None, 0), step=step_id, outcome="waiting"),
         waiting_now=paths._replace(since=0).number(waiting_now, step=step_id, outcome="waiting"),
-        went_on=paths.number(went_on, step=step_id, outcome="went_on"), yes=yes, no=no,
+        went_on=paths.number(went_on, step=step_id, outcome="went_on"), yes=yes, no=no, branches=branches,
         skipped=paths.number_by_reason(counts["skipped"], step=step_id, outcome="skipped"),
         left=paths.number_by_reason(counts["exited"], step=step_id, outcome="exited"),
         messages=(
             _build_message_figures(step_id, messages, paths) if messages or step["type"] in ("email", "sms") else None
         ),
     )  # fmt: skip
+
+
+def _list_branches(step: dict[str, Any], sums: dict[str | None, int]) -> list[tuple[str, str]]:
+    """Return (key, label) of the branches of a step, and of former ones that contacts took."""
+    kind = BY_TYPE.get(step["type"])
+    current = kind.list_branches(step) if kind is not None else {}
+    former = sorted({outcome for outcome in sums if outcome not in _PLAIN_OUTCOMES} - current.keys(), key=str)
+    return [*current.items(), *((str(key), gettext("removed branch")) for key in former)]
 
 
 def _build_message_figures(step_id: int, messages: list[_MessageCount], paths: _Paths) -> MessageFigures:

@@ -15,6 +15,7 @@ from appliance.core.errors import CurrentState, Faults, NotAllowed, NotFound, Tr
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, DayOrWhen, Id, PageQuery, Short
 from appliance.flows import document, report, run_ends, store
+from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import Status
 from appliance.storage.database import Page, connection, rows, scalar
 from appliance.storage.models import Account, Flow, Run, Step, StepVisit
@@ -28,7 +29,7 @@ _MAX_OFFSET = 2**53
 _STARTED_STATUSES = "('live', 'completed', 'exited')"
 _OUTCOME_CONDITIONS = {
     "waiting": "p.outcome IS NULL",
-    "went_on": "p.outcome IN ('on', 'yes', 'no', 'skipped')",
+    "went_on": "p.outcome <> 'exited'",
 }
 _MESSAGE_CONDITIONS = {
     "any": "1",
@@ -250,10 +251,10 @@ def get_run(account_id: int, flow_id: int, run_id: int) -> Run:
 
 
 class VisitedStep(NamedTuple):
-    """A visit of a run to a step, with the type and summary of the step.
+    """A visit of a run to a step, with the type and summary of the step, and the label of the branch it took.
 
-    `type` and `summary` are empty if the version of the run no longer has the step. `message_id` and `message_status`
-    describe the message that the step created for the run; None without one.
+    These are empty if the version of the run no longer has the step, and `branch` also if it took none.
+    `message_id` and `message_status` describe the message that the step created for the run; None without one.
     """
 
     visit: StepVisit
@@ -261,6 +262,7 @@ class VisitedStep(NamedTuple):
     summary: str
     message_id: int | None
     message_status: str | None
+    branch: str
 
 
 def list_visited_steps(run: Run) -> list[VisitedStep]:
@@ -274,9 +276,13 @@ def list_visited_steps(run: Run) -> list[VisitedStep]:
     for visit in StepVisit.select().where(StepVisit.run == run.id).order_by(StepVisit.id):
         step = steps.get(visit.action_id)
         summary = report.summarize_step(run.account_id, {**step.data, "type": step.kind}) if step else ""
+        branches = BY_TYPE[step.kind].list_branches(step.data) if step else {}
         visited.append(
-            VisitedStep(visit, step.kind if step else "", summary, *messages.get(visit.action_id, (None, None)))
-        )
+            VisitedStep(
+                visit, step.kind if step else "", summary, *messages.get(visit.action_id, (None, None)),
+                branch=branches.get(visit.outcome or "", ""),
+            )
+        )  # fmt: skip
     return visited
 
 

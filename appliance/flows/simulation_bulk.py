@@ -53,6 +53,14 @@ from appliance.storage.transactions import fetch
 # The result of a bulk simulation, as Structs and as text.
 
 
+class BranchCount(Struct):
+    """The number of contacts that continued with one branch of a step."""
+
+    key: Annotated[str, Meta(description="key of the branch")]
+    label: Annotated[str, Meta(description="label of the branch")]
+    count: int = 0
+
+
 class StepCount(Struct):
     """The number of contacts and messages of one step, by what happened to them."""
 
@@ -64,6 +72,9 @@ class StepCount(Struct):
     on: Annotated[int, Meta(description="contacts that continued, for steps without branches")] = 0
     yes: Annotated[int, Meta(description="contacts that continued with the `yes` branch")] = 0
     no: Annotated[int, Meta(description="contacts that continued with the `no` branch")] = 0
+    branches: Annotated[list[BranchCount], Meta(description="contacts that continued, by branch")] = field(
+        default_factory=list
+    )
     skipped: Annotated[int, Meta(description="contacts for which the step was skipped")] = 0
     exited: Annotated[int, Meta(description="contacts that exited the flow at the step")] = 0
     waiting: Annotated[int, Meta(description="contacts that wait at the step")] = 0
@@ -93,19 +104,27 @@ class BulkSimulation(Struct):
     text: Annotated[str, Meta(description="whole result as text")] = ""
 
 
+_COUNTED_OUTCOMES = ("on", "yes", "no", "skipped", "exited", "waiting")
+
+
 def count_steps(flow: Flow) -> list[StepCount]:
     """Count the visits and messages of each step in the sandbox; return the counts in document order."""
     counts = {}
     for path, step in document.walk(flow.steps):
-        summary = BY_TYPE[step["type"]].summary(document.get_props(step), flow.account_id)
-        counts[step["id"]] = StepCount(step["id"], path, step["type"], summary)
+        kind, props = BY_TYPE[step["type"]], document.get_props(step)
+        branches = [BranchCount(key, label) for key, label in kind.list_branches(props).items()]
+        summary = kind.summary(props, flow.account_id)
+        counts[step["id"]] = StepCount(step["id"], path, step["type"], summary, branches=branches)
     for action_id, outcome, reason, count in rows(
         "SELECT action_id, outcome, reason, count(*) FROM step_visit WHERE flow_id = ? GROUP BY 1, 2, 3", (flow.id,)
     ):
         step_count = counts[action_id]
         step_count.entered += count
         name = outcome or "waiting"
-        setattr(step_count, name, getattr(step_count, name) + count)
+        if name in _COUNTED_OUTCOMES:
+            setattr(step_count, name, getattr(step_count, name) + count)
+        for branch in step_count.branches:
+            branch.count += count if branch.key == name else 0
         if reason is not None:
             step_count.reasons[reason] = step_count.reasons.get(reason, 0) + count
     for step_id, status, reason, count in rows(
@@ -128,10 +147,12 @@ def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
         f"Simulation of “{flow.name}” ({version}), contacts that met its trigger in the last {simulation.days} days",
         f"Contacts that met the trigger: {simulation.met}; simulated: {simulation.rehearsed}.", "",
     ]  # fmt: skip
+    labels = {f"{step.path}.{branch.key}": branch.label for step in simulation.steps for branch in step.branches}
     for step in simulation.steps:
         # Steps of a branch are indented, and its first step names the branch.
         indent = "  " * step.path.count(".")
-        branch = "Yes: " if step.path.endswith(".yes[0]") else "No: " if step.path.endswith(".no[0]") else ""
+        label = labels.get(step.path.removesuffix("[0]"))
+        branch = f"{label}: " if label is not None else ""
         lines += [f"{indent}{branch}{step.summary}", f"{indent}     {', '.join(_format_counts(step))}"]
     lines += [
         "",
@@ -144,9 +165,8 @@ def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
 
 def _format_counts(step: StepCount) -> Iterator[str]:
     yield f"{step.entered} entered"
-    if step.type == "split" and step.entered:
-        yield f"Yes {step.yes} ({_format_share(step.yes, step.entered)})"
-        yield f"No {step.no} ({_format_share(step.no, step.entered)})"
+    for branch in step.branches if step.entered else ():
+        yield f"{branch.label} {branch.count} ({_format_share(branch.count, step.entered)})"
     for name in ("sent", "unsent", "skipped", "exited", "waiting"):
         if number := getattr(step, name):
             yield f"{number} {name}"

@@ -21,6 +21,7 @@ from appliance.core.validation import Data, EventName, Id, Name, Short, When, re
 from appliance.events import log, submit
 from appliance.events.log import NewEvent
 from appliance.events.submit import EventWrite
+from appliance.flows import event_waits
 from appliance.flows.document import StepsWrite
 from appliance.inbound import delivery_reports, incoming_sms
 from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
@@ -419,10 +420,10 @@ def replay_event(event: RealEvent) -> None:
 
 
 def find_event_names(steps: Sequence[Any]) -> Iterator[str]:
-    """Yield the event names that filters refer to; `steps` are steps or other JSON, searched at any depth."""
+    """Yield the event names that filters and waits refer to; `steps` are steps or other JSON, searched at any depth."""
     for part in steps:
         if isinstance(part, dict):
-            name = part.get("event")
+            name = part.get("event_name" if part.get("type") == event_waits.KIND else "event")
             if isinstance(name, str):
                 yield name
             yield from find_event_names(list(part.values()))

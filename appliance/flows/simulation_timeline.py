@@ -174,6 +174,7 @@ class Entry(Struct):
     type: str | None = None
     outcome: Annotated[str, Meta(description="how the contact left the step, or `waits`")] | None = None
     reason: Annotated[str, Meta(description="reason")] | None = None
+    branch: Annotated[str, Meta(description="label of the branch that the contact took")] | None = None
     until: Annotated[str, Meta(description="until when the contact waits")] | None = None
     event: Annotated[str, Meta(description="name of the event")] | None = None
     data: Annotated[dict[str, Any], Meta(description="data of the event")] | None = None
@@ -312,6 +313,9 @@ _SKIP_WORDS = {
     "list_is_view": gettext_noop("the list follows a segment"),
     "invalid_data": gettext_noop("the data would be invalid or too long"),
     "contact_deleted": gettext_noop("the contact was deleted"),
+    "no_date": gettext_noop("the contact has no date there"),
+    "date_passed": gettext_noop("the date is past"),
+    "timed_out": gettext_noop("the event did not come in time"),
     "suppressed_hard_bounce": gettext_noop("suppressed: hard bounce"),
     "suppressed_soft_bounce": gettext_noop("suppressed: repeated soft bounces"),
     "suppressed_complaint": gettext_noop("suppressed: spam complaint"),

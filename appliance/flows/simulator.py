@@ -200,11 +200,12 @@ class FlowSimulator:
     def _observe(self, node: Node, run: ActiveRun, result: StepResult) -> None:
         """Add an entry for a step that the run has reached, with the result.
 
-        A wait gets its entry when it begins. A step that waits for something else first gets it when it acts.
+        A wait gets its entry when it begins, and another one if it ends in a branch. A step that waits for something
+        else first gets its entry when it acts.
         """
-        if (node.kind == "wait" and run.step_visit_id is not None) or (node.kind != "wait" and result.to == "wait"):
-            return
         kind = BY_TYPE[node.kind]
+        if run.step_visit_id is not None and result.to == "on" if kind.waits else result.to == "wait":
+            return
         context = StepContext(run.account_id, run.flow_id, self.flow.name, self.version, clock.now_ms())
         details = kind.simulate(node, run, result, context)
         is_waiting = result.to == "wait" and result.until > context.now
@@ -213,8 +214,12 @@ class FlowSimulator:
         entry = self._add_entry(
             "step", self._describe_step(node, result, is_waiting, filters), step_id=node.id,
             path=self.paths.get(node.id), type=node.kind, outcome=outcome, reason=result.reason,
+            branch=None if is_waiting else kind.list_branches(node.props).get(result.to),
             until=clock.iso(result.until) if is_waiting else None, filters=filters,
-            checked_events=sorted({*simulation_events.find_event_names([node.props])}) if filters else [],
+            checked_events=(
+                sorted({*simulation_events.find_event_names([{**node.props, "type": node.kind}])})
+                if filters or kind.waits else []
+            ),
             data=details or None,
         )  # fmt: skip
         self._steps[node.id] = entry
@@ -231,6 +236,9 @@ class FlowSimulator:
             return gettext("%(step)s: until %(time)s", step=summary, time=format_moment(result.until, self.zone))
         if result.outcome == "skipped":
             return _describe_skipped(summary, result.reason)
+        branch = kind.list_branches(node.props).get(result.to)
+        if branch is not None:
+            return gettext("%(step)s: %(branch)s", step=summary, branch=branch)
         if result.reason == "failed":
             return gettext("%(step)s: failed, the contact exits the flow", step=summary)
         return summary

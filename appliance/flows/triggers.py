@@ -4,7 +4,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -57,9 +57,9 @@ TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
 _ONCE_BY_DEFAULT = frozenset({"contact_add", "list_add", "segment_enter"})
 DEFAULT_TIME_OF_DAY = "09:00"
 _SELECT_MIRRORED_SEGMENT = "SELECT segment_id FROM contact_list WHERE id = ?"
-_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MAX_GAP_SECONDS = 10 * 366 * 86_400
-_MAX_OFFSET_DAYS = 3660
+MAX_OFFSET_DAYS = 3660
 _MAX_KEYWORDS, _MAX_KEYWORD_CHARACTERS = 100, 160
 # The alias of the triggering event in SQL; `e` is the alias of the events that a filter looks for.
 EVENT_ALIAS = "happened"
@@ -232,7 +232,7 @@ def _check_gap(gap: dict[str, Any], faults: Faults, path: str) -> None:
     for key in gap:
         if key != "min_gap_seconds":
             faults.add(f"{path}.{key[:100]}", gettext("is not a known field"))
-    error = _check_integer(1, _MAX_GAP_SECONDS)(gap.get("min_gap_seconds"))
+    error = check_integer(1, _MAX_GAP_SECONDS)(gap.get("min_gap_seconds"))
     if error:
         faults.add(f"{path}.min_gap_seconds", error)
 
@@ -257,7 +257,9 @@ def _check_keywords(keyword_list: Any, faults: Faults, path: str) -> None:
                 )
 
 
-def _check_integer(minimum: int, maximum: int) -> Any:
+def check_integer(minimum: int, maximum: int) -> Callable[[Any], str | None]:
+    """Return a check that returns the error of a value that is no integer in the range, else None."""
+
     def check(value: Any) -> str | None:
         if value is None:
             return "can't be blank"
@@ -282,9 +284,9 @@ def _check_path(value: Any) -> str | None:
 
 _DATA_CHECKS = {
     "frequency": _check_frequency, "tag": write.find_tag_error,
-    "offset_days": _check_integer(-_MAX_OFFSET_DAYS, _MAX_OFFSET_DAYS),
+    "offset_days": check_integer(-MAX_OFFSET_DAYS, MAX_OFFSET_DAYS),
     "yearly": lambda value: None if isinstance(value, bool) else "is invalid",
-    "at": lambda value: None if isinstance(value, str) and _TIME_OF_DAY.fullmatch(value) else "is invalid",
+    "at": lambda value: None if isinstance(value, str) and TIME_OF_DAY.fullmatch(value) else "is invalid",
     "path": _check_path,
 }  # fmt: skip
 

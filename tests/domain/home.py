@@ -19,7 +19,7 @@ from appliance.audience.lists import ListCreate
 from appliance.campaigns import send, store
 from appliance.campaigns.store import CampaignCreate, SendRequest
 from appliance.core import addresses, clock, crypto, signals, validation
-from appliance.flows import versions
+from appliance.flows import event_waits, versions
 from appliance.sending.messages import queue, retries, submission_limits
 from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.prepare import MessagePreparer
@@ -80,6 +80,7 @@ class Home:
         submission_limits.forget()
         clock.use_offset_file(None)
         versions._plan_cache.clear()
+        event_waits._known_waits.clear()
         close_database()
         crypto._key, config._current, transactions._has_ended = b"", None, False
 

@@ -237,7 +237,7 @@ def test_large_events_are_processed_in_small_batches(home: Home, contact_ids: li
     events = enrollment._fetch_events(cursor, newest, {"order_paid"})
     effects = sorted(
         enrollment._list_effects(events, flows, enrollment._load_goals()),
-        key=lambda effect: (effect.event.id, effect.is_start, effect.flow_id),
+        key=lambda effect: (effect.event.id, effect.kind, effect.flow_id),
     )
     batches = list(enrollment._split_into_batches(effects, newest))
     assert [len({effect.event.id for effect in batch}) for batch, _ in batches] == [1, 4, 4, 1]

@@ -51,7 +51,7 @@ class ScriptlessBrowser:
         """Return the status of a request; `form` is posted if the method is POST."""
         return self._request(method, path, form if method == "POST" else None).status
 
-    def submit(self, path: str, **form: Any) -> Response:
+    def submit(self, path: str, /, **form: Any) -> Response:
         """Post a form and return the response, whatever its status."""
         return self._request("POST", path, form)
 

@@ -75,7 +75,11 @@ def steps(
         split = st.fixed_dictionaries(
             {"type": st.just("split"), "filters": filters(lists), "yes": branch, "no": branch}
         )
-        step = st.one_of(step, step, split)
+        date = st.fixed_dictionaries(
+            {"type": st.just("wait_until"), "until": st.just("date"), "path": st.just("data.renewal"), "yes": branch,
+             "no": branch}
+        )  # fmt: skip
+        step = st.one_of(step, step, split, split, date)
     ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
     return st.builds(lambda some, end: some + end, st.lists(step, min_size=min_size, max_size=max_size), ending)
 

@@ -173,6 +173,9 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
     if kind == "split":
         outcome = "yes" if all(matches_filter(condition, contact, run.event) for condition in step["filters"]) else "no"
         rest = (*step[outcome], *rest)
+    if kind == "wait_until":
+        # The contacts of the model have no dates.
+        outcome, reason, rest = "no", "no_date", (*step["no"], *rest)
     if kind == "email":
         reason = None if contact.subscribed or step.get("transactional") else "unsubscribed"
         outcome = "skipped" if reason else "on"

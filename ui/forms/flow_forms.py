@@ -13,6 +13,7 @@ from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.flows import document, drafts
+from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
@@ -104,12 +105,24 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
     values: dict[str, str] = {}
     for field in BY_TYPE[step["type"]].fields:
         value = text.get(field.name)
+        value = field.default if value is None else value
         if field.type == "duration":
             unit = next(unit for unit in _UNIT_SECONDS if not int(value or 0) % unit)
             unit = 86_400 if not value else unit
             values |= {field.name: str(int(value or 0) // unit), f"{field.name}_unit": str(unit)}
         elif field.type == "boolean":
             values[field.name] = "yes" if value else ""
+        elif field.type == "weekdays":
+            values |= {f"{field.name}_{day}": "yes" if day in (value or ()) else "" for day in WEEKDAYS}
+        elif field.type == "offset":
+            values |= {
+                field.name: str(abs(int(value or 0))),
+                f"{field.name}_side": "before" if int(value or 0) < 0 else "after",
+            }
+        elif field.type == "path":
+            values[field.name] = str(value or "").removeprefix("data.")
+        elif field.type == "awaited_event":
+            values |= {field.name: str(value or ""), f"{field.name}_other": ""}
         elif field.type == "object":
             values[field.name] = _format_lines(value or {})
         elif field.type not in ("design", "filters"):
@@ -122,14 +135,24 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     for field in BY_TYPE[kind].fields:
         text = form[field.name]
+        if not field.applies(form["until"]):
+            continue
         if field.type == "duration":
             raw[field.name] = _parse_duration(field.name, text, form[f"{field.name}_unit"])
         elif field.type == "boolean":
             raw[field.name] = True if text == "yes" else None
+        elif field.type == "weekdays":
+            raw[field.name] = [day for day in WEEKDAYS if form[f"{field.name}_{day}"] == "yes"]
+        elif field.type == "offset":
+            raw[field.name] = _parse_offset(field.name, text, form[f"{field.name}_side"])
+        elif field.type == "path":
+            raw[field.name] = _parse_date_path(text)
         elif field.type == "object":
             raw[field.name] = parse_lines(text, field.name) or None
         elif field.type == "list":
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
+        elif field.type == "awaited_event":
+            raw[field.name] = _read_event_name(form, f"{field.name}_other") if text == OTHER else text or None
         elif field.type == "event":
             raw[field.name] = normalize_event_name(text) or None
         elif field.type not in ("design", "filters") and field.name in form.values:
@@ -143,6 +166,12 @@ def _parse_duration(name: str, text: str, unit: str) -> int:
     except (ValueError, OverflowError):
         raise errors.Invalid({name: [gettext("Enter a number.")]}) from None
     return seconds
+
+
+def _parse_offset(name: str, text: str, side: str) -> int:
+    if text and not (text.isdecimal() and len(text) < 6):
+        raise errors.Invalid({name: [gettext("Enter a number.")]})
+    return -int(text or 0) if side == "before" else int(text or 0)
 
 
 def _format_lines(values: dict[str, Any]) -> str:
@@ -323,7 +352,7 @@ def describe_event(name: str) -> str:
 
 # Parts of the forms, for edit conflicts.
 
-_BRANCH_LABEL, _TRIGGER_LABEL = gettext_noop("Conditions for Yes"), gettext_noop("Trigger")
+_TRIGGER_LABEL = gettext_noop("Trigger")
 _TRIGGER_FIELDS = ("event", "event_name", "contact_list_id", "segment_id", "often", "gap", "tag", "keywords", "path",
     "offset",
           "side", "at", "yearly")  # fmt: skip
@@ -346,7 +375,7 @@ class StepParts(MarkedParts):
     def describe(self, form: Form, key: str, lookup: Mapping[str, str]) -> str:
         """Return the value of a part as text; a duration is shown in its two largest units."""
         names = self.names(key)
-        if not names[1:]:
+        if names[1:] != (f"{names[0]}_unit",):
             return super().describe(form, key, lookup)
         try:
             seconds = _parse_duration(names[0], form[names[0]], form[names[1]])
@@ -404,7 +433,13 @@ def step_parts(kind: str) -> FormParts:
     form_parts = []
     for field in BY_TYPE[kind].fields:
         if field.type == "filters":
-            form_parts.append(FormPart(_BRANCH_LABEL, ("rules",)))
+            form_parts.append(FormPart(field.label, ("rules",)))
+        elif field.type == "weekdays":
+            form_parts.append(FormPart(field.label, tuple(f"{field.name}_{day}" for day in WEEKDAYS), True))
+        elif field.type == "offset":
+            form_parts.append(FormPart(field.label, (field.name, f"{field.name}_side")))
+        elif field.type == "awaited_event":
+            form_parts.append(FormPart(field.label, (field.name, f"{field.name}_other")))
         elif field.type == "duration":
             form_parts.append(FormPart(field.label, (field.name, f"{field.name}_unit")))
         elif field.type != "design":
@@ -424,8 +459,28 @@ def build_stored_step_form(step: dict[str, Any]) -> StepForm:
     """Return the form of a stored step; its filters are the field `rules`, as JSON."""
     form = build_step_form(step)
     if any(field.type == "filters" for field in BY_TYPE[step["type"]].fields):
-        form.values["rules"] = serialize_rules(FilterRows.from_filters(step["filters"] or []))
+        form.values["rules"] = serialize_rules(FilterRows.from_filters(step.get("filters") or []))
     return form
+
+
+def get_layout(form: Form) -> str:
+    """Return which fields a step's form shows, posted as `shown`, so that another choice first shows its fields."""
+    return f"{form['until']}.{OTHER}" if form["event_name"] == OTHER else form["until"]
+
+
+def is_layout_changed(form: Form) -> bool:
+    """Return whether a posted form chose other fields than it showed."""
+    return "shown" in form.values and form["shown"] != get_layout(form)
+
+
+def add_missing_values(form: StepForm, kind: str) -> None:
+    """Give the fields that the form did not show their first values."""
+    form.values = {**build_step_form({"type": kind, "until": form["until"]}).values, **form.values}
+
+
+def shows_rules(form: Form, kind: str) -> bool:
+    """Return whether the form of a step of a kind has filter rows."""
+    return any(field.type == "filters" and field.applies(form["until"]) for field in BY_TYPE[kind].fields)
 
 
 def build_conditions_form(start: TriggerSpec) -> Form:

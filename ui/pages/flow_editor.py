@@ -18,7 +18,10 @@ from appliance.events import log
 from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.lifecycle import Blocker
+from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE, KINDS
+from appliance.flows.steps.base import StepKind
+from appliance.flows.steps.wait_until import name_weekday
 from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
@@ -146,6 +149,7 @@ def _load_panel(
         "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
         "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
         "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
+        "awaited_events": [], "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
@@ -184,12 +188,25 @@ def _load_panel(
         page["pickable"] = [
             (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
         ]
-    if "filters" in field_types:
-        filters = draft.trigger.data.get("where") if page["kind"] is None else step["filters"] if step else []
-        rows = (form.rows if form is not None else None) or (
-            FilterRows.from_filters(filters) if filters else FilterRows.blank()
-        )
-        rows.event = draft.trigger.event or ""
+    page |= _load_event_fields(visit, draft, step, page["kind"], page["form"])
+    return page
+
+
+def _load_event_fields(
+    visit: Visit, draft: FlowDraft, step: Any, kind: StepKind | None, form: StepForm
+) -> dict[str, Any]:
+    """Return the template context of the fields for an awaited event and for filters; `kind` is None for a trigger."""
+    awaited = ""
+    page: dict[str, Any] = {}
+    if kind is not None:
+        form.values["shown"] = flow_forms.get_layout(form)
+        if any(field.type == "awaited_event" for field in kind.fields):
+            awaited = form["event_name"]
+            page["awaited_events"] = flow_forms.list_goal_groups(visit.account_id, awaited)
+    if kind is None or flow_forms.shows_rules(form, kind.type):
+        filters = draft.trigger.data.get("where") if kind is None else step.get("filters") if step else []
+        rows = form.rows or (FilterRows.from_filters(filters) if filters else FilterRows.blank())
+        rows.event = awaited or draft.trigger.event or ""
         page["filter_view"] = filter_builder.build_view(visit.account_id, rows, BRANCH)
     return page
 
@@ -238,6 +255,9 @@ def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> s
     how = target.position.placement
     if how == document.AFTER:
         return gettext("After “%(step)s”", step=title)
+    if target.step["type"] != "split":
+        branches = BY_TYPE[target.step["type"]].list_branches(document.get_props(target.step))
+        return gettext("First step of “%(branch)s” in “%(step)s”", branch=branches[how], step=title)
     if how == "yes":
         return gettext("First step of Yes in “%(step)s”", step=title)
     return gettext("First step of No in “%(step)s”", step=title)
@@ -378,7 +398,10 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
 _MAX_REMOVED = 50
 _steps_before_removal: "OrderedDict[int, list[Any]]" = OrderedDict()
 # The types of steps that are added without a form first, and their initial values.
-_DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "unsubscribe": {}, "exit": {}}
+_DEFAULT_STEPS: dict[str, dict[str, Any]] = {
+    "email": {}, "sms": {}, "wait": {"duration": 86_400}, "wait_until": {"until": "time"}, "unsubscribe": {},
+    "exit": {},
+}  # fmt: skip
 
 
 @pages.post("/<flow_id:int>/steps")
@@ -457,7 +480,10 @@ async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
     form, args = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
     step = await fetch(flow_forms.load_step, *args)
     kind, parts, shows = step["type"], flow_forms.step_parts(step["type"]), str(step_id)
-    if _has_rules(kind):
+    if flow_forms.is_layout_changed(form):
+        flow_forms.add_missing_values(form, kind)
+        return await render_panel(request, visit, flow_id, shows, form)
+    if flow_forms.shows_rules(form, kind):
         form.rows = FilterRows.from_form(form.lists)
         if form.rows.apply_action(form.lists):
             return await render_panel(request, visit, flow_id, shows, form)
@@ -488,7 +514,7 @@ def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[st
     )
     if form.rows is None:
         return forms.merge_form(form, parts, stored_form, names)
-    stored = FilterRows.from_filters(step["filters"] or [])
+    stored = FilterRows.from_filters(step.get("filters") or [])
     form.values["rules"] = flow_forms.serialize_rules(form.rows)
     forms.merge_form(
         form,
@@ -499,10 +525,6 @@ def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[st
     if form["rules"] == stored_form["rules"]:
         form.rows = stored
     return None
-
-
-def _has_rules(kind: str) -> bool:
-    return any(field.type == "filters" for field in BY_TYPE[kind].fields)
 
 
 def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
@@ -520,7 +542,7 @@ def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
 def _read_new_step(form: StepForm, kind: str) -> Any:
     """Return the properties of a new step from its form, or None if a button of its filter rows was pressed."""
     raw = flow_forms.read_step(form, kind)
-    if _has_rules(kind):
+    if flow_forms.shows_rules(form, kind):
         rows = form.rows = FilterRows.from_form(form.lists)
         if rows.apply_action(form.lists):
             return None

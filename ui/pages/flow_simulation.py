@@ -89,7 +89,8 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
     """Return a simulated event, as the API takes it, that happens before a branch step.
 
     An event of a message happens an hour after the last message before the branch. Any other event happens an hour
-    before the contact reaches the branch or, if the wait is too short for that, within a minute after the start.
+    before the contact reaches the branch or, if the wait is too short for that, within a minute after the start. A
+    step that waits for an event gets it an hour after the contact reached the step, or after half of the time limit.
     """
     number, _, event = choice.partition(".")
     step_id = int(number)
@@ -100,20 +101,28 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
         ]
         return {"event": event, "after": _HOUR_SECONDS, **({"step": message_step_ids[-1]} if message_step_ids else {})}
     waited_seconds = document.min_seconds_before(draft.steps, step_id)
+    timeout = (document.find_step(draft.steps, step_id) or {}).get("timeout")
+    if timeout:
+        return {"event": event, "after": waited_seconds + min(_HOUR_SECONDS, timeout // 2)}
     return {"event": event, "after": max(waited_seconds - _HOUR_SECONDS, min(60, waited_seconds // 2))}
 
 
 def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
     """Return cards marked by whether the simulated contact reached them, with the branches that the contact took."""
     visited_ids = {entry.step_id for entry in simulated.timeline if entry.kind in ("step", "message")}
-    outcomes = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
+    outcomes = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.kind == "step"}
 
     def mark(entry: Card) -> Card:
         outcome = outcomes.get(entry.id)
         return entry._replace(
-            change="path" if entry.id in visited_ids else "off", faults=[], yes=[mark(inner) for inner in entry.yes],
-            no=[mark(inner) for inner in entry.no],
-            branch_percents=(gettext("taken") if outcome == "yes" else "", gettext("taken") if outcome == "no" else ""),
+            change="path" if entry.id in visited_ids else "off", faults=[],
+            branches=[
+                branch._replace(
+                    cards=[mark(inner) for inner in branch.cards],
+                    percent=gettext("taken") if outcome == branch.key else "",
+                )
+                for branch in entry.branches
+            ],
         )  # fmt: skip
 
     return [mark(card) for card in cards]
@@ -129,21 +138,22 @@ def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], ente
 
     def fill(card: Card) -> Card:
         count = counts_by_id.get(card.id)
-        card = card._replace(yes=[fill(each) for each in card.yes], no=[fill(each) for each in card.no], faults=[])
+        counts = {branch.key: branch.count for branch in count.branches} if count is not None else {}
+        branches = []
+        for branch in card.branches:
+            percent, share = flow_tree.fill_branch(counts.get(branch.key, 0), sum(counts.values()), entered)
+            cards = [fill(each) for each in branch.cards]
+            branches.append(branch._replace(cards=cards, percent=percent, share=share))
+        card = card._replace(branches=branches, faults=[])
         if count is None:
             return card
         is_message = card.type in ("email", "sms")
         number, label = (count.sent, gettext("sent")) if is_message else (count.entered, gettext("entered"))
-        total = count.yes + count.no
         on = count.entered - count.exited - count.waiting
         unsent = ngettext("%(num)s not sent", "%(num)s not sent", count.unsent) if count.unsent else ""
         return card._replace(
             number=number, label=label, contacts_url="", left_label=unsent,
             continuing_share=on / entered if entered else 0.0,
-            branch_percents=(
-                (formats.percent(count.yes, total), formats.percent(count.no, total)) if total else ("", "")
-            ),
-            branch_shares=(count.yes / entered, count.no / entered) if entered else (0.0, 0.0),
         )  # fmt: skip
 
     return [fill(card) for card in cards]
@@ -156,7 +166,7 @@ def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int,
     """
     offers: dict[int, list[tuple[str, str, bool]]] = {}
     for entry in simulated.timeline:
-        if entry.type == "split" and entry.step_id is not None:
+        if entry.checked_events and entry.step_id is not None:
             offers[entry.step_id] = [
                 (labels.event(event)[2], form.toggle(choice), choice in form.choices)
                 for event in entry.checked_events
@@ -184,8 +194,10 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
         if entry.step_id is None or entry.kind != "step":
             continue
         title = titles.get(entry.step_id, "")
-        if entry.outcome in ("yes", "no"):
-            if entry.outcome == "yes":
+        if entry.branch is not None:
+            if entry.type != "split":
+                label = gettext("“%(step)s” takes “%(branch)s”", step=title, branch=entry.branch)
+            elif entry.outcome == "yes":
                 label = gettext("“%(step)s” takes Yes", step=title)
             else:
                 label = gettext("“%(step)s” takes No", step=title)

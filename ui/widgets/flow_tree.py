@@ -24,12 +24,22 @@ TONES = {
 _DAY_SECONDS = 86_400
 
 
+class CardBranch(NamedTuple):
+    """A branch of a step in the tree, with its cards; `share` is the share of the flow's entries that took it."""
+
+    key: str
+    label: str
+    cards: "list[Card]"
+    percent: str = ""
+    share: float = 0.0
+
+
 class Card(NamedTuple):
-    """A step in the tree, with the cards of its branches (`yes`, `no`).
+    """A step in the tree, with its branches.
 
     `number` is a count of contacts that `label` explains, or None. `continuing_share` is the share of the flow's
-    entries that continued after the step, `branch_shares` the shares that took each branch, and `left_label` says how
-    many contacts left the flow in the step. `change` marks an unpublished change.
+    entries that continued after the step, and `left_label` says how many contacts left the flow in the step. `change`
+    marks an unpublished change.
     """
 
     id: int
@@ -46,11 +56,7 @@ class Card(NamedTuple):
     left_label: str
     faults: list[str]
     change: str
-    yes: "list[Card]"
-    no: "list[Card]"
-    branch_percents: tuple[str, str]
-    branch_shares: tuple[float, float]
-    is_fork: bool
+    branches: list[CardBranch]
 
 
 class TreeFigures(NamedTuple):
@@ -78,6 +84,9 @@ _REASONS = {
     "left_list": gettext_noop("The contact left this list before"),
     "list_deleted": gettext_noop("The list was deleted"),
     "list_is_view": gettext_noop("The list follows a segment"),
+    "no_date": gettext_noop("The contact has no date there"),
+    "date_passed": gettext_noop("The date is past"),
+    "timed_out": gettext_noop("The event did not come in time"),
     "invalid_data": gettext_noop("The data would be invalid or too long"),
     "already_inside": gettext_noop("Already in the flow"),
     "depth": gettext_noop("Flows triggered each other too many times"),
@@ -115,8 +124,8 @@ def build_cards(
     level_steps = list(steps if level is None else level)
     cards = [_build_card(draft, steps, step, figures, errors, change_kinds) for step in level_steps]
     for index, card in enumerate(cards):
-        # Both branches of a split join again, so the share that continues is the share that entered the next step.
-        if card.is_fork:
+        # All branches of a step join again, so the share that continues is the share that entered the next step.
+        if card.branches:
             next_step = figures.steps.get(level_steps[index + 1]["id"]) if index + 1 < len(level_steps) else None
             share = next_step.entered.count / figures.entered if next_step is not None and figures.entered else 0.0
             cards[index] = card._replace(continuing_share=share)
@@ -137,9 +146,13 @@ def _build_card(
         " · ".join(filter(None, (subtitle, _rate_label(step_figures), _time_label(draft.steps, number)))),
         count, label, url, _continuing_share(step_figures, figures.entered), _left_label(step_figures),
         list(errors.get(number, [])), change_kinds.get(number, ""),
-        build_cards(draft, steps, figures, errors, change_kinds, step.get("yes") or []),
-        build_cards(draft, steps, figures, errors, change_kinds, step.get("no") or []), _branch_percents(step_figures),
-        _branch_shares(step_figures, figures.entered), kind.branches,
+        [
+            CardBranch(
+                key, label, build_cards(draft, steps, figures, errors, change_kinds, step.get(key) or []),
+                *_branch_figures(key, step_figures, figures.entered),
+            )
+            for key, label in kind.list_branches(document.get_props(step)).items()
+        ],
     )  # fmt: skip
 
 
@@ -155,6 +168,8 @@ def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
         return make_readable(content.get("body") or "")[:90] or gettext("No text yet"), label
     if kind == "wait":
         return gettext("Wait %(duration)s", duration=format_duration(step["duration"])), ""
+    if kind == "wait_until":
+        return report.summarize_step(account_id, step), ""
     if kind == "split":
         return report.summarize_step(account_id, step), label
     if kind == "emit_event":
@@ -170,9 +185,8 @@ def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str
     """
     if figures is None:
         return None, "", ""
-    number, label = {
-        "wait": (figures.waiting_now, gettext("waiting")),
-    }.get(kind, (figures.entered, gettext("entered")))  # fmt: skip
+    waits = BY_TYPE[kind].waits
+    number, label = (figures.waiting_now, gettext("waiting")) if waits else (figures.entered, gettext("entered"))
     if figures.messages is not None:
         number, label = figures.messages.accepted, gettext("sent")
     return number.count, label, contacts_url(number)
@@ -214,17 +228,15 @@ def _left_label(figures: StepFigures | None) -> str:
     return ngettext("%(num)s exited here", "%(num)s exited here", figures.left.count)
 
 
-def _branch_percents(figures: StepFigures | None) -> tuple[str, str]:
-    if figures is None or figures.yes is None or figures.no is None:
-        return "", ""
-    total = figures.yes.count + figures.no.count
-    return (formats.percent(figures.yes.count, total), formats.percent(figures.no.count, total)) if total else ("", "")
+def _branch_figures(key: str, figures: StepFigures | None, entered: int) -> tuple[str, float]:
+    """Return the share of a branch among all branches as text, and among all entries of the flow as a number."""
+    counts = {branch.key: branch.count for branch in figures.branches} if figures is not None else {}
+    return fill_branch(counts.get(key, 0), sum(counts.values()), entered)
 
 
-def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, float]:
-    if figures is None or figures.yes is None or figures.no is None or not entered:
-        return 0.0, 0.0
-    return figures.yes.count / entered, figures.no.count / entered
+def fill_branch(count: int, total: int, entered: int) -> tuple[str, float]:
+    """Return the `percent` and the `share` of a branch that `count` contacts took, of `total` in all branches."""
+    return formats.percent(count, total) if total else "", count / entered if entered else 0.0
 
 
 def describe_trigger(account_id: int, start: TriggerSpec) -> tuple[str, str]:

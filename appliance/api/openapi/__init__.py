@@ -29,9 +29,12 @@ from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.core import errors
 from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by_empty
 from appliance.flows.document import STEP_KEYS
+from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
 from appliance.flows.steps.wait import MAX_SECONDS
+from appliance.flows.steps.wait_until import MIN_TIMEOUT_SECONDS, ZONES
+from appliance.flows.triggers import MAX_OFFSET_DAYS, TIME_OF_DAY
 from appliance.settings import config
 
 INTRODUCTION = """\
@@ -259,10 +262,13 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "transactional": ({"type": "boolean"}, "whether the message is sent without consent, footer and tracking"),
     "template_id": ({"type": "integer"}, "id of the template with the content; read-only"),
     "duration": ({"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}, "seconds to wait"),
-    "filters": ({"type": "array", "items": _reference("Filter")}, "filters that choose the branch: `yes` if all match"),
+    "filters": (
+        {"type": "array", "items": _reference("Filter")},
+        "filters that choose the branch, `yes` if all match, or that the event to wait for must match",
+    ),
     "yes": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that match"),
     "no": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that do not match"),
-    "event_name": ({"type": "string"}, "name of an event to record, `^[a-z][a-z0-9_]{0,63}$`"),
+    "event_name": ({"type": "string"}, "name of an event to record or wait for, `^[a-z][a-z0-9_]{0,63}$`"),
     "event_data": ({"type": "object"}, "data of that event"),
     "forward_event_data": (
         {"type": "boolean"},
@@ -270,6 +276,28 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "contact_list_id": ({"type": "integer"}, "id of the list to join or leave, depending on `type`"),
     "channel": ({"enum": [*UNSUBSCRIBE_CHANNELS]}, "channel to unsubscribe from; default: `email`"),
+    "until": (
+        {"enum": ["time", "date", "event"]},
+        "what to wait for: an hour of the day (`at`, `weekdays`), a date of the contact (`path`, `offset_days`, `at`), "
+        "or an event of the contact (`event_name`, `filters`, `timeout`); a date and an event have the branches `yes` "
+        "(it came) and `no`",
+    ),
+    "at": ({"type": "string", "pattern": TIME_OF_DAY.pattern}, "hour of the day, such as `09:00`, the default"),
+    "weekdays": ({"type": "array", "items": {"enum": [*WEEKDAYS]}}, "only on these days; absent for all"),
+    "time_zone": (
+        {"enum": [*ZONES]},
+        "whose time zone; default: `contact`, which is `data.time_zone`, else the zone of the phone number, of the "
+        "country, or of the account, the first that is known",
+    ),
+    "path": ({"type": "string"}, "custom field with the date, such as `data.renewal`, or `created_at`"),
+    "offset_days": (
+        {"type": "integer", "minimum": -MAX_OFFSET_DAYS, "maximum": MAX_OFFSET_DAYS},
+        "days after the date; negative: before it",
+    ),
+    "timeout": (
+        {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
+        "seconds to wait for the event at most",
+    ),
     "data_merge": ({"type": "object"}, "JSON merge patch (RFC 7396) for the contact's `data`"),
 }
 

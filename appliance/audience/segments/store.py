@@ -63,7 +63,7 @@ def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
     started = Trigger.get(Trigger.flow == flow.id)
     references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
     filter_lists = [started.data.get("where"), *_split_filters(flow.steps)]
-    plans = "SELECT data FROM step WHERE flow_id = ? AND kind = 'split'"
+    plans = "SELECT data FROM step WHERE flow_id = ? AND kind IN ('split', 'wait_until')"
     filter_lists += [msgspec.json.decode(data).get("filters") for (data,) in rows(plans, (flow.id,))]
     kinds: tuple[Kind, ...] = ("segment", "list")
     for filters in filter_lists:

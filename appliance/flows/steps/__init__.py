@@ -13,11 +13,13 @@ from appliance.flows.steps.sms import Sms
 from appliance.flows.steps.split import Split
 from appliance.flows.steps.unsubscribe import Unsubscribe
 from appliance.flows.steps.wait import Wait
+from appliance.flows.steps.wait_until import WaitUntil
 
 KINDS: tuple[StepKind, ...] = (
     Email(),
     Sms(),
     Wait(),
+    WaitUntil(),
     Split(),
     EmitEvent(),
     ListAdd(),

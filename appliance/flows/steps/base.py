@@ -106,9 +106,18 @@ class StepField(NamedTuple):
 
     name: str
     label: str
-    type: str  # text, line, duration, filters, boolean, object, design, list, event, channel
+    type: str  # text, line, duration, filters, boolean, object, design, list, event, channel, choice, time, ...
     required: bool = False
     help: str = ""
+    # For a `choice`: (value, label), with marked labels.
+    options: tuple[tuple[str, str], ...] = ()
+    # The field applies only if the field `until` has one of these values; always, if there are none.
+    applies_to: tuple[str, ...] = ()
+    default: Any = None
+
+    def applies(self, until: str) -> bool:
+        """Return whether the field applies to a step whose `until` has this value."""
+        return not self.applies_to or until in self.applies_to
 
 
 class ParseContext(NamedTuple):
@@ -134,6 +143,9 @@ class StepKind(ABC):
     # All keys of its steps except `id`, `type`, `yes` and `no`.
     keys: ClassVar[frozenset[str]] = frozenset()
     branches: ClassVar[bool] = False
+    # Whether contacts come to this step to wait, so that its waiting contacts are counted and simulations tell when a
+    # wait begins.
+    waits: ClassVar[bool] = False
     # The number of runs to execute at once before the engine checks the time; 0 if any number of runs is fast.
     batch_size: ClassVar[int] = 0
     fields: ClassVar[tuple[StepField, ...]] = ()
@@ -145,6 +157,10 @@ class StepKind(ABC):
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return the props of a stored step as keys of a request; sending these changes nothing."""
         return dict(props)
+
+    def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
+        """Return the label of each branch of a step with these props, by its key; empty for a step without branches."""
+        return {"yes": gettext("Yes"), "no": gettext("No")} if self.branches else {}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
         """Return (key, message) for each error that keeps a flow with this step from being activated."""

@@ -26,6 +26,7 @@ class Wait(StepKind):
     type = "wait"
     label = gettext_noop("Wait")
     icon = "clock"
+    waits = True
     claims = keys = frozenset({"duration"})
     fields = (
         StepField(

@@ -14,6 +14,17 @@ BY_TYPE_ONLY = {
     "contact_update": {"data_merge"},
     "unsubscribe": {"channel"},
     "exit": set(),
+    "wait_until": {
+        "until",
+        "at",
+        "weekdays",
+        "time_zone",
+        "path",
+        "offset_days",
+        "event_name",
+        "filters",
+        "timeout",
+    },
 }
 # Keys that stand beside those of a kind
 BESIDE = {"email": {"body", "transactional"}, "sms": {"transactional"}}

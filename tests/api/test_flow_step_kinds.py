@@ -1,0 +1,89 @@
+"""Steps that name their `type`: what a request says, what is refused, and that a response can be sent back."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.test_flow_steps import PAID, create_steps, step_errors
+from tests.kit.client import Client
+
+WAITS: list[dict[str, Any]] = [
+    {"type": "wait_until", "until": "time", "at": "07:30", "weekdays": ["mon", "fri"], "time_zone": "account"},
+    {"type": "wait_until", "until": "date", "path": "data.renewal", "offset_days": -3, "at": "09:00",
+     "time_zone": "contact", "yes": [{"type": "exit"}]},
+    {"type": "wait_until", "until": "event", "event_name": "email_clicked", "filters": PAID, "timeout": 3600,
+     "no": [{"type": "exit"}]},
+]  # fmt: skip
+
+
+def shape(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return steps without ids, and without the keys that every step has."""
+    return [
+        {key: shape(value) if key in ("yes", "no", "else") else value for key, value in step.items()
+         if key != "id" and (value not in ("", [], {}, 0, False) and value is not None)}
+        for step in steps
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", WAITS, ids=lambda step: step["until"])
+def test_a_wait_until_round_trips(api: Client, step: dict[str, Any]) -> None:
+    """The response has the keys of the request, and changes nothing when it is sent back."""
+    flow = api.post("/flows", {"steps": [step]}).expect(201)
+    assert shape(flow["steps"]) == [step]
+    assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
+
+
+def test_the_least_that_a_wait_until_needs(api: Client) -> None:
+    """`at` and `time_zone` have defaults."""
+    (step,) = create_steps(api, {"type": "wait_until", "until": "time"})
+    assert (step["at"], step["time_zone"], "weekdays" in step) == ("09:00", "contact", False)
+
+
+def test_errors_of_a_wait_until(api: Client) -> None:
+    """Every wrong value has its error, keys of another kind of wait are refused, and an hour has no branches."""
+    wait = {"type": "wait_until"}
+    assert step_errors(
+        api, wait, {**wait, "until": "tomorrow"}, {**wait, "until": "event"}, {**wait, "until": "date"},
+        {**wait, "until": "time", "at": "25:00", "weekdays": ["monday", "tue"], "time_zone": "mine", "timeout": 60,
+         "yes": [{"type": "exit"}]},
+        {**wait, "until": "date", "path": "data..x", "offset_days": 9999, "at": 9},
+        {**wait, "until": "event", "event_name": "No Name", "timeout": 59, "filters": [{"name": "nothing"}]},
+    ) == {
+        "steps[0].until": ["can't be blank"],
+        "steps[1].until": ["is not included in the list"],
+        "steps[2].event_name": ["can't be blank"],
+        "steps[2].timeout": ["can't be blank"],
+        "steps[3].path": ["can't be blank"],
+        "steps[4].at": ["is invalid"],
+        "steps[4].weekdays[0]": ["is not included in the list"],
+        "steps[4].time_zone": ["is not included in the list"],
+        "steps[4].timeout": ["is only allowed with another value of until"],
+        "steps[4].yes": ["must be empty: this step has no branches"],
+        "steps[5].path": ["is invalid"],
+        "steps[5].offset_days": ["must be less than or equal to 3660"],
+        "steps[5].at": ["is invalid"],
+        "steps[6].event_name": ["is invalid"],
+        "steps[6].timeout": ["must be greater than or equal to 60"],
+        "steps[6].filters[0].name": ["is not included in the list"],
+        "steps[6].filters[0].predicate": ["can't be blank"],
+    }  # fmt: skip
+
+
+def test_a_simulation_of_waits_says_when_where_and_why(api: Client) -> None:
+    """The zone has its source, an assumed event ends its wait, and the branches are named."""
+    steps = [WAITS[1] | {"yes": []}, WAITS[2] | {"event_name": "order_paid", "no": []}]
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": steps}).expect(201)
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {
+        "contact": {"email": "gil@example.org", "data": {"renewal": "2027-03-29", "time_zone": "Europe/Paris"}},
+        "start_at": "2027-03-25T12:00:00Z", "events": [{"event": "order_paid", "data": {"total": 2}, "after": 72_300},
+                                                      {"event": "order_paid", "data": {"total": 50}, "after": 72_400}],
+    }).expect(200)  # fmt: skip
+    entries = [entry for entry in simulation["timeline"] if entry["kind"] == "step"]
+    assert [(entry["outcome"], entry["branch"], entry["until"]) for entry in entries] == [
+        ("waits", None, "2027-03-26T08:00:00.000Z"), ("yes", "Date reached", None),
+        ("waits", None, "2027-03-26T09:00:00.000Z"), ("yes", "Happened", None),
+    ], simulation["text"]  # fmt: skip
+    assert entries[0]["data"] == {"time_zone": "Europe/Paris", "time_zone_source": "data"}
+    assert entries[3]["at"] == "2027-03-26T08:06:40.000Z" and entries[2]["checked_events"] == ["order_paid"]
+    late = api.post(f"/flows/{flow['id']}/simulate", {"contact": {"data": {}}}).expect(200)
+    assert [entry["reason"] for entry in late["timeline"] if entry["outcome"] == "no"] == ["no_date", "timed_out"]

@@ -1,0 +1,57 @@
+"""The forms of the flow steps that depend on the contact: what a marketer chooses becomes the step."""
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
+
+
+@pytest.fixture
+def flow(api: Client) -> int:
+    """Return a draft that orders start."""
+    flow_id: int = api.post("/flows", {"name": "Kinds", "trigger": {"event": "order_paid"}}).expect(201)["id"]
+    return flow_id
+
+
+def add_step(user: ScriptlessBrowser, flow: int, label: str, at: str = "start") -> HtmlPage:
+    """Add a step of a kind and return the page with its form."""
+    return HtmlPage(user, f"/flows/{flow}?at={at}").press(label)
+
+
+def test_waiting_until_a_time_then_a_date_then_an_event(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """Another choice shows its fields first; saving them stores the step, and the tree names its branches."""
+    page = add_step(user, flow, "Wait until")
+    assert "Wait until 09:00" in page.text
+    page.fill("Time of day", "07:30")
+    page.check("Mon")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["until"], step["at"], step["weekdays"]) == ("time", "07:30", ["mon"])
+    assert "Wait until 07:30 on Mon" in page.text
+
+    page.fill("Wait until", "a date of the contact")
+    page = page.press("Save")
+    page.fill("Custom field with the date", "renewal")
+    page.fill("Days", "3")
+    page.fill("Before or after", "Before")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["until"], step["path"], step["offset_days"], step["at"]) == ("date", "data.renewal", -3, "07:30")
+    assert "Wait until 3 days before the date in “renewal”, 07:30" in page.text and "No date, or past" in page.text
+
+    page.fill("Wait until", "something happens")
+    page = page.press("Save")
+    page = page.press("Save")
+    assert "This field is required." in page.text
+    page.fill("Event", "Started checkout")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["until"], step["event_name"], step["timeout"]) == ("event", "checkout", 259_200)
+    assert "at most 3 days" in page.text and "Not in time" in page.text
+
+    api.patch(f"/flows/{flow}", {"steps": [{**step, "no": [{"type": "exit"}]}]}).expect(200)
+    page = page.reload()
+    page.fill("Wait until", "a time of day")
+    page = page.press("Save").press("Save")
+    assert "Remove the steps in the branches first" in page.text
