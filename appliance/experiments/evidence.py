@@ -21,12 +21,13 @@ from msgspec import Struct
 
 # Ratios of conversion rates are looked for between e^-6 and e^6.
 _MAX_LOG_RATIO = 6.0
-_BISECTIONS = 40
-# The standard deviation of the log ratio of the rates of two variants, as expected before the test. Any value is valid;
-# this finds differences from 10 % to 30 % with few recipients (docs/decisions.md#21).
+_BISECTIONS = 32
+# The log ratio of the rates of two variants that is expected before the test: the deviation of a half-normal
+# distribution. Any value is valid; this finds differences from 10 % to 30 % with few recipients (docs/decisions.md#21).
 EXPECTED_LOG_RATIO = 0.2
-_PRIOR_NODES = 24
-_MAX_PRIOR_LOG_RATIO = 1.6
+# A part of the prior is wider, so that large differences do not wait for many conversions.
+_WIDE_LOG_RATIO, _WIDE_PART = 0.8, 0.2
+_FIRST_NODE, _NODE_RATIO, _PRIOR_NODES = 0.02, 1.23, 24
 
 
 class Counts(Struct, frozen=True):
@@ -68,15 +69,22 @@ def select_pairs(batches: Batches, treated: int, control: int) -> list[Pair]:
     return [pair for pair in pairs if pair.treated.recipients and pair.control.recipients]
 
 
-def _build_prior() -> list[tuple[float, float]]:
-    """Return (log ratio, probability) of a half-normal distribution at equidistant points.
+def _build_prior() -> list[tuple[float, float, float]]:
+    """Return the prior as (log ratio, ratio, logarithm of the probability) at geometric points.
 
-    A mixture over any fixed set of alternatives is valid evidence, so nothing is lost by having few points.
+    It is a mixture of two half-normal distributions. A mixture over any fixed set of alternatives is valid evidence, so
+    nothing is lost by having few points.
     """
-    width = _MAX_PRIOR_LOG_RATIO / _PRIOR_NODES
-    points = [width * (node + 0.5) for node in range(_PRIOR_NODES)]
-    densities = [math.exp(-((point / EXPECTED_LOG_RATIO) ** 2) / 2) for point in points]
-    return [(point, density / sum(densities)) for point, density in zip(points, densities, strict=True)]
+    points = [_FIRST_NODE * _NODE_RATIO**node for node in range(_PRIOR_NODES)]
+
+    def weigh(deviation: float) -> list[float]:
+        weights = [point * math.exp(-((point / deviation) ** 2) / 2) for point in points]
+        return [weight / sum(weights) for weight in weights]
+
+    parts = zip(points, weigh(EXPECTED_LOG_RATIO), weigh(_WIDE_LOG_RATIO), strict=True)
+    return [
+        (point, math.exp(point), math.log((1 - _WIDE_PART) * usual + _WIDE_PART * wide)) for point, usual, wide in parts
+    ]
 
 
 _PRIOR = _build_prior()
@@ -90,22 +98,18 @@ def measure_rates(pairs: Iterable[Pair], log_ratio: float = 0.0) -> float:
     Statistics 41, 1970, the method of mixtures). It depends only on the counts. Each batch has its own shares, which
     may depend on what happened before the batch.
     """
-    terms = [
-        (pair.treated.converted, pair.treated.converted + pair.control.converted,
-         pair.treated.recipients / (pair.treated.recipients + pair.control.recipients))
-        for pair in pairs
-    ]  # fmt: skip
     odds = math.exp(log_ratio)
-    base = [1 - share + share * odds for _, _, share in terms]
-    logs = []
-    for shift, weight in _PRIOR:
-        factor = odds * math.exp(shift)
-        value = math.log(weight)
-        for (treated, total, share), norm in zip(terms, base, strict=True):
-            value += treated * shift - total * math.log((1 - share + share * factor) / norm)
-        logs.append(value)
+    logs = [log_weight for _, _, log_weight in _PRIOR]
+    for treated, control in pairs:
+        total = treated.converted + control.converted
+        treated_weight = treated.recipients * odds
+        norm = control.recipients + treated_weight
+        logs = [
+            value + treated.converted * shift - total * math.log((control.recipients + treated_weight * factor) / norm)
+            for value, (shift, factor, _) in zip(logs, _PRIOR, strict=True)
+        ]
     top = max(logs)
-    return top + math.log(math.fsum(math.exp(value - top) for value in logs))
+    return top + math.log(math.fsum([math.exp(value - top) for value in logs]))
 
 
 def bound_rate_ratio(pairs: Sequence[Pair], level: float) -> Bounds:
@@ -116,6 +120,19 @@ def bound_rate_ratio(pairs: Sequence[Pair], level: float) -> Bounds:
     flipped = [Pair(pair.control, pair.treated) for pair in pairs]
     low, high = (_bound_log_ratio(part, math.log(1 / level)) for part in (pairs, flipped))
     return Bounds(0.0 if low is None else math.exp(low), math.inf if high is None else math.exp(-high))
+
+
+def convert_ratio(pairs: Iterable[Pair], ratio: float) -> float | None:
+    """Return the difference of two rates that have a ratio, given how many recipients of both converted together.
+
+    Returns None if there are no conversions, or no recipients of both.
+    """
+    pairs = list(pairs)
+    converted = sum(pair.treated.converted + pair.control.converted for pair in pairs)
+    treated, control = (sum(pair[side].recipients for pair in pairs) for side in (0, 1))
+    if not converted or not treated or not control:
+        return None
+    return converted / treated if ratio == math.inf else converted * (ratio - 1) / (control + treated * ratio)
 
 
 def _bound_log_ratio(pairs: Sequence[Pair], threshold: float) -> float | None:

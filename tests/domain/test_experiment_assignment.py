@@ -130,11 +130,12 @@ def test_assignment_costs_little() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "weights"), [(0.5, []), (0.5, [0, 0]), (0.5, [1, -1]), (0.5, [1] * 6), (0.0, [1]), (1.1, [1]), (-0.1, [1])]
+    ("share", "weights"),
+    [(0.5, []), (0.5, [0, 0]), (0.5, [1, -1]), (0.5, [1] * 6), (0.0, [1]), (1.1, [1]), (-0.1, [1])],
 )
 def test_impossible_shares_and_weights_are_refused(share: float, weights: list[int]) -> None:
     """Too many, negative or only zero weights raise ValueError, and so does a share of nobody or of more than all."""
-    with pytest.raises(ValueError, match="needed|not available"):
+    with pytest.raises(ValueError, match=r"needed|not available"):
         add_batch(start_assignment(1), share, weights)
 
 

@@ -1,0 +1,105 @@
+"""The probability that each variant is the best, and what choosing another one would cost, given the counts.
+
+These figures are for people who want to know how sure one can be now. Unlike the evidence, they promise nothing about
+how often one errs when looking many times, so they never decide (`decision`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from appliance.experiments.evidence import Batches, Counts
+
+_POINTS = 800
+_STANDARD_DEVIATIONS = 8.0
+# Jeffreys' prior of a rate
+_PRIOR_COUNT = 0.5
+
+
+class Posterior(NamedTuple):
+    """The distribution of one variant's value: its mean, standard deviation and (unnormalized) log density."""
+
+    mean: float
+    deviation: float
+    log_density: Callable[[float], float]
+    minimum: float = -math.inf
+    maximum: float = math.inf
+
+
+class Comparison(NamedTuple):
+    """For each variant: the probability that it is the best, and the expected loss of choosing it.
+
+    The loss is how much higher the value of the best one is expected to be, in conversions or money per recipient.
+    """
+
+    chances: tuple[float, ...]
+    losses: tuple[float, ...]
+
+
+def sum_batches(batches: Batches) -> list[Counts]:
+    """Return the counts of each variant in all batches together."""
+    if len(batches) == 1:
+        return list(batches[0])
+    return [
+        Counts(
+            sum(counts.recipients for counts in variant), sum(counts.converted for counts in variant),
+            math.fsum(counts.amount for counts in variant), math.fsum(counts.amount_squares for counts in variant),
+        )
+        for variant in zip(*batches, strict=True)
+    ]  # fmt: skip
+
+
+def describe_rate(counts: Counts) -> Posterior:
+    """Return the posterior of a conversion rate: a beta distribution after Jeffreys' prior, Beta(1/2, 1/2)."""
+    hits, misses = counts.converted + _PRIOR_COUNT, counts.recipients - counts.converted + _PRIOR_COUNT
+    total = hits + misses
+
+    def log_density(rate: float) -> float:
+        return (hits - 1) * math.log(rate) + (misses - 1) * math.log1p(-rate)
+
+    return Posterior(hits / total, math.sqrt(hits * misses / (total + 1)) / total, log_density, 0.0, 1.0)
+
+
+def describe_amount(counts: Counts) -> Posterior:
+    """Return an approximate posterior of the amount per recipient: a normal distribution.
+
+    Its standard deviation is the standard error of the mean. With heavy tails that needs some hundred orders to be
+    good; with fewer, the probability of the best is told too surely. Without amounts, or recipients, it is flat.
+    """
+    recipients = max(1, counts.recipients)
+    mean = counts.amount / recipients
+    variance = max(0.0, counts.amount_squares / recipients - mean**2) / recipients
+    deviation = math.sqrt(variance) or max(1e-9, abs(mean))
+    return Posterior(mean, deviation, lambda value: -(((value - mean) / deviation) ** 2) / 2)
+
+
+def compare(posteriors: Sequence[Posterior]) -> Comparison:
+    """Return the chances and losses of independent variants, integrated on a grid."""
+    low = min(max(part.minimum, part.mean - _STANDARD_DEVIATIONS * part.deviation) for part in posteriors)
+    high = max(min(part.maximum, part.mean + _STANDARD_DEVIATIONS * part.deviation) for part in posteriors)
+    width = (high - low) / _POINTS
+    points = [low + width * (point + 0.5) for point in range(_POINTS)]
+    masses, below = [], []
+    for part in posteriors:
+        logs = [part.log_density(point) for point in points]
+        top = max(logs)
+        weights = [math.exp(value - top) for value in logs]
+        total = math.fsum(weights)
+        mass, sums, sum_so_far = [weight / total for weight in weights], [], 0.0
+        for value in mass:
+            # The middle of the cell, so that two equal variants get the same chance
+            sums.append(sum_so_far + value / 2)
+            sum_so_far += value
+        masses.append(mass)
+        below.append(sums)
+    products = [math.prod(column) for column in zip(*below, strict=True)]
+    chances = [
+        math.fsum(
+            value * product / own if own else 0.0 for value, product, own in zip(mass, products, sums, strict=True)
+        )
+        for mass, sums in zip(masses, below, strict=True)
+    ]
+    best = high - width * math.fsum(products)
+    means = [math.fsum(value * point for value, point in zip(mass, points, strict=True)) for mass in masses]
+    total = math.fsum(chances)
+    return Comparison(tuple(chance / total for chance in chances), tuple(max(0.0, best - mean) for mean in means))
