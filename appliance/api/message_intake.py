@@ -1,6 +1,8 @@
 """The messages of API requests: validate them, store their files, and queue them once for an idempotency key."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ from appliance.api.schemas import MessageParts
 from appliance.core.errors import Faults
 from appliance.core.validation import PartialRead
 from appliance.sending.messages import attachments, ledger, message_request, transactional
+from appliance.sending.messages.attachments import AttachmentWrite, StoredFile
 from appliance.sending.messages.message_request import MessageWrite
 from appliance.sending.messages.transactional import RecipientSuppressed
 from appliance.storage.models import Message
@@ -61,12 +64,27 @@ class Sent(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """One message to send: the request, its JSON, and the idempotency key with the path that it belongs to."""
+    """One message to send: the request, its JSON, and the idempotency key with the path that it belongs to.
+
+    `files` are its attached files if they are stored already, for several messages at once (`store_files`).
+    """
 
     body: MessageWrite
     raw: dict[str, Any]
     key: str | None
     path: str = "/messages"
+    files: Sequence[StoredFile] | None = None
+
+
+@asynccontextmanager
+async def store_files(files: Sequence[AttachmentWrite]) -> AsyncIterator[Sequence[StoredFile]]:
+    """Store valid files for the messages that the block sends, and delete them again if no message needs them."""
+    stored = await asyncio.to_thread(attachments.store, files)
+    try:
+        yield stored
+    finally:
+        attachments.release(stored)
+        await commit(attachments.delete_unreferenced, [file.sha256 for file in stored])
 
 
 async def send(request: ApiRequest, sending: Sending) -> Sent:
@@ -82,8 +100,9 @@ async def send(request: ApiRequest, sending: Sending) -> Sent:
     faults = Faults()
     attachments.find_faults(attached, faults)
     # The write reports the errors of invalid files together with all others.
-    is_stored = bool(attached) and not faults.fields and body.channel == "email"
-    files = await asyncio.to_thread(attachments.store, attached) if is_stored else []
+    is_stored = bool(attached) and not faults.fields and body.channel == "email" and sending.files is None
+    own_files = await asyncio.to_thread(attachments.store, attached) if is_stored else []
+    files = own_files if sending.files is None else sending.files
     payload = {name: value for name, value in sending.raw.items() if name != "idempotency_key"}
     payload = attachments.describe_payload(payload, files) if attached else payload
 
@@ -111,9 +130,9 @@ async def send(request: ApiRequest, sending: Sending) -> Sent:
     try:
         sent = await commit(write)
     finally:
-        attachments.release(files)
-        if files and (sent is None or sent.is_replay or sent.refusal is not None):
-            await commit(attachments.delete_unreferenced, [file.sha256 for file in files])
+        attachments.release(own_files)
+        if own_files and (sent is None or sent.is_replay or sent.refusal is not None):
+            await commit(attachments.delete_unreferenced, [file.sha256 for file in own_files])
     if sent.refusal is not None:
         raise sent.refusal
     return sent

@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,31 @@ def test_bombs_are_refused_at_once(server: Server, name: str) -> None:
     assert text in json.dumps(response.json), response.body[:500]
     assert max(waits) < extend_timeout(1), "the event loop was stopped"
     assert len(find_messages(server)) == before
+
+
+def read_peak_memory(process: Path) -> int:
+    """Return the largest RSS of a process since its peak was reset, in bytes."""
+    fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) * 1024
+
+
+def test_file_of_many_messages_is_in_memory_once(server: Server) -> None:
+    """A file of all personalizations is decoded and stored once, and each message has it."""
+    content = base64.b64encode(b"x" * 2_000_000).decode()
+    mail = MAILS[SENDGRID] | {"attachments": [{"filename": "a.txt", "content": content}]}
+    sandbox = {"mail_settings": {"sandbox_mode": {"enable": True}}, "personalizations": personalize(100)}
+    process = Path(f"/proc/{server.pid}")
+    (process / "clear_refs").write_text("5")  # resets the peak (proc(5))
+    before = read_peak_memory(process)
+    assert post(server, SENDGRID, mail | sandbox).status == 200
+    peak = read_peak_memory(process)
+    assert post(server, SENDGRID, mail | {"personalizations": personalize(2)}).status == 202
+
+    assert peak - before < 80 * 1_048_576
+    for row in find_messages(server)[:2]:
+        [file] = server.client().get(f"/messages/{row['id']}").expect(200)["attachments"]
+        assert (file["filename"], file["size"]) == ("a.txt", 2_000_000)
+    assert post(server, SENDGRID, mail | {"attachments": [{"filename": "a.exe", "content": "!"}]}).status == 400
 
 
 @pytest.mark.parametrize(("path", "header"), [(POSTMARK, {}), (RESEND, {"X_Batch_Validation": "permissive"})])

@@ -12,6 +12,7 @@ from email.utils import getaddresses
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from msgspec import structs
 from sanic import HTTPResponse, Request
 
 from appliance.accounts.access import Credential
@@ -23,6 +24,7 @@ from appliance.api.message_intake import Sending
 from appliance.core import validation
 from appliance.core.errors import Faults, Invalid
 from appliance.sending.messages import attachments, message_request, transactional
+from appliance.sending.messages.attachments import AttachmentWrite, StoredFile
 from appliance.sending.messages.foreign_content import ForeignContent
 from appliance.sending.messages.message_request import MessageRequest
 from appliance.sending.messages.transactional import RecipientSuppressed
@@ -390,17 +392,42 @@ class ReadMessage(NamedTuple):
     body: MessageRequest
 
 
-def _convert(message: DoorMessage) -> validation.PartialRead:
+class SharedFiles(NamedTuple):
+    """The attached files of several messages of one request, which are decoded and stored once, with their errors."""
+
+    files: list[AttachmentWrite]
+    faults: Faults
+
+
+def _read_shared_files(messages: Sequence[DoorMessage]) -> SharedFiles | None:
+    """Return the files of messages that all have the same list of files, None if each has its own or none has any."""
+    files = messages[0].raw.get("attachments") if messages else None
+    if not files or any(message.raw.get("attachments") is not files for message in messages):
+        return None
+    read = validation.read_partial(MessageRequest, {"attachments": files})
+    faults = Faults()
+    faults.merge({path: texts for path, texts in read.faults.fields.items() if path.startswith("attachments")})
+    return SharedFiles(message_request.list_attachments(read.value), faults)
+
+
+def _convert(message: DoorMessage, shared: SharedFiles | None) -> validation.PartialRead:
     _make_literal(message)
-    return validation.read_partial(MessageRequest, message.raw)
+    if shared is None:
+        return validation.read_partial(MessageRequest, message.raw)
+    raw = {name: value for name, value in message.raw.items() if name != "attachments"}
+    read = validation.read_partial(MessageRequest, raw)
+    read.faults.merge(shared.faults.fields)
+    return read._replace(value=structs.replace(read.value, attachments=shared.files))
 
 
-async def read_message(request: ApiRequest, message: DoorMessage) -> ReadMessage:
+async def read_message(
+    request: ApiRequest, message: DoorMessage, shared_files: SharedFiles | None = None
+) -> ReadMessage:
     """Return a message that was checked; raises Invalid with all errors by the service's names.
 
     The state of the account, such as its sender, is checked only when the message is queued.
     """
-    read = await asyncio.to_thread(_convert, message)
+    read = await asyncio.to_thread(_convert, message, shared_files)
     faults = Faults()
     faults.merge(message.faults.fields)
     faults.merge(rename_fields(read.faults.fields, message.names))
@@ -411,16 +438,19 @@ async def read_message(request: ApiRequest, message: DoorMessage) -> ReadMessage
     return ReadMessage(message, read.value)
 
 
-async def queue(request: ApiRequest, message: ReadMessage, is_test: bool = False) -> int:
+async def queue(
+    request: ApiRequest, message: ReadMessage, is_test: bool = False, files: Sequence[StoredFile] | None = None
+) -> int:
     """Queue a message and return its id, also if no recipient may get it.
 
-    With `is_test`, it goes to the test inbox, as with a test key. Raises Invalid, Conflict and Unavailable.
+    With `is_test`, it goes to the test inbox, as with a test key. `files` are as in `Sending`. Raises Invalid, Conflict
+    and Unavailable.
     """
     if is_test:
         request = request._replace(credential=request.credential._replace(is_test=True))
     door = message.door
     try:
-        sent = await message_intake.send(request, Sending(message.body, door.raw, door.key, door.path))
+        sent = await message_intake.send(request, Sending(message.body, door.raw, door.key, door.path, files))
     except RecipientSuppressed as error:
         # A program reads from events or statuses that nobody got it; a service that reports it at once checks before.
         return int(error.extra["message_id"])
@@ -435,14 +465,16 @@ async def queue_all(
     """Queue messages of which either all or none are valid, and return their ids.
 
     Raises Invalid with the errors of all messages, each after `describe(index)`, or as soon as their texts have more
-    than `MAX_COPIED_CHARACTERS`. With `is_dry_run` nothing is queued.
+    than `MAX_COPIED_CHARACTERS`. With `is_dry_run` nothing is queued. Files that all messages have are in memory and
+    stored once.
     """
+    shared_files = await asyncio.to_thread(_read_shared_files, messages)
     read: list[ReadMessage] = []
     faults = Faults()
     size = 0
     for index, message in enumerate(messages):
         try:
-            checked = await read_message(request, message)
+            checked = await read_message(request, message, shared_files)
             size += sum(len(message.raw.get(name) or "") for name in _TEXTS)
             if size > MAX_COPIED_CHARACTERS:
                 text = f"The texts of all messages are too long (maximum is {MAX_COPIED_CHARACTERS} characters)."
@@ -454,7 +486,12 @@ async def queue_all(
             fields = rename_fields(error.fields, message.names)
             faults.merge({f"{describe(index)}{path}": texts for path, texts in fields.items()})
     faults.check()
-    return [] if is_dry_run else [await queue(request, message) for message in read]
+    if is_dry_run:
+        return []
+    if shared_files is None:
+        return [await queue(request, message) for message in read]
+    async with message_intake.store_files(shared_files.files) as files:
+        return [await queue(request, message, files=files) for message in read]
 
 
 def charge(request: ApiRequest, message_count: int) -> None:
