@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from appliance.content.designs import merge
 from appliance.sending.messages import foreign_content
-from appliance.sending.messages.foreign_content import ForeignContent
+from appliance.sending.messages.foreign_content import ForeignContent, PlaceholderNames
 
 PLACEHOLDER = re.compile(r"%recipient\.([^%\s]{1,100})%|%unsubscribe_url%")
 BRACES = some.text("{}%#ab \"'", max_size=30)
@@ -75,3 +75,24 @@ def test_placeholders_are_found_wherever_the_search_is_split() -> None:
         text = "x" * before + "%recipient.a%%recipient.a%"
         assert content.convert(text) == "x" * before + "{{ data.v_a }}" * 2
         assert content.fill(text, {"a": "1"}, 100_000) == "x" * before + "11"
+
+
+@given(some.lists(some.text("ab{", min_size=1, max_size=4), min_size=1, max_size=8), some.text("ab{c", max_size=40))
+def test_names_are_found_as_a_pattern_of_them_finds_them(names: list[str], text: str) -> None:
+    """The first position counts, and there the longest name."""
+    pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
+    values = {name: f"<{number}>" for number, name in enumerate(names)}
+    expected = pattern.sub(lambda match: values[match[0]], text)
+
+    assert render(ForeignContent(PlaceholderNames(names), names), text, values) == expected
+
+
+def test_time_of_a_search_does_not_depend_on_the_names() -> None:
+    """Long names with a common beginning or end cost no more than others, and a shared text is searched once."""
+    text = "a" * 400_000
+    for names in ([f"{'a' * 98}{number:02}" for number in range(99)], ["a" * number + "b" for number in range(1, 100)],
+                  [f"{number:02}{'a' * 98}" for number in range(99)]):  # fmt: skip
+        placeholder, begun = PlaceholderNames(names), time.thread_time()
+        for _ in range(20):
+            assert ForeignContent(placeholder, names).convert(text) == text
+        assert time.thread_time() - begun < 1

@@ -4,7 +4,6 @@ Each of the `personalizations` is a message of its own. They are queued as a who
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core import clock
 from appliance.core.errors import Faults
-from appliance.sending.messages.foreign_content import ForeignContent
+from appliance.sending.messages.foreign_content import ForeignContent, PlaceholderNames
 from appliance.sending.messages.message_request import MAX_RECIPIENTS
 
 PATH = "/compat/sendgrid"
@@ -201,14 +200,19 @@ def _read(request: ApiRequest, raw: Mapping[str, Any]) -> tuple[list[DoorMessage
         faults.add("personalizations", f"is too long (maximum is {MAX_PERSONALIZATIONS} entries)")
         personal = personal[:1]
     key = faults.collect(http.get_idempotency_key, request.http)
-    messages = [_read_one(common, item, index, key) for index, item in enumerate(personal)]
+    shared: dict[frozenset[str], PlaceholderNames] = {}
+    messages = [_read_one(common, item, index, key, shared) for index, item in enumerate(personal)]
     if not messages:
         messages = [DoorMessage(common, Faults(), _NAMES, "")]
     messages[0].faults.merge(faults.fields)
     return messages, "sandbox_mode" in settings
 
 
-def _read_one(common: Mapping[str, Any], item: Any, index: int, key: str | None) -> DoorMessage:
+def _read_one(
+    common: Mapping[str, Any], item: Any, index: int, key: str | None,
+    shared: dict[frozenset[str], PlaceholderNames],
+) -> DoorMessage:  # fmt: skip
+    """Return the message of a personalization; `shared` has the placeholders of others by their names."""
     faults, path = Faults(), f"personalizations[{index}]"
     if not isinstance(item, dict):
         faults.add(path, "must be an object")
@@ -224,8 +228,8 @@ def _read_one(common: Mapping[str, Any], item: Any, index: int, key: str | None)
     base.set_tags(ours)
     content = None
     if substitutions:
-        pattern = re.compile("(" + "|".join(re.escape(name) for name in sorted(substitutions, key=len)[::-1]) + ")")
-        content = ForeignContent(pattern, substitutions)
+        placeholder = shared.setdefault(frozenset(substitutions), PlaceholderNames(substitutions))
+        content = ForeignContent(placeholder, substitutions)
     names = {**_NAMES, **dict.fromkeys(("to", "other_to"), f"{path}.to"), "cc": f"{path}.cc", "bcc": f"{path}.bcc"}
     return DoorMessage(ours, faults, names, f"{PATH}/v3/mail/send/{index}", key, content, substitutions)
 

@@ -1,8 +1,9 @@
 """Content that another program wrote: its braces are text, and its placeholders become merge tags."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 # A brace that would begin a merge tag, and a brace before which a merge tag will stand
 _BRACE = re.compile(r"\{(?=[{%]|\Z)")
@@ -14,20 +15,102 @@ MAX_CHARACTERS, MAX_PLACEHOLDERS = 1_048_576, 100
 # The characters of the longest placeholder, and those that are searched at a time. A search holds the interpreter's
 # lock, so that of a whole text would stop the event loop.
 MAX_PLACEHOLDER_CHARACTERS, _SEARCHED_CHARACTERS = 128, 16_384
+_MARK = re.compile(rb"[^\0]")
+
+
+class Placeholder(NamedTuple):
+    """A placeholder in a text: where it stands, its text, and the name of its value, None if it has a tag instead."""
+
+    start: int
+    end: int
+    text: str
+    name: str | None
+
+
+class PlaceholderNames:
+    """Placeholders that are the names of their values, of up to `MAX_PLACEHOLDER_CHARACTERS` each.
+
+    Where several names begin, the longest counts. A text is searched in a time that does not depend on the names, which
+    a pattern of all names does not promise: it would compare each of them with each position of the text. The result
+    for a text is kept, because the messages of a request often share their texts.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._marks: dict[str, bytes] = {}
+
+    def find(self, text: str) -> Iterator[Placeholder]:
+        """Yield the placeholders in a text, which do not overlap, from left to right."""
+        marks = self._marks.get(text)
+        if marks is None:
+            marks = self._marks[text] = _build_automaton(self._names).mark(text)
+        position = 0
+        while match := _MARK.search(marks, position):
+            start, position = match.start(), match.start() + marks[match.start()]
+            yield Placeholder(start, position, text[start:position], text[start:position])
+
+
+class _Automaton(NamedTuple):
+    """An automaton that reads a text from its end (Aho and Corasick, 1975), so that it finds where names begin.
+
+    For each state: the states that follow by character, the state to go on with if none does, and the length of the
+    longest name that begins at the last character read, 0 for none.
+    """
+
+    following: list[dict[str, int]]
+    fallbacks: list[int]
+    lengths: list[int]
+
+    def mark(self, text: str) -> bytes:
+        """Return for each character of a text the length of the longest name that begins there, 0 for none."""
+        marks, state = bytearray(len(text)), 0
+        for index in range(len(text) - 1, -1, -1):
+            char = text[index]
+            while state and char not in self.following[state]:
+                state = self.fallbacks[state]
+            state = self.following[state].get(char, 0)
+            marks[index] = self.lengths[state]
+        return bytes(marks)
+
+
+@functools.lru_cache(maxsize=1)  # the texts of a message are searched one after the other
+def _build_automaton(names: frozenset[str]) -> _Automaton:
+    """Return the automaton that finds names. Its size, and the time it takes, are those of the names."""
+    automaton = _Automaton([{}], [0], [0])
+    for name in names:
+        state = 0
+        for char in reversed(name):
+            if char not in automaton.following[state]:
+                automaton.following[state][char] = len(automaton.following)
+                automaton.following.append({})
+                automaton.fallbacks.append(0)
+                automaton.lengths.append(0)
+            state = automaton.following[state][char]
+        automaton.lengths[state] = len(name)
+    states = list(automaton.following[0].values())
+    for state in states:  # breadth first: the list grows behind
+        for char, child in automaton.following[state].items():
+            shorter = automaton.fallbacks[state]
+            while shorter and char not in automaton.following[shorter]:
+                shorter = automaton.fallbacks[shorter]
+            automaton.fallbacks[child] = automaton.following[shorter].get(char, 0)
+            automaton.lengths[child] = automaton.lengths[child] or automaton.lengths[automaton.fallbacks[child]]
+            states.append(child)
+    return automaton
 
 
 class ForeignContent:
     """A converter of the texts of one message into templates, in which only its placeholders are merge tags.
 
-    `placeholder` matches a placeholder, with the name of its value as the first group; a name that is not in `names`
-    is left as text. `tags` are the merge tags of placeholders that stand for something else than a value. Values are
-    data: they are escaped where they are filled in, and never parsed as a template. A placeholder has at most
-    `MAX_PLACEHOLDER_CHARACTERS`.
+    `placeholder` finds placeholders, as a pattern with the name of the value as its first group or as the names
+    themselves; a name that is not in `names` is left as text. `tags` are the merge tags of placeholders that stand for
+    something else than a value. Values are data: they are escaped where they are filled in, and never parsed as a
+    template. A placeholder has at most `MAX_PLACEHOLDER_CHARACTERS`.
     """
 
     def __init__(
         self,
-        placeholder: re.Pattern[str] | None = None,
+        placeholder: re.Pattern[str] | PlaceholderNames | None = None,
         names: Iterable[str] = (),
         tags: Mapping[str, str] | None = None,
     ) -> None:
@@ -49,11 +132,11 @@ class ForeignContent:
         """
         parts: list[str] = []
         size = position = 0
-        for match in self._find_placeholders(text):
-            tag = self._find_tag(match)
+        for placeholder in self._find_placeholders(text):
+            tag = self._find_tag(placeholder)
             if tag is not None:
-                parts += (self._escape(text[position : match.start()]), tag)
-                position = match.end()
+                parts += (self._escape(text[position : placeholder.start]), tag)
+                position = placeholder.end
                 size += len(parts[-2]) + len(tag)
                 _check_size(size)
         rest = text[position:]
@@ -62,8 +145,10 @@ class ForeignContent:
         _check_size(size + len(parts[-1]))
         return "".join(parts)
 
-    def _find_placeholders(self, text: str) -> Iterator[re.Match[str]]:
-        if self._placeholder is None:
+    def _find_placeholders(self, text: str) -> Iterator[Placeholder]:
+        if isinstance(self._placeholder, PlaceholderNames):
+            yield from self._placeholder.find(text)
+        if not isinstance(self._placeholder, re.Pattern):
             return
         position = 0
         for start in range(0, len(text), _SEARCHED_CHARACTERS):
@@ -72,12 +157,12 @@ class ForeignContent:
                 if match.start() >= end:
                     break
                 position = match.end()
-                yield match
+                yield Placeholder(match.start(), position, match[0], match[1])
 
-    def _find_tag(self, match: re.Match[str]) -> str | None:
-        name = match[1]
+    def _find_tag(self, placeholder: Placeholder) -> str | None:
+        name = placeholder.name
         if name is None:
-            return self._tags.get(match[0])
+            return self._tags.get(placeholder.text)
         if name not in self._names:
             return None
         return f"{{{{ data.{self._keys.get(name) or self._add_key(name)} }}}}"
@@ -121,11 +206,11 @@ class ForeignContent:
         """
         parts: list[str] = []
         size = position = 0
-        for match in self._find_placeholders(text):
-            value = values.get(match[1]) if match[1] is not None else None
+        for placeholder in self._find_placeholders(text):
+            value = values.get(placeholder.name) if placeholder.name is not None else None
             if value is not None:
-                parts += (text[position : match.start()], value)
-                position = match.end()
+                parts += (text[position : placeholder.start], value)
+                position = placeholder.end
                 size += len(parts[-2]) + len(value)
                 _check_size(size, limit)
         _check_size(size + len(text) - position, limit)
