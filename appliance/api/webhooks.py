@@ -3,10 +3,11 @@
 import asyncio
 from typing import Annotated, Any, Literal, cast
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
+from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
-from appliance.api.http import page_headers
+from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Event, Moment
 from appliance.core.clock import iso
 from appliance.sending.delivery import safe_http
@@ -123,6 +124,17 @@ def serialize_test(test_result: Outcome, event: Event) -> WebhookTestResult:
     )
 
 
+def _require_events_scope(request: ApiRequest) -> None:
+    """Raise a 403 error for a request that has events posted, unless its credential may read all of them.
+
+    Events say what contacts did, with its data. Whoever chooses the URL reads them (T45 in docs/threats.md). A test key
+    may not, because a webhook gets the events of live messages as well.
+    """
+    require_scope(request.credential, "events:read")
+    if request.credential.is_test:
+        raise ApiError(403, "forbidden", "A test key may not have events posted, because they include live ones.")
+
+
 ROUTES = Routes()
 _WEBHOOK_PATH = "/webhooks/{id}"
 _DELIVERIES_PATH = f"{_WEBHOOK_PATH}/deliveries"
@@ -145,7 +157,11 @@ async def list_webhooks(request: ApiRequest) -> ApiResponse:
     status=201,
 )
 async def create_webhook(request: ApiRequest) -> ApiResponse:
-    """Create a webhook. Its secret is shown once."""
+    """Create a webhook. Its secret is shown once.
+
+    Also requires `events:read`. A test key may not create a webhook.
+    """
+    _require_events_scope(request)
     webhook, secret = await commit(subscriptions.create, request.account_id, request.body, request.caller)
     return ApiResponse(serialize_webhook_with_secret(webhook, secret))
 
@@ -165,7 +181,13 @@ async def get_webhook(request: ApiRequest) -> ApiResponse:
     response_type=Webhook,
 )
 async def update_webhook(request: ApiRequest) -> ApiResponse:
-    """Update a webhook. A webhook that is enabled again gets only events from then on."""
+    """Update a webhook. A webhook that is enabled again gets only events from then on.
+
+    Any change but `"enabled": false` also requires `events:read`, and no test key may make it.
+    """
+    patch: WebhookPatch = request.body
+    if (patch.url, patch.events) != (UNSET, UNSET) or patch.enabled not in (UNSET, False):
+        _require_events_scope(request)
     webhook = await commit(subscriptions.update, request.account_id, request.id, request.body, request.caller)
     return ApiResponse(serialize_webhook(webhook))
 
@@ -205,7 +227,11 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailed,
             body_required=False, response_type=Replayed)  # fmt: skip
 async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
-    """Send the failed deliveries again, or only those created since a time."""
+    """Send the failed deliveries again, or only those created since a time.
+
+    Also requires `events:read`, and no test key may do it.
+    """
+    _require_events_scope(request)
     count = batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
     while batch_count == queue.REPLAY_BATCH_SIZE:
         batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
@@ -237,5 +263,9 @@ async def get_delivery(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("POST", f"{_DELIVERIES_PATH}/{{delivery_id}}/replay", scope="account:write", response_type=WebhookDelivery)
 async def replay_delivery(request: ApiRequest) -> ApiResponse:
-    """Send a delivery again with the same `webhook-id`."""
+    """Send a delivery again with the same `webhook-id`.
+
+    Also requires `events:read`, and no test key may do it.
+    """
+    _require_events_scope(request)
     return ApiResponse(serialize_delivery(await commit(queue.replay, request.account_id, request.id, request.inner_id)))

@@ -186,6 +186,27 @@ def test_retry_and_replay_a_failed_delivery(api: Client, receiver: Receiver, hoo
     assert api.post(f"{path}/987654/replay").status == 404
 
 
+@pytest.mark.parametrize(
+    "options", [("account:write",), ("account:write,events:read", "--test")], ids=["narrow", "test"]
+)
+def test_events_are_posted_only_for_keys_that_may_read_all(
+    options: tuple[str, ...], api: Client, server: Server, receiver: Receiver, hook: dict[str, Any]
+) -> None:
+    """A key without `events:read`, and a test key, can stop a webhook, but not start or redirect it (T45)."""
+    key, path = server.client(server.new_key("narrow", "--scope", *options)), f"/webhooks/{hook['id']}"
+    delivery = wait_for_delivery(api, hook, record_event(api, hook), "delivered")
+    refused = [
+        key.post("/webhooks", {"url": receiver.url}),
+        key.patch(path, {"url": receiver.url}), key.patch(path, {"events": []}), key.patch(path, {"events": None}),
+        key.patch(path, {"enabled": True}), key.patch(path, {"enabled": None}),
+        key.post(f"{path}/replay_failed"), key.post(f"{path}/deliveries/{delivery['id']}/replay"),
+    ]  # fmt: skip
+    scope = "events:read" if len(options) == 1 else None
+    assert [response.expect(403).get("required_scope") for response in refused] == [scope] * len(refused)
+    assert key.patch(path, {"enabled": False}).expect(200)["enabled"] is False
+    assert api.get(path).expect(200)["url"] == hook["url"]
+
+
 def test_a_redirect_is_a_failure(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """A redirect is not followed, and the delivery is retried."""
     receiver.respond_with(302, "", Location=f"{receiver.url}/elsewhere")
