@@ -34,6 +34,14 @@ class Actor(NamedTuple):
     can_read_contacts: bool = False  # whether the actor may read contacts
 
     @property
+    def can_change_live(self) -> bool:
+        """Whether the actor may change what is sent without a further decision: a scheduled campaign, a live flow.
+
+        Users and keys need the permission to send; commands have it.
+        """
+        return self.can_send or not self.name.startswith(("user:", "key:"))
+
+    @property
     def person_id(self) -> int | None:
         """The id of the user, or of the user who created the API key; None if there is neither."""
         return self.key_creator_id if self.user_id is None else self.user_id

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, approvals, audit
+from appliance.accounts import approvals, audit
 from appliance.accounts.approvals import Approve, Reject
 from appliance.accounts.request_limits import RequestClass
 from appliance.api import schemas
@@ -270,10 +270,9 @@ def _require_send_scope(request: ApiRequest) -> None:
 def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
     """Raise a 403 error if the credential may not change a flow that has been activated.
 
-    A user may change such a flow only with a role that may send, and a test key only if a test key activated the flow.
+    Users and keys need the permission to send, and a test key may change only a flow that a test key activated.
     """
-    role = request.credential.role
-    if row.version > 0 and role is not None and not access.role_can_send(role):
+    if row.version > 0 and not request.credential.is_test and not request.credential.has_scope("campaigns:send"):
         raise ApiError(
             403,
             "forbidden",

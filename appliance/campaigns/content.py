@@ -106,7 +106,7 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
     if flow is not None:
         if by.is_test and not flow.test:
             raise NotAllowed(gettext(_TEST_KEY_REFUSED))
-        if not by.is_test and by.user_id is not None and not by.can_send:
+        if not by.is_test and not by.can_change_live:
             raise NotAllowed(gettext(_LIVE_FLOW), required_scope="campaigns:send")
         if flow.test and not by.can_read_contacts:
             raise NotAllowed(gettext(TEST_FLOW_REFUSED), required_scope="contacts:read")

@@ -440,9 +440,9 @@ _SEND_SCOPE = "campaigns:send"
 def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
     """Raise NotAllowed if the actor may not make this change; every actor who may edit can change a draft.
 
-    A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change the
-    content of a scheduled campaign, and neither a user nor an API key may change its time. The content and time of a
-    campaign that a test key sent can be changed only with the permission to read contacts.
+    A test key may change only campaigns that test keys sent. Without the permission to send, no user and no API key may
+    change the content, audience or time of a scheduled campaign. The content and time of a campaign that a test key
+    sent can be changed only with the permission to read contacts.
     """
     if campaign.phase == "draft":
         return
@@ -452,10 +452,10 @@ def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: A
         raise NotAllowed(gettext(_TEST_KEY_ONLY))
     if campaign.test and not by.can_read_contacts and store.changes_content(campaign, request):
         raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")
-    if campaign.phase != "scheduled" or by.can_send:
+    if campaign.phase != "scheduled" or by.can_change_live:
         return
     is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
-    if is_retimed or (by.user_id is not None and store.changes_content(campaign, request)):
+    if is_retimed or store.changes_content(campaign, request):
         raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
 
 
@@ -475,8 +475,8 @@ def check_end(campaign: Campaign, by: Actor) -> None:
 def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
     """Raise NotAllowed if the template belongs to a scheduled campaign that the actor may not change.
 
-    A user needs the permission to send; a test key may change only campaigns that test keys sent, and without the
-    permission to read contacts no actor may change these.
+    A user or key needs the permission to send; a test key may change only campaigns that test keys sent, and without
+    the permission to read contacts no actor may change these.
     """
     armed = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.template == template_id, Campaign.phase == "scheduled",
@@ -486,7 +486,7 @@ def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
         return
     if by.is_test and not armed.test:
         raise NotAllowed(gettext(_TEST_KEY_ONLY))
-    if not by.is_test and by.user_id is not None and not by.can_send:
+    if not by.is_test and not by.can_change_live:
         raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
     if armed.test and not by.can_read_contacts:
         raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")

@@ -192,13 +192,18 @@ def clean_hidden(field: Field, value: Any) -> str | None:
 
 
 def _read_text(field: Field, value: Any, faults: Faults) -> Any:
-    """Return text of up to `MAX_TEXT_CHARACTERS`, or a boolean or number of JSON; lists and objects are left out."""
+    """Return text of up to `MAX_TEXT_CHARACTERS`, or a boolean or number of JSON; lists and objects are left out.
+
+    Text with an error is left out, so that what is returned can be stored.
+    """
     if isinstance(value, str):
         value = value.replace("\r\n", "\n").strip()
         if not is_storable(value):
             faults.add(field.name, gettext("is invalid"))
-        elif len(value) > MAX_TEXT_CHARACTERS:
+            return None
+        if len(value) > MAX_TEXT_CHARACTERS:
             faults.add(field.name, gettext("is too long (maximum is %(limit)s characters)", limit=MAX_TEXT_CHARACTERS))
+            return None
     return value if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value) else None
 
 

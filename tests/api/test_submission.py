@@ -461,3 +461,18 @@ def test_a_failed_tls_handshake_is_logged_in_words(server: Server, ports: Ports)
     RawSession(ports.tls).socket.close()
     server.wait_for_line(r"submission: TLS failed client=.*: the client closed the connection during the handshake")
     assert "TLSSetupException" not in server.output
+
+
+@pytest.mark.full
+def test_a_client_must_sign_in_within_a_minute(ports: Ports, key: str) -> None:
+    """NOOP does not keep a connection open for a client that has not signed in; one that has may wait (T07)."""
+    with RawSession(ports.tls) as idle, RawSession(ports.tls) as signed_in:
+        for session in (idle, signed_in):
+            session.start_tls()
+        assert idle.reply().startswith("220")
+        begin(signed_in, key)
+        for _ in range(4):
+            time.sleep(16)
+            assert signed_in.ask(b"NOOP\r\n").startswith("250")
+            last = idle.ask(b"NOOP\r\n")
+        assert last.startswith("421") or last == ""

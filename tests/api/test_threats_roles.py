@@ -114,6 +114,33 @@ def test_a_key_without_send_scope_cannot_change_the_time(server: Server, api: Cl
     api.delete(campaign_path(campaign)).expect(200)
 
 
+def test_a_key_without_send_scope_cannot_change_what_is_live(server: Server, api: Client, list_id: int) -> None:
+    """Content and audience of a scheduled campaign, and an active flow with its template, need the scope to send."""
+    scopes = "campaigns:write,templates:write,flows:write,contacts:read"
+    writer = server.client(server.new_key("editor of drafts", "--scope", scopes))
+    campaign = schedule_campaign(api, list_id)
+    flow = api.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+    words, audience = {"subject": "Taken"}, {"contact_list_ids": [list_id], "segment_ids": []}
+    changes: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("PATCH", campaign_path(campaign), {"template_attributes": words}),
+        (
+            "PATCH",
+            campaign_path(campaign),
+            {"trigger_attributes": {"data": audience}},
+        ),
+        ("PATCH", f"/templates/{campaign['template']['id']}", words),
+        ("PATCH", f"/flows/{flow['id']}", {"steps": [LETTER | {"subject": "Taken"}]}),
+        ("PATCH", f"/templates/{flow['steps'][0]['template_id']}", words),
+    )
+    for change in changes[3:]:
+        assert writer.send(*change).status == 200, change
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+    for change in changes:
+        assert writer.send(*change).expect(403)["required_scope"] == "campaigns:send", change
+    api.delete(f"/flows/{flow['id']}").expect(200)
+    api.delete(campaign_path(campaign)).expect(200)
+
+
 def test_a_test_key_cannot_change_a_live_campaign(server: Server, api: Client, list_id: int) -> None:
     """A test key cannot change, pause, cancel or delete a campaign that a live key has sent; drafts it can."""
     tester = server.client(server.new_key("tester", "--test"))

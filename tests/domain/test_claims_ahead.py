@@ -116,7 +116,9 @@ def test_a_message_of_another_transport_does_not_keep_the_next_one_back(
         use_relay(home, smtp.port, email__connections="1", email__transports=[declared], email__routes=routes)
         gates = [smtp.rules.hold("body", "p1@main.example"), backup.rules.hold("rcpt", "p2@other.example")]
         with run_sender(monkeypatch):
-            wait_until(lambda: [status for status, _ in fetch_statuses()] == ["sending", "sending", "queued", "sending"])
+            wait_until(
+                lambda: [status for status, _ in fetch_statuses()] == ["sending", "sending", "queued", "sending"]
+            )
             for gate in gates:
                 gate.release()
             wait_until(lambda: {status for status, _ in fetch_statuses()} == {"sent"})

@@ -153,7 +153,8 @@ def _list_harm(stats: dict[str, int], usual: UsualResults | None) -> list[Result
         ResultFact(gettext("Spam complaints"), complained, reached, complaint_rate, "status=complained",
                    usual_complained, tone="bad",
                    definition=gettext("Contacts who marked the email as spam, as a share of emails delivered.")),
-        ResultFact(pgettext("count", "Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced, tone="bad",
+        ResultFact(pgettext("count", "Bounced"), bounced, sent, bounce_rate, "status=bounced", usual_bounced,
+                   tone="bad",
                    definition=gettext("Emails returned by the recipient’s server, as a share of emails sent.")),
     ]  # fmt: skip
 
