@@ -7,9 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from appliance.core import signals
 from appliance.jobs import BackgroundWork, Jobs
 from appliance.sending.messages import queue
 from appliance.sending.workers import sender
+from appliance.sending.workers.email_sender import EmailSender
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from tests.domain.home import Home
@@ -79,3 +81,28 @@ def test_a_shutdown_is_short_while_settings_are_being_applied(home: Home, monkey
                 jobs.stop()
         reply.release()
     assert rows("SELECT status FROM message") == [("uncertain",)]
+
+
+def test_many_wake_ups_start_few_runs_of_the_email_sender(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each submitted message wakes the sender; it looks for due mail at most 50 times a second, and at least once."""
+    runs: list[float] = []
+    looks_for_email = EmailSender.is_due
+
+    def count(email_sender: EmailSender) -> bool:
+        runs.append(time.monotonic())
+        return looks_for_email(email_sender)
+
+    monkeypatch.setattr(EmailSender, "is_due", count)
+    transactions.start()
+    work = BackgroundWork("process")
+    work.start()
+    try:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            signals.wake("outbox")
+            time.sleep(0.001)
+    finally:
+        work.stop()
+        transactions.stop()
+    # The pulse looks once a second too.
+    assert 2 <= len(runs) <= 55
