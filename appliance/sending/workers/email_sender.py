@@ -236,7 +236,7 @@ class EmailWorker(SmtpWorker):
 
 
 # Messages rendered ahead for each worker; more would only wait longer.
-_READY_PER_CONNECTION = 20
+_READY_PER_CONNECTION = 8
 
 
 class EmailSender(Sender[EmailRateLimits]):
