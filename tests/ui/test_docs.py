@@ -2,11 +2,13 @@
 
 import html
 import io
+import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from PIL import Image
@@ -22,6 +24,7 @@ from ui import documentation
 
 PAGES = ("/docs", "/docs/api", *(f"/docs/guides/{name}" for name in documentation.guide_names()))
 
+HTTP = ("get", "post", "put", "patch", "delete")
 DESK: ViewportSize = {"width": 1280, "height": 800}
 SMALL_PHONE: ViewportSize = {"width": 320, "height": 700}
 # Runs in the page: where it, its text, and each table and code in it end
@@ -237,6 +240,21 @@ def test_error_hints_link_to_the_guide(api: Client) -> None:
         assert anchor == code and f'<h3 id="{code}">' in page.text
 
 
+def test_each_operation_has_its_document(visitor: Client, server: Server) -> None:
+    """The script of an operation has its details, those of all components that it refers to, and all summaries."""
+    document = server.client().contract().document
+    operations = [(path, method) for path, methods in document["paths"].items() for method in methods if method in HTTP]
+    for path, method in operations:
+        anchor = re.sub(r"[{}]", "-", f"{method}-{path}")
+        script = visitor.request("GET", f"/docs/api/document.js?operation={quote(anchor)}").text
+        part = json.loads(script.removeprefix("globalThis.published = ").removesuffix(";\n"))
+        assert [*part["paths"]] == [*document["paths"]]
+        assert part["paths"][path][method].keys() == document["paths"][path][method].keys(), anchor
+        for kind, name in set(re.findall(r'"#/components/(\w+)/([^"]+)"', script)):
+            assert name in part["components"][kind], (anchor, name)
+        assert len(script) < 400_000
+
+
 def test_the_api_reference(browser: Browser, server: Server, browser_problems: Problems, full: bool) -> None:
     """The reference shows every operation without errors.
 
@@ -258,6 +276,11 @@ def test_the_api_reference(browser: Browser, server: Server, browser_problems: P
         "document.querySelector('rapi-doc').resolvedSpec.tags.flatMap(t => t.paths.map(p => [p.method, p.path]))"
     )
     assert {tuple(operation) for operation in drawn} == operations | {("post", name) for name in document["webhooks"]}
+    # The details of another operation are loaded when it is chosen, by its link or by an address
+    page.locator("[data-content-id='patch-/v1/my/flows/-id-']").first.click()
+    expect(shown.get_by_text("flows:write").first).to_be_visible()
+    page.goto("/docs/api/reference#get-/v1/my/contacts", wait_until="commit")
+    expect(shown.get_by_text("contacts:read").first).to_be_visible()
     assert all(url.startswith(server.url + "/") for url in requested_urls) and len(requested_urls) < 12
     assert browser_problems.found == []
     browser_problems.allow("policy: connect-src|Content Security Policy|Refused to connect|Fetch API cannot load")

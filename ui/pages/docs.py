@@ -1,7 +1,8 @@
 """The documentation pages: guides with their search, and the API reference. They are public, without account data."""
 
 import re
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -104,11 +105,15 @@ async def show_reference(request: Request) -> HTTPResponse:
 @pages.get("/api/document.js", name="document")
 @public_page
 async def show_document(request: Request) -> HTTPResponse:
-    """Return a script that defines the OpenAPI document.
+    """Return a script that defines the OpenAPI document, with the details of one operation (`?operation=` anchor).
 
-    The reference is a sandboxed page with an opaque origin, so it cannot fetch the document as JSON.
+    The reference is a sandboxed page with an opaque origin, so it cannot fetch the document as JSON. RapiDoc copies
+    each schema to all places that refer to it, which takes up to a minute for the whole document.
     """
-    return HTTPResponse(_build_script(request.app.ctx.published), content_type="text/javascript; charset=utf-8")
+    build, anchor = request.app.ctx.published, request.args.get("operation") or ""
+    known = {operation for operation, _ in _iterate_operations(_simplify_document(build))}
+    script = _build_script(build, anchor if anchor in known else "")
+    return HTTPResponse(script, content_type="text/javascript; charset=utf-8")
 
 
 def _render_page(request: Request, template: str, **context: Any) -> HTTPResponse:
@@ -119,8 +124,51 @@ def _render_page(request: Request, template: str, **context: Any) -> HTTPRespons
 
 
 @cache
-def _build_script(build: Any) -> bytes:
-    return b"globalThis.published = " + msgspec.json.encode(_simplify_schema(build())) + b";\n"
+def _simplify_document(build: Any) -> dict[str, Any]:
+    document: dict[str, Any] = _simplify_schema(build())
+    return document
+
+
+@lru_cache(maxsize=16)
+def _build_script(build: Any, anchor: str) -> bytes:
+    """Return the script with the details of the operation with this anchor; of all others it has only the summary."""
+    document = _simplify_document(build)
+    part: dict[str, Any] = document | {kind: {} for kind in ("paths", "webhooks")}
+    for operation_anchor, (kind, path, method, operation) in _iterate_operations(document):
+        shown = operation if operation_anchor == anchor else {
+            "summary": operation["summary"], "tags": operation.get("tags", []), "responses": {},
+        }  # fmt: skip
+        shared = {name: value for name, value in document[kind][path].items() if name not in _METHODS}
+        part[kind].setdefault(path, shared if operation_anchor == anchor else {})
+        part[kind][path] |= {method: shown} | (shared if operation_anchor == anchor else {})
+    part["components"] = _select_components(part | {"components": None}, document["components"])
+    return b"globalThis.published = " + msgspec.json.encode(part) + b";\n"
+
+
+def _iterate_operations(document: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str, str, dict[str, Any]]]]:
+    """Yield each operation and webhook as (anchor, (`paths` or `webhooks`, path or name, method, operation))."""
+    for kind in ("paths", "webhooks"):
+        for path, methods in document.get(kind, {}).items():
+            for method in _METHODS:
+                if method in methods:
+                    yield _operation_anchor(method, path), (kind, path, method, methods[method])
+
+
+def _select_components(part: Any, components: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the components to which a part of a document refers, directly or through others, and all security ones."""
+    chosen: dict[str, dict[str, Any]] = {"securitySchemes": components.get("securitySchemes", {})}
+    unread = [part]
+    while unread:
+        node = unread.pop()
+        if isinstance(node, list):
+            unread += node
+        elif isinstance(node, dict):
+            unread += node.values()
+            kind, _, name = str(node.get("$ref", "")).removeprefix("#/components/").partition("/")
+            if name and name not in chosen.setdefault(kind, {}):
+                chosen[kind][name] = components[kind][name]
+                unread.append(components[kind][name])
+    return chosen
 
 
 def _simplify_schema(node: Any) -> Any:
