@@ -218,23 +218,30 @@ def _load_hits(campaign_id: int) -> _HitCounts:
     return hits
 
 
-# Messages that were opened and bounced all the same, and unopened messages whose contact was deleted since.
-_OPENED_BOUNCES = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'bounced' AND opened_at IS NOT NULL"
+# Messages that were opened or clicked, and bounced all the same.
+_ENGAGED_BOUNCES = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'bounced' AND {}_at IS NOT NULL"
+# Delivered messages that nobody opened, and whose contact was deleted since.
 _UNOPENED_WITHOUT_CONTACT = (
     "SELECT count(*) FROM message INDEXED BY message_without_contact WHERE account_id = ? AND contact_id IS NULL "
     "AND campaign_id = ? AND opened_at IS NULL AND status IN ('sent', 'delivered', 'complained')"
 )
 
 
+def count_unengaged(campaign_id: int, column: Literal["opened", "clicked"], delivered: int, engaged: int) -> int:
+    """Return how many of the delivered messages no person opened or clicked: the recipients with `opened=never`.
+
+    `engaged` is the number of those that a person did, among them messages that bounced all the same.
+    """
+    return delivered - engaged + int(scalar(_ENGAGED_BOUNCES.format(column), (campaign_id,)))
+
+
 def count_non_openers(campaign: Campaign, delivered: int, opened: int) -> tuple[int, int]:
     """Return how many contacts received an email and did not open it, and how many more of them were deleted since.
 
     The first number is that of the segment of a resend, the sum is that of the recipients with `opened=never`.
-    `delivered` and `opened` are numbers of messages; a message that was opened may have bounced.
     """
-    bounced = int(scalar(_OPENED_BOUNCES, (campaign.id,)))
     deleted = int(scalar(_UNOPENED_WITHOUT_CONTACT, (campaign.account_id, campaign.id)))
-    return max(delivered - opened + bounced - deleted, 0), deleted
+    return max(count_unengaged(campaign.id, "opened", delivered, opened) - deleted, 0), deleted
 
 
 def _build_engagement(campaign_id: int, kind: str, hits: _HitCounts, count: int, total: int) -> EngagementFigures:

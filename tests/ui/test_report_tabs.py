@@ -189,7 +189,11 @@ def test_the_number_of_non_openers_is_the_same_everywhere(
         r"(\d+) contacts? ha(?:s|ve) not opened", text_of(overview.one("section[aria-labelledby=next-title]"))
     )
     assert offer
-    assert len(addresses(HtmlPage(user, f"{path}/people?opened=never"))) == int(offer[1]) > 0
+    for name in ("opened", "clicked"):
+        page = HtmlPage(user, f"{path}/people?{name}=never")
+        [chip] = page.all(f".chips a[href$='{name}=never'] .n")
+        assert len(addresses(page)) == int(text_of(chip)) > 0
+    assert len(addresses(HtmlPage(user, f"{path}/people?opened=never"))) == int(offer[1])
     user.post(f"{path}/not-opened")
     segment = next(row for row in api.get("/segments").expect(200) if row["name"].startswith("Did not open"))
     assert len(api.get("/contacts", segment_id=segment["id"], limit=100).expect(200)) == int(offer[1])

@@ -236,15 +236,22 @@ def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQu
 def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
     """Return the filter chips as (filter, value, label, count)."""
     stats, opened, clicked = campaign.stats, figures.opens.people.count, figures.clicks.people.count
+    delivered = stats["accepted"] - stats["bounced"]
     counts = {
         ("accepted", "true"): stats["accepted"], ("pending", "true"): stats["pending"],
         ("unsubscribed", "true"): figures.unsubscribes.count,
         ("replied", "true"): len(recipients.list_replied(campaign)),
     }  # fmt: skip
     if campaign.tracking:
-        counts |= {("clicked", "people"): clicked, ("clicked", "never"): stats["accepted"] - clicked}
+        counts |= {
+            ("clicked", "people"): clicked,
+            ("clicked", "never"): results.count_unengaged(campaign.id, "clicked", delivered, clicked),
+        }
         if campaign.channel == "email":
-            counts |= {("opened", "people"): opened, ("opened", "never"): stats["accepted"] - opened}
+            counts |= {
+                ("opened", "people"): opened,
+                ("opened", "never"): results.count_unengaged(campaign.id, "opened", delivered, opened),
+            }
     counts |= {("status", name): stats[name] for name in ledger.FINAL_STATUSES}
     return [(name, value, _fixed_label(name, value), counts.get((name, value), 0)) for name, value in _CHIPS]
 

@@ -13,7 +13,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import accounts, audit
 from appliance.audience.segments import suggestions
 from appliance.content import brand as brands
-from appliance.core import errors, validation
+from appliance.core import errors, i18n, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import fields, store
 from appliance.forms.fields import CHOICE_TYPES, CONTACT_FIELDS, MAX_FIELDS, Field, list_fields
@@ -107,9 +107,10 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     is_branded = request.args.get("look") != "plain"
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
     recent_count = await fetch(store.count_recent_submissions, visit.account_id, form_id, _RECENT_DAYS)
+    language = row.language or i18n.get_language_tag()
     return view.render(
         request, "forms/show.html", row=row, lists=lists, snippet=fields.render_embed(row, style, is_branded),
-        is_branded=is_branded, field_labels=[fields.get_label(field, style.language) for field in list_fields(row)],
+        is_branded=is_branded, field_labels=[fields.get_label(field, language) for field in list_fields(row)],
         sender_problems=sender_problems, code=charts.draw_qr(row.url), public=records.has_public_name(),
         recent_count=recent_count, recent_days=_RECENT_DAYS,
     )  # fmt: skip
