@@ -48,7 +48,7 @@
   const placeToast = (toast) => {
     const isBelow = (selector) => {
       const { left, right, top, bottom } = toast.getBoundingClientRect();
-      return [...document.querySelectorAll(`:is(main, .side, .tabbar) :is(${selector})`)].some((element) => {
+      return [...document.querySelectorAll(selector)].some((element) => {
         const box = element.checkVisibility() && !element.closest("dialog, [popover], .toast") && element.getBoundingClientRect();
         return box && box.right > left && box.left < right && box.bottom > top && box.top < bottom;
       });

@@ -114,3 +114,23 @@ def test_filter_chips_of_tables_are_all_visible_on_a_phone(phone: Page, api: Cli
             assert other
             is_beside = other["x"] >= box["x"] + box["width"] - 1 or box["x"] >= other["x"] + other["width"] - 1
             assert is_beside or abs(other["y"] - box["y"]) >= min(box["height"], other["height"]) - 1
+
+
+def test_a_notice_covers_nothing_to_press(browser_page: Page, api: Client) -> None:
+    """After a segment was saved the notice lies over no button or field, at the desk and on a phone."""
+    rule = [{"name": "data.visits", "predicate": "gt", "value": 10}]
+    segment_id = api.post("/segments", {"name": "Frequent", "filters": rule}).expect(201)["id"]
+    for width, height in ((1280, 640), (390, 800)):
+        browser_page.set_viewport_size({"width": width, "height": height})
+        browser_page.goto(f"/segments/{segment_id}")
+        browser_page.get_by_role("button", name="Save", exact=True).click()
+        expect(browser_page.locator(".toast[data-spot]")).to_contain_text("Saved")
+        covered = browser_page.evaluate("""() => {
+          const toast = document.querySelector(".toast").getBoundingClientRect();
+          return [...document.querySelectorAll("main :is(.btn, button, input, select, textarea)")].filter((element) => {
+            const box = element.checkVisibility() && element.getBoundingClientRect();
+            return box && box.right > toast.left && box.left < toast.right
+              && box.bottom > toast.top && box.top < toast.bottom;
+          }).map((element) => element.outerHTML);
+        }""")
+        assert covered == [], width
