@@ -87,3 +87,27 @@ def test_a_simulation_of_waits_says_when_where_and_why(api: Client) -> None:
     assert entries[3]["at"] == "2027-03-26T08:06:40.000Z" and entries[2]["checked_events"] == ["order_paid"]
     late = api.post(f"/flows/{flow['id']}/simulate", {"contact": {"data": {}}}).expect(200)
     assert [entry["reason"] for entry in late["timeline"] if entry["outcome"] == "no"] == ["no_date", "timed_out"]
+
+
+def test_a_tag_is_added_and_removed_beside_the_others(api: Client) -> None:
+    """Spaces around a tag do not count, case does not matter, and other tags stay; a simulation shows it."""
+    steps = [{"type": "tag_add", "tag": " VIP "}, {"type": "tag_remove", "tag": "LEAD"}]
+    filters = [{"name": "contact_tag", "predicate": "eq", "value": tag} for tag in ("vip", "friend")]
+    lead = {"name": "contact_tag", "predicate": "eq", "value": "lead"}
+    steps += [{"filters": filters, "yes": [{"filters": [lead], "yes": [{"type": "exit"}]}]}]
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": steps}).expect(201)
+    assert [step.get("tag") for step in flow["steps"]] == ["VIP", "LEAD", None]
+    contact = {"email": "gil@example.org", "data": {"tags": ["lead", "friend"]}}
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {"contact": contact}).expect(200)
+    outcomes = [entry["outcome"] for entry in simulation["timeline"] if entry["kind"] == "step"]
+    assert (outcomes, simulation["end"]["status"]) == (["on", "on", "yes", "no"], "completed"), simulation["text"]
+    assert "Add the tag “VIP”" in simulation["text"]
+
+
+def test_errors_of_a_tag(api: Client) -> None:
+    """It must be a text of 1 to 64 characters."""
+    tags = [{"type": "tag_add", "tag": tag} for tag in (None, "  ", "x" * 65, 7)]
+    assert step_errors(api, *tags) == {
+        "steps[0].tag": ["can't be blank"], "steps[1].tag": ["can't be blank"],
+        "steps[2].tag": ["is too long (maximum is 64 characters)"], "steps[3].tag": ["is invalid"],
+    }  # fmt: skip

@@ -202,11 +202,23 @@ def apply_step(contact: Contact, run: Run, step: Step) -> Contact:
     if step["type"] == "list_remove" and list_id in contact.lists:
         contact = contact._replace(lists=contact.lists - {list_id})
         return record_event(contact, "list_remove", {"contact_list_id": list_id}, run.depth + 1)
+    if step["type"] in ("tag_add", "tag_remove"):
+        return change_tag(contact, run, step)
     if step["type"] == "contact_update":
         contact = contact._replace(data=contact.data | step["data_merge"])
     if step["type"] == "unsubscribe":
         contact = contact._replace(subscribed=False)
     return contact
+
+
+def change_tag(contact: Contact, run: Run, step: Step) -> Contact:
+    """Add or remove a tag, which is recorded if it changes the contact; without tags the contact has no such data."""
+    is_add, tags = step["type"] == "tag_add", list(contact.data.get("tags", []))
+    if (step["tag"] in tags) == is_add:
+        return contact
+    tags = [*tags, step["tag"]] if is_add else [tag for tag in tags if tag != step["tag"]]
+    data = {key: value for key, value in contact.data.items() if key != "tags"} | ({"tags": tags} if tags else {})
+    return record_event(contact._replace(data=data), step["type"], {"tag": step["tag"]}, run.depth + 1)
 
 
 def end_run(contact: Contact, index: int, status: str, reason: str | None, now: int) -> Contact:

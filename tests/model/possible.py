@@ -119,6 +119,8 @@ class FlowSet:
         if kind in ("list_add", "list_remove"):
             group = frozenset({f"list {step['contact_list_id']}"})
             return Effects(group, group) | self.effects_of_events(kind)
+        if kind in ("tag_add", "tag_remove"):
+            return Effects(frozenset({"tags"}), frozenset({"tags"})) | self.effects_of_events(kind)
         if kind == "contact_update":
             return Effects(writes=frozenset({"seen"}))
         if kind == "unsubscribe":

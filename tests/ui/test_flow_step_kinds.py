@@ -55,3 +55,13 @@ def test_waiting_until_a_time_then_a_date_then_an_event(user: ScriptlessBrowser,
     page.fill("Wait until", "a time of day")
     page = page.press("Save").press("Save")
     assert "Remove the steps in the branches first" in page.text
+
+
+def test_adding_a_tag(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The form asks for the tag, and the tree names it."""
+    page = add_step(user, flow, "Add tag").press("Add step")
+    assert "This field is required." in page.text
+    page.fill("Tag", "vip")
+    page = page.press("Add step")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert step["tag"] == "vip" and "Add the tag “vip”" in page.text

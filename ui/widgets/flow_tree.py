@@ -19,7 +19,7 @@ from ui.forms.flow_forms import TRIGGER_LABELS
 # The colour class of each step icon.
 TONES = {
     "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
-    "pencil": "", "ban": "warn", "log-out": "",
+    "tag": "good", "pencil": "", "ban": "warn", "log-out": "",
 }  # fmt: skip
 _DAY_SECONDS = 86_400
 

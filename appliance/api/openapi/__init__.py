@@ -22,6 +22,7 @@ from appliance.api.openapi.operations import build_operation, example_reference,
 from appliance.api.openapi.responses import COMMON_HEADERS, Error, error_reference, header_references
 from appliance.api.routes import ROUTES
 from appliance.api.schemas import Event
+from appliance.audience.contacts.write import MAX_TAG_CHARACTERS
 from appliance.audience.segments import suggestions
 from appliance.content.designs.document import MAX_SECTIONS
 from appliance.content.designs.kind import STYLES, THEME, Prop
@@ -297,6 +298,10 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "timeout": (
         {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
         "seconds to wait for the event at most",
+    ),
+    "tag": (
+        {"type": "string", "maxLength": MAX_TAG_CHARACTERS},
+        "tag to add or remove, depending on `type`; all other tags of the contact stay",
     ),
     "data_merge": ({"type": "object"}, "JSON merge patch (RFC 7396) for the contact's `data`"),
 }

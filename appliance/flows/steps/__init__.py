@@ -11,6 +11,7 @@ from appliance.flows.steps.exit import Exit
 from appliance.flows.steps.lists import ListAdd, ListRemove
 from appliance.flows.steps.sms import Sms
 from appliance.flows.steps.split import Split
+from appliance.flows.steps.tags import TagAdd, TagRemove
 from appliance.flows.steps.unsubscribe import Unsubscribe
 from appliance.flows.steps.wait import Wait
 from appliance.flows.steps.wait_until import WaitUntil
@@ -24,6 +25,8 @@ KINDS: tuple[StepKind, ...] = (
     EmitEvent(),
     ListAdd(),
     ListRemove(),
+    TagAdd(),
+    TagRemove(),
     ContactUpdate(),
     Unsubscribe(),
     Exit(),

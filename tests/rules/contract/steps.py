@@ -11,6 +11,8 @@ CLAIMS = {
 BY_TYPE_ONLY = {
     "list_add": {"contact_list_id"},
     "list_remove": {"contact_list_id"},
+    "tag_add": {"tag"},
+    "tag_remove": {"tag"},
     "contact_update": {"data_merge"},
     "unsubscribe": {"channel"},
     "exit": set(),
