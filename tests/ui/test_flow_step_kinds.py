@@ -65,3 +65,19 @@ def test_adding_a_tag(user: ScriptlessBrowser, api: Client, flow: int) -> None:
     page = page.press("Add step")
     (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
     assert step["tag"] == "vip" and "Add the tag “vip”" in page.text
+
+
+def test_the_simulation_of_a_wait_names_the_time_zone_and_offers_the_event(
+    user: ScriptlessBrowser, api: Client, flow: int
+) -> None:
+    """The page says whose zone it is and where it comes from; “What if” lets the event happen within the limit."""
+    steps = [
+        {"type": "wait_until", "until": "time"},
+        {"type": "wait_until", "until": "event", "event_name": "checkout", "timeout": 172_800},
+    ]
+    api.patch(f"/flows/{flow}", {"steps": steps}).expect(200)
+    page = HtmlPage(user, f"/flows/{flow}/try?data=time_zone:+Asia/Tokyo")
+    assert "from the contact’s custom field" in page.text and "Not in time" in page.text
+    page = page.follow("What if: checkout")
+    assert "Assumed: checkout" in page.text and "at most 2 days: Happened" in page.text
+    assert "Wait until 09:00" in HtmlPage(user, f"/flows/{flow}/crowd").text

@@ -32,6 +32,7 @@ pages = Pages("ui_flow_try", url_prefix="/flows")
 
 
 _HOUR_SECONDS = 3_600
+_DAY_SECONDS = 86_400
 # A simulated event in the query: the id of the branch step and the name of the event.
 _CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
 
@@ -90,7 +91,8 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
 
     An event of a message happens an hour after the last message before the branch. Any other event happens an hour
     before the contact reaches the branch or, if the wait is too short for that, within a minute after the start. A
-    step that waits for an event gets it an hour after the contact reached the step, or after half of the time limit.
+    step that waits for an event gets it an hour after the contact has reached the step at the latest, or after half of
+    the time limit.
     """
     number, _, event = choice.partition(".")
     step_id = int(number)
@@ -103,6 +105,9 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
     waited_seconds = document.min_seconds_before(draft.steps, step_id)
     timeout = (document.find_step(draft.steps, step_id) or {}).get("timeout")
     if timeout:
+        # A wait for an hour of the day takes up to a day, or up to a week if only some weekdays count.
+        hour_waits = [step for step in steps if step.get("until") == "time"]
+        waited_seconds += sum(_DAY_SECONDS * (7 if step["weekdays"] else 1) for step in hour_waits)
         return {"event": event, "after": waited_seconds + min(_HOUR_SECONDS, timeout // 2)}
     return {"event": event, "after": max(waited_seconds - _HOUR_SECONDS, min(60, waited_seconds // 2))}
 
