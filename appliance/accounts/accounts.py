@@ -245,7 +245,10 @@ def update(account_id: int, changes: AccountWrite) -> Account:
 
 
 def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors that the types do not catch: time zone, country, quiet hours and opt-out hints."""
+    """Raise Invalid with all errors that the types do not catch.
+
+    They are those of time zone, country, quiet hours and opt-out hints, and an SMS sender that is not the account's.
+    """
     faults, values = Faults(), sent_fields(changes)
     zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")
     if zone is not None and clock.find_time_zone(zone) is None:
@@ -255,6 +258,8 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         faults.add("country_code", gettext("is not included in the list"))
     if isinstance(hours, QuietHours) and isinstance(hours.to, str) and hours.from_ == hours.to:
         faults.add("sms_quiet_hours", gettext("is invalid"))
+    if values.get("sms_from") and _is_taken(account_id, values["sms_from"]):
+        faults.add("sms_from", gettext("has already been taken"))
     if error := merge.find_error(values.get("sms_opt_out_hint"), "text"):
         faults.add("sms_opt_out_hint", error)
     for tag, hint in (values.get("sms_opt_out_hints") or {}).items():
@@ -268,6 +273,23 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         elif error := merge.find_error(hint, "text"):
             faults.add(path, error)
     faults.check()
+
+
+def _is_taken(account_id: int, sender: str) -> bool:
+    """Return whether another account has a sender of SMS, whose replies would come to this account.
+
+    The senders of the configuration are those of the first account. A name is nobody's, because nobody can reply to it.
+    """
+    if addresses.is_sender_name(sender):
+        return False
+    key, settings = addresses.get_sender_key(sender), config.current().sms
+    others = dict(rows("SELECT id, sms_from FROM account"))
+    if others.pop(account_id, None) == sender:
+        return False  # as before
+    taken = [own for own in others.values() if own]
+    if any(other_id < account_id for other_id in others):
+        taken += [settings.twilio.from_, *(entry.partition(" ")[2] for entry in settings.country_senders)]
+    return any(addresses.get_sender_key(own) == key for own in taken)
 
 
 def _column_value(value: Any, empty: Any = None) -> Any:

@@ -223,6 +223,14 @@ def _to_phone_address(text: str, country: str | None) -> Address:
     return parse_phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 
+def get_sender_key(sender: str) -> str:
+    """Return a sender of SMS for comparison: a number as digits only, because some providers omit the plus."""
+    try:
+        return parse_phone(sender).key[1:]
+    except ValueError:
+        return sender.strip().casefold()
+
+
 def parse_sms_sender(text: str) -> str:
     """Parse an SMS sender: an E.164 number, short code, name (at most 11 characters) or messaging service id.
 
@@ -237,6 +245,11 @@ def parse_sms_sender(text: str) -> str:
 def is_messaging_service(text: str) -> bool:
     """Return whether an SMS sender is the id of a Twilio messaging service, which picks the number of each message."""
     return _SENDER_SERVICE.fullmatch(text) is not None
+
+
+def is_sender_name(sender: str) -> bool:
+    """Return whether an SMS sender is a name, to which nobody can reply."""
+    return any(letter.isalpha() for letter in sender) and not is_messaging_service(sender)
 
 
 def parse(kind: str, text: str) -> Address:

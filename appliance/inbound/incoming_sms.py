@@ -166,21 +166,25 @@ def find_home_account(sender: str, to: str) -> int:
     """Return the id of the home account of an SMS.
 
     It is the account with the number `to`, which is empty if the provider does not report it. If several accounts have
-    that number, the choice is among these; if none has it, one of all accounts. The account that sent the last SMS to
-    the sender is preferred, then an account that has the sender's number, then the first.
+    that number, the choice is among these; if none has it, one of all accounts. An account that sends by a messaging
+    service may have the number as well, after the others, because the service does not report its numbers. The account
+    that sent the last SMS to the sender is preferred, then an account that has the sender's number, then the first.
     """
     accounts = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
     default_sender = config.current().sms.twilio.from_
-    owners = [
-        row.id for row in accounts if to and _comparison_key(row.sms_from or default_sender) == _comparison_key(to)
-    ]
+    senders = {row.id: row.sms_from or default_sender for row in accounts}
+    key = addresses.get_sender_key(to)
+    owners = [account_id for account_id, own in senders.items() if to and addresses.get_sender_key(own) == key]
+    if owners:
+        owners += [account_id for account_id, own in senders.items() if addresses.is_messaging_service(own)]
     if len(owners) == 1:
         return int(owners[0])
-    candidates = owners or [row.id for row in accounts]
+    candidates = owners or list(senders)
     last_writer = fetch_one(_LAST_WRITING_ACCOUNT.format(",".join("?" * len(candidates))), (sender, *candidates))
     if last_writer or len(candidates) == 1:
         return int(last_writer[0] if last_writer else candidates[0])
-    return next((known_id for known_id in fetch_accounts_knowing(sender) if known_id in candidates), candidates[0])
+    known_ids = fetch_accounts_knowing(sender)
+    return next((account_id for account_id in candidates if account_id in known_ids), candidates[0])
 
 
 def sender_as_configured(account_id: int, to: str) -> str:
@@ -189,7 +193,9 @@ def sender_as_configured(account_id: int, to: str) -> str:
     If that is a number other than `to`, to which the SMS was sent, return `to`.
     """
     configured = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
-    return str(configured) if configured and _comparison_key(configured) == _comparison_key(to) else to
+    return (
+        str(configured) if configured and addresses.get_sender_key(configured) == addresses.get_sender_key(to) else to
+    )
 
 
 def fetch_accounts_knowing(sender: str) -> list[int]:
@@ -224,14 +230,6 @@ def find_last_message(account_id: int, sender: str, test: bool) -> int | None:
     """
     row = fetch_one(_LAST_MESSAGE, (sender, account_id, test))
     return row[0] if row else None
-
-
-def _comparison_key(name: str) -> str:
-    """Return one of our senders for comparison: a number as digits only, because some providers omit the plus."""
-    try:
-        return addresses.parse_phone(name).key[1:]
-    except ValueError:
-        return name.strip().casefold()
 
 
 # STOP, START and HELP get one automatic answer for each SMS, up to a limit for each number and day.

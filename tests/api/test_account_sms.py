@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.server import Server
 
 NIGHT = {"from": "21:00", "to": "08:00"}
 
@@ -103,3 +104,21 @@ def test_opt_out_hints_in_other_languages(api: Client) -> None:
     assert preview(contact_id=contact["id"]).endswith("Sale STOP zum Abmelden")
     assert api.patch("/account", {"sms_opt_out_hints": {}}).expect(200)["sms_opt_out_hints"] == {}
     assert preview(language="de").endswith("Sale STOP to end")
+
+
+def test_number_of_another_account_is_refused() -> None:
+    """Replies to it would come to the account that takes it; a name can be shared, because nobody replies to it."""
+    env = {"CAMPANERO_SMS__TWILIO__FROM": "+447700900999", "CAMPANERO_SMS__COUNTRY_SENDERS": "US +15550001111"}
+    with Server(env=env).set_up() as server:
+        api, other_id = server.client(), server.cli("account", "add", "Elsewhere").stdout.strip()
+        theirs = server.client(server.new_key("theirs", "--account", other_id))
+        for own in ("+15550009999", f"MG{'0a' * 16}", "82228"):
+            api.patch("/account", {"sms_from": own}).expect(200)
+            error = theirs.patch("/account", {"sms_from": f" {own}"}).expect(422)
+            assert error["validation_errors"] == {"sms_from": ["has already been taken"]}
+            api.patch("/account", {"sms_from": own, "name": "Bakery"}).expect(200)
+        for configured in ("+44 7700 900999", "+15550001111"):
+            theirs.patch("/account", {"sms_from": configured}).expect(422)
+            api.patch("/account", {"sms_from": configured}).expect(200)
+        for client in (api, theirs):
+            client.patch("/account", {"sms_from": "Bakery"}).expect(200)

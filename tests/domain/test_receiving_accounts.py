@@ -100,3 +100,13 @@ def test_the_account_of_an_incoming_sms(home: Home, ann: int) -> None:
     receive_sms("five", "+14155550777")
     receive_sms("six", "+14155550888")
     assert [row.account_id for row in stored_sms()][4:] == [third_account, home.account_id]
+
+
+def test_claimed_number_may_belong_to_a_messaging_service(home: Home, ann: int) -> None:
+    """An SMS of a contact of the account that sends by a service stays there, any other goes to the number's."""
+    second_account = create_other_account()
+    transactions.write(lambda: Account.update(sms_from=f"MG{'0a' * 16}").where(Account.id == home.account_id).execute())
+    transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == second_account).execute())
+    receive_sms("one")
+    receive_sms("two", "+14155550888")
+    assert [row.account_id for row in stored_sms()] == [home.account_id, second_account]

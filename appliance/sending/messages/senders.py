@@ -225,7 +225,7 @@ def list_limit_names(account_id: int, recipients: Iterable[str]) -> list[str]:
 
 def is_alphanumeric(sender: str) -> bool:
     """Return whether a sender is a name, which nobody can reply to, and not a number or a Twilio messaging service."""
-    return any(letter.isalpha() for letter in sender) and not addresses.is_messaging_service(sender)
+    return addresses.is_sender_name(sender)
 
 
 def find_sms_problems(account: Account, transport: str) -> list[tuple[str, str]]:
