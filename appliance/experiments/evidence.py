@@ -23,7 +23,7 @@ from msgspec import Struct
 _MAX_LOG_RATIO = 6.0
 _BISECTIONS = 32
 # The log ratio of the rates of two variants that is expected before the test: the deviation of a half-normal
-# distribution. Any value is valid; this finds differences from 10 % to 30 % with few recipients (docs/decisions.md#21).
+# distribution. Any value is valid; this finds differences from 10 % to 30 % with few recipients (docs/decisions.md#22).
 EXPECTED_LOG_RATIO = 0.2
 # A part of the prior is wider, so that large differences do not wait for many conversions.
 _WIDE_LOG_RATIO, _WIDE_PART = 0.8, 0.2

@@ -217,12 +217,27 @@ async def _store_sms(text: OutgoingSms) -> int:
         raise Deferred("the inbox cannot be written now") from None
 
 
+_MAX_CAPTURED_BYTES = 50_000_000
+
+
+class _CaptureSession(SMTP):
+    """A session of the capture server. Programs may submit longer lines than RFC 5321 allows."""
+
+    line_length_limit = _MAX_CAPTURED_BYTES
+
+    async def handle_exception(self, error: Exception) -> str:
+        """Log an unexpected error and end the message, so that the next one on the connection begins anew."""
+        log.error("capture: message failed: %r", error)
+        self._set_post_data_state()
+        return "451 4.3.0 Internal error, try again later"
+
+
 def _create_session() -> SMTP:
-    return SMTP(
+    return _CaptureSession(
         _CaptureHandler(),
         hostname="localhost",
         ident="Campanero capture",
-        data_size_limit=50_000_000,
+        data_size_limit=_MAX_CAPTURED_BYTES,
         enable_SMTPUTF8=True,
         loop=asyncio.get_running_loop(),
     )

@@ -476,3 +476,19 @@ def test_a_client_must_sign_in_within_a_minute(ports: Ports, key: str) -> None:
             assert signed_in.ask(b"NOOP\r\n").startswith("250")
             last = idle.ask(b"NOOP\r\n")
         assert last.startswith("421") or last == ""
+
+
+def test_captured_mail_may_be_unreadable(api: Client, ports: Ports, test_key: str) -> None:
+    """The test inbox has an email whose parts cannot be decoded, and the messages behind it on the connection."""
+    kinds = (b"charset=iso-8859-8-i", b"charset=hex", b"<\xff<;\t0*", b"charset*=utf-8''x%")
+    mails = [b"Content-Type: text/plain; %s\r\n\r\nshalom" % kind for kind in kinds]
+    mails[2] = mails[2].replace(b"text/plain; ", b"\t")
+    mails.append(b"\r\n" + b"x" * 70_000)
+    with ports.connect(test_key) as client:
+        for number, mail in enumerate(mails):
+            head = f"From: {SENDER}\r\nSubject: Odd {number}\r\n"
+            client.sendmail(SENDER, ["ann@example.org"], head.encode() + mail)
+    captured = api.wait("/capture", lambda rows: len(rows) == len(mails) and rows, search="Odd ")
+    assert {row["subject"] for row in captured} == {f"Odd {number}" for number in range(len(mails))}
+    texts = [api.get(f"/capture/{row['id']}").expect(200)["text"] for row in captured]
+    assert sum("shalom" in (text or "") for text in texts) >= 3

@@ -1,6 +1,7 @@
 """The built-in inbox: messages that the capture transport stores instead of sending."""
 
 from email import message_from_bytes, policy
+from email.errors import MessageError
 from email.message import EmailMessage
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from appliance.core.errors import NotFound
 from appliance.sending.messages import attachments, links
 from appliance.sending.sms import segments
 from appliance.sending.sms.segments import OutgoingSms
+from appliance.sending.transports import mime_parts
 from appliance.storage.database import Page, fetch_one, paginate, rows, run, scalar
 from appliance.storage.models import CapturedMessage, Message
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -47,10 +49,10 @@ def _preview(parsed: EmailMessage) -> str:
 
     Lists show it to all readers, so it has no links to pages for recipients.
     """
-    html = _get_body(parsed, "html")
+    html, plain = _get_bodies(parsed)
     if html is not None:
         return markup.extract_preview_text(links.hide_recipient_links(html))
-    text = links.hide_recipient_links(_get_body(parsed, "plain") or "")
+    text = links.hide_recipient_links(plain or "")
     return " ".join(text.split())[: markup.MAX_PREVIEW_CHARACTERS]
 
 
@@ -188,10 +190,24 @@ def delete(ids: list[int]) -> int:
     return run(f"DELETE FROM captured_message WHERE id IN ({','.join(map(str, ids))})")
 
 
-def parse_message(raw: bytes) -> EmailMessage:
-    """Parse an email, with headers decoded and parts accessible (`email.policy.default`)."""
+# The standard library raises these for texts with an unknown charset, and for some invalid headers.
+_UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError, MessageError)
 
-    return message_from_bytes(bytes(raw), policy=policy.default)
+
+class _TolerantPolicy(policy.EmailPolicy):
+    """The default policy, for which a header that cannot be parsed is its text; a submitted email may be invalid."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        """Return the value of a header, decoded; as it is written if that is not possible."""
+        try:
+            return super().header_fetch_parse(name, value)
+        except _UNREADABLE:
+            return str(value).encode("utf-8", "replace").decode()
+
+
+def parse_message(raw: bytes) -> EmailMessage:
+    """Parse an email, with headers decoded, as far as that is possible, and parts accessible."""
+    return message_from_bytes(bytes(raw), policy=_TolerantPolicy())
 
 
 def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, Any]:
@@ -208,7 +224,7 @@ def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, 
             "headers": [], "html": None, "text": show(text), "raw": show(text), "sms": segments.count_segments(text),
         }  # fmt: skip
     parsed = parse_message(captured.source)
-    html, text_part = _get_body(parsed, "html"), _get_body(parsed, "plain")
+    html, text_part = _get_bodies(parsed)
     return {
         "headers": [(name, show(str(value))) for name, value in parsed.items()],
         "html": None if html is None else show(html),
@@ -218,6 +234,18 @@ def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, 
     }
 
 
-def _get_body(parsed: EmailMessage, subtype: str) -> str | None:
-    part = parsed.get_body((subtype,))
-    return part.get_content() if part is not None else None
+def _get_bodies(parsed: EmailMessage) -> tuple[str | None, str | None]:
+    """Return the HTML and the plain text of an email, None for what it has not.
+
+    What cannot be decoded is read as UTF-8, and parts that cannot be found are none.
+    """
+    try:
+        bodies = [parsed.get_body((subtype,)) for subtype in ("html", "plain")]
+        html, plain = (part.get_content() if part is not None else None for part in bodies)
+        return html, plain
+    except _UNREADABLE:
+        try:
+            parts = mime_parts.parse_parts(parsed.as_bytes())
+        except _UNREADABLE:
+            return None, None
+        return parts.html, parts.text or None
