@@ -162,3 +162,15 @@ def test_files_have_25_megabytes_together(server: Server) -> None:
     refused = post(server, POSTMARK, build(26 * 1_048_576))
     assert post(server, POSTMARK, build(24 * 1_048_576)).status == 200
     assert refused.status == 422 and refused.json["Message"] == "Attachments is too large (maximum is 25 MB)"
+
+
+def test_each_recipient_counts_in_the_rate_limit() -> None:
+    """A message to many takes as many tokens as messages to each of them, so that the next request waits."""
+    with Server(env={"CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "60"}).set_up() as limited:
+        many = [f"r{number}@example.org" for number in range(50)]
+        personal = {"to": [{"email": many[0]}], "cc": [{"email": address} for address in many[1:]]}
+        changes = {POSTMARK: {"To": ", ".join(many)}, RESEND: {"to": many}, SENDGRID: {"personalizations": [personal]}}
+        for path, change in changes.items():
+            limited.key = limited.new_key("limited")
+            post(limited, path, MAILS[path] | change)
+            assert post(limited, path, MAILS[path]).status == 429, path

@@ -425,8 +425,11 @@ async def read_message(
 ) -> ReadMessage:
     """Return a message that was checked; raises Invalid with all errors by the service's names.
 
-    The state of the account, such as its sender, is checked only when the message is queued.
+    Each recipient counts as a request in the rate limit, as in the API. The state of the account, such as its sender,
+    is checked only when the message is queued.
     """
+    copies = [message.raw.get(name) for name in ("other_to", "cc", "bcc")]
+    charge(request, 1 + sum(len(addresses) for addresses in copies if isinstance(addresses, list)))
     read = await asyncio.to_thread(_convert, message, shared_files)
     faults = Faults()
     faults.merge(message.faults.fields)
@@ -494,10 +497,10 @@ async def queue_all(
         return [await queue(request, message, files=files) for message in read]
 
 
-def charge(request: ApiRequest, message_count: int) -> None:
-    """Count each message of a batch as a request in the rate limit."""
-    if message_count > 1:
-        rate_limits.charge(request.http, request.credential, "messages", message_count - 1)
+def charge(request: ApiRequest, count: int) -> None:
+    """Count each message of a batch, or each recipient of a message, as a request in the rate limit; the first was."""
+    if count > 1:
+        rate_limits.charge(request.http, request.credential, "messages", count - 1)
 
 
 # The id of a message in services whose ids are UUIDs; ours is its last digits.

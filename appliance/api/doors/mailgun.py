@@ -111,6 +111,7 @@ def _queued(message_id: str) -> HTTPResponse:
 async def _send_bulk(request: ApiRequest, posted: _Posted, domain: str) -> int:
     """Queue an email to many recipients and return the id of its content; raises Invalid with all errors."""
     assert posted.recipients is not None
+    base.charge(request, len(posted.recipients))
     is_test = request.credential.is_test or posted.is_test
     can_read_contacts = request.credential.has_scope("contacts:read")
     faults = Faults()
