@@ -184,7 +184,7 @@ def find_home_account(sender: str, to: str) -> int:
     if last_writer or len(candidates) == 1:
         return int(last_writer[0] if last_writer else candidates[0])
     known_ids = fetch_accounts_knowing(sender)
-    return next((account_id for account_id in candidates if account_id in known_ids), candidates[0])
+    return int(next((account_id for account_id in candidates if account_id in known_ids), candidates[0]))
 
 
 def sender_as_configured(account_id: int, to: str) -> str:

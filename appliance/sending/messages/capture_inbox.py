@@ -200,14 +200,18 @@ class _TolerantPolicy(policy.EmailPolicy):
     def header_fetch_parse(self, name: str, value: str) -> str:
         """Return the value of a header, decoded; as it is written if that is not possible."""
         try:
-            return super().header_fetch_parse(name, value)
+            header: str = super().header_fetch_parse(name, value)
+            return header
         except _UNREADABLE:
             return str(value).encode("utf-8", "replace").decode()
 
 
 def parse_message(raw: bytes) -> EmailMessage:
     """Parse an email, with headers decoded, as far as that is possible, and parts accessible."""
-    return message_from_bytes(bytes(raw), policy=_TolerantPolicy())
+    # typeshed's policies are generic, those of Python 3.11 are not
+    tolerant: Any = _TolerantPolicy()
+    parsed: EmailMessage = message_from_bytes(bytes(raw), policy=tolerant)
+    return parsed
 
 
 def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, Any]:
