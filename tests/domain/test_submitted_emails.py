@@ -1,5 +1,6 @@
 """Emails that programs submit: what of their bytes is sent, which are refused, repeats, and their end."""
 
+import time
 from email import message_from_bytes, policy
 from email.utils import getaddresses, parseaddr
 
@@ -386,3 +387,27 @@ def test_repeats_are_recognized_with_other_boundaries(declaration: bytes) -> Non
 def test_other_emails_with_the_same_message_id(first: tuple[bytes, ...], second: tuple[bytes, ...]) -> None:
     """Emails that differ in what their recipients see, or in their class or data, are no repeats."""
     assert _hash(*first) != _hash(*second)
+
+
+def test_an_email_with_many_boundaries_is_read_once() -> None:
+    """Searching a large email for each of 200 boundaries would keep the emails of all accounts waiting (T20)."""
+    declared = b"".join(b'boundary="' + b"a" * 60 + b'%d"\r\n' % number for number in range(100))
+    kind = b"multipart/mixed; " + b"; ".join(b"boundary=" + b"a" * 59 + b"%d" % number for number in range(100))
+    body = declared + b"a" * 4_000_000
+    started = time.thread_time()
+    _hash(b"text/plain", body)
+    plain = time.thread_time()
+    _hash(kind, body)
+    assert time.thread_time() - plain < 5 * (plain - started) + 0.2
+
+
+def test_nested_parts_are_counted_in_any_slice() -> None:
+    """A large email is searched in slices; a header that lies in two of them counts too."""
+    size = 1_048_576
+    head = b"From: a@b.example\r\n\r\n"
+    for start in (size - 20, size - 8, size - 1, size):
+        part = b"Content-Type: Multipart/mixed\r\n"
+        filler = b"/" * (start - len(head) - 2) + b"\r\n"
+        raw_mime.parse(head + filler + part * 100)
+        with pytest.raises(Malformed, match="nested"):
+            raw_mime.parse(head + filler + part * 101)

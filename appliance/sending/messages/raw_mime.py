@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,7 +34,9 @@ _MAX_SUBJECT_CHARACTERS, _MAX_FROM_BYTES, _MAX_SENDERS = 998, 2_000, 20
 CLASS_HEADER, TAG_HEADER, DATA_HEADER = "x-campanero-class", "x-campanero-tag", "x-campanero-data"
 # RFC 5322, 3.6.8 and 4.5: a field name, which obsolete syntax allows spaces after.
 _FIELD = re.compile(rb"([!-9;-~]{1,76})[ \t]*:")
-_COMPOSITE = re.compile(rb"^content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/", re.IGNORECASE | re.MULTILINE)
+_COMPOSITE = re.compile(rb"content-type[ \t]*:[ \t\r\n]*(?:multipart|message)/", re.IGNORECASE)
+# One search of a large email would keep all other threads waiting until it ends.
+_SLICE_BYTES = 1_048_576
 # RFC 5322, 3.4: mailboxes, with a name as quoted string or as it is written, or without one. Comments are not allowed,
 # because a quotation mark in a comment begins a quoted string in some programs, which then read another address.
 _MAILBOX = re.compile(
@@ -44,7 +47,9 @@ _BOUNDARY = re.compile(
     rb"""boundary\*?[ \t]{0,9}=[ \t]{0,9}"?(?:[\w-]{0,20}'[\w-]{0,20}')?([^"\r\n;]{1,70})"?""", re.IGNORECASE
 )
 _MULTIPART = re.compile(rb"[ \t\r\n]*multipart/", re.IGNORECASE)
-_MAX_BOUNDARIES = 6
+# A line that may be one between parts: a boundary, `--` after the last part, and spaces.
+_DELIMITER = re.compile(rb"\r\n--([^\r\n]{1,100})")
+_MAX_DELIMITERS = 10_000
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 # Control characters, and those that end a line in some programs.
 _LINE_CATEGORIES = ("Cc", "Zl", "Zp")
@@ -155,31 +160,48 @@ def _hash_repeated(values: dict[str, list[bytes]], body: bytes) -> bytes | None:
 
 
 def _drop_boundaries(body: bytes, kind: bytes) -> tuple[bytes, bytes]:
-    """Return body and Content-Type without the boundaries that delimit parts, where they are declared and used."""
-    declared = [match[1] for part in (kind, body) for match in _find_boundaries(part)]
-    used = [boundary for boundary in dict.fromkeys(declared) if b"\r\n--" + boundary in body][:_MAX_BOUNDARIES]
-    body, kind = (_drop_declared(part, used) for part in (body, kind))
-    for boundary in sorted(used, key=len, reverse=True):
-        body = body.replace(b"\r\n--" + boundary, b"\r\n--")
-    return body, kind
+    """Return body and Content-Type without the boundaries that delimit parts, where they are declared and used.
+
+    The body is read once, whatever number of boundaries it declares, and only to `_MAX_DELIMITERS` of its lines.
+    """
+    declared = {match[1] for part in (kind, body) for match in _find_boundaries(part)}
+    used, pieces, position = set[bytes](), list[bytes](), 0
+    for match in islice(_DELIMITER.finditer(body), _MAX_DELIMITERS):
+        boundary = match[1].rstrip(b" \t")
+        if boundary not in declared:
+            boundary = boundary.removesuffix(b"--")
+        if boundary in declared:
+            used.add(boundary)
+            pieces.append(body[position : match.start(1)])
+            position = match.start(1) + len(boundary)
+    kind, dropped = (_drop_declared(part, used) for part in (kind, b"".join((*pieces, body[position:]))))
+    return dropped, kind
 
 
-def _drop_declared(part: bytes, boundaries: list[bytes]) -> bytes:
-    for match in reversed([match for match in _find_boundaries(part) if match[1] in boundaries]):
-        part = part[: match.start()] + b"boundary=" + part[match.end() :]
-    return part
+def _drop_declared(part: bytes, boundaries: set[bytes]) -> bytes:
+    pieces, position = list[bytes](), 0
+    for match in _find_boundaries(part):
+        if match[1] in boundaries:
+            pieces += (part[position : match.start()], b"boundary=")
+            position = match.end()
+    return b"".join((*pieces, part[position:]))
 
 
 def _find_boundaries(part: bytes) -> Iterator[re.Match[bytes]]:
     """Yield the first declarations of boundaries, at most `MAX_COMPOSITE_PARTS`."""
-    lower, start = part.lower(), 0
-    for _ in range(MAX_COMPOSITE_PARTS):
-        start = lower.find(b"boundary", start)
-        if start < 0:
-            return
+    for start in islice(_find_word(part, b"boundary"), MAX_COMPOSITE_PARTS):
         if match := _BOUNDARY.match(part, start):
             yield match
-        start += 8
+
+
+def _find_word(content: bytes, word: bytes) -> Iterator[int]:
+    """Yield the positions of a word that is given in lower case and occurs in any."""
+    for start in range(0, len(content), _SLICE_BYTES):
+        piece = content[start : start + _SLICE_BYTES + len(word) - 1].lower()
+        position = piece.find(word)
+        while position >= 0:
+            yield start + position
+            position = piece.find(word, position + 1)
 
 
 def decode_text(value: bytes) -> str:
@@ -202,8 +224,11 @@ def _require_lines(content: bytes) -> None:
         raise Malformed("Zero bytes are not allowed in a message")
     if line_count > MAX_LINES:
         raise Malformed("The message has too many lines")
-    if content.count(b"/") > MAX_COMPOSITE_PARTS and len(_COMPOSITE.findall(content)) > MAX_COMPOSITE_PARTS:
-        raise Malformed("The message has too many nested parts")
+    if content.count(b"/") > MAX_COMPOSITE_PARTS:
+        lines = chain((0,), (position + 1 for position in _find_word(content, b"\ncontent-type")))
+        composite = (line for line in lines if _COMPOSITE.match(content, line))
+        if next(islice(composite, MAX_COMPOSITE_PARTS, None), None) is not None:
+            raise Malformed("The message has too many nested parts")
 
 
 def _split(content: bytes) -> tuple[bytes, bytes]:
