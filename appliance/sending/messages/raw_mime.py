@@ -4,12 +4,15 @@ The rest of the email stays as it came, byte for byte. Headers that different pr
 refused, because the From address that is checked must be the one that recipients see (RFC 5322, RFC 6409).
 """
 
+import base64
+import codecs
 import email
 import email.errors
 import email.header
 import email.headerregistry
 import email.utils
 import hashlib
+import quopri
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -51,6 +54,19 @@ _MULTIPART = re.compile(rb"[ \t\r\n]*multipart/", re.IGNORECASE)
 _DELIMITER = re.compile(rb"\r\n--([^\r\n]{1,100})")
 _MAX_DELIMITERS = 10_000
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+# RFC 2047, 2 and RFC 2231, 5: an encoded word, with a language or without. Spaces in it are written by some programs.
+_WORD = re.compile(r"=\?([\w.:+-]{1,40})(?:\*[A-Za-z0-9-]{0,35})?\?([bBqQ])\?([ !->@-~]*)\?=", re.ASCII)
+_BETWEEN_WORDS = re.compile(r"\?=[ \t]+=\?")
+_Q_TEXT = re.compile(r"(?:[^=]|=[0-9A-Fa-f]{2})*")
+# Charsets in which ASCII stands for itself, by the names of their codecs. Any other one, as UTF-7, can hide an address.
+_NAME_CHARSETS = re.compile(
+    r"ascii|utf-8|iso8859-\d+|cp(?:437|85\d|866|874|932|949|950|125\d)|koi8-[ru]|mac-roman|tis-620|gb2312|gbk|gb18030"
+    r"|big5|big5hkscs|shift_jis|euc_jp|euc_kr|iso2022_(?:jp|jp_\d|jp_ext|kr)"
+)
+# What programs may take for an address.
+_ADDRESS_LIKE = re.compile(r"""[^\s<>",;:()\[\]\\@]*@[^\s<>",;:()\[\]\\]*""")
+# Programs that know no escapes, split at each separator or expect another charset read these in a quoted name.
+_SPLITTING = frozenset("\\,;\ufffd")
 # Control characters, and those that end a line in some programs.
 _LINE_CATEGORIES = ("Cc", "Zl", "Zp")
 # The recipient must not get these, or they would name recipients and messages that are not counted here.
@@ -60,6 +76,7 @@ _OWN_IN_MARKETING = frozenset((
     "list-unsubscribe", "list-unsubscribe-post", "list-id", "feedback-id", "precedence", "auto-submitted",
     "x-auto-response-suppress",
 ))  # fmt: skip
+_UNDECODABLE = "The From or Sender header has an encoded name that cannot be decoded"
 _ONCE = ("from", "sender", "message-id", "date", "subject", CLASS_HEADER, DATA_HEADER)
 
 
@@ -327,8 +344,7 @@ def parse_mailboxes(value: bytes) -> tuple[str, ...]:
         mailboxes.append(_parse_sender(written[-1]))
         position = match.end()
         if not match[3]:
-            # Some programs decode a header before they look for the address in it.
-            if not _is_read_alike(text, written) or not {decode_text(value).count(char) for char in "<>"} <= {brackets}:
+            if not _is_read_alike(text, written) or _has_other_address(text, written, brackets):
                 raise Malformed("The addresses of the From or Sender header are ambiguous")
             return tuple(mailboxes)
     raise Malformed("The From or Sender header has no valid address")
@@ -361,6 +377,83 @@ def _is_read_alike(text: str, written: list[str]) -> bool:
         )
     except (RecursionError, LookupError, ValueError, TypeError, AttributeError, email.errors.MessageError):
         return False
+
+
+def _has_other_address(text: str, written: list[str], bracket_count: int) -> bool:
+    """Return whether a program that decodes a header before it parses it may read another address than these.
+
+    A quoted name may contain another address if all programs find the end of the name. Raises Malformed for an encoded
+    word that programs decode in different ways.
+    """
+    allowed = {unicodedata.normalize("NFKC", address).lower() for address in written}
+
+    def has_other(part: str) -> bool:
+        return any(match[0].lower() not in allowed for match in _ADDRESS_LIKE.finditer(part))
+
+    quoted, rest = _QUOTED.findall(text), unicodedata.normalize("NFKC", _decode_words(_QUOTED.sub('""', text)))
+    names = unicodedata.normalize("NFKC", _decode_words("".join(quoted)))
+    if any((rest + names).count(char) != bracket_count for char in "<>") or has_other(rest):
+        return True
+    return ("=?" in text or not _SPLITTING.isdisjoint(names)) and any(map(has_other, (*quoted, names)))
+
+
+def _decode_words(text: str) -> str:
+    """Return a From or Sender header with its encoded words decoded (RFC 2047). Raises Malformed."""
+    if "=?" not in text:
+        return text
+    text = _BETWEEN_WORDS.sub("?==?", text)
+    # Some programs write a character of UTF-8 in two words, so words that follow each other are decoded together.
+    pieces, position, begun = list[str](), 0, b""
+    for match in _WORD.finditer(text):
+        content = _decode_word(match[2], match[3])
+        charset = _find_charset(match[1])
+        if begun and (match.start() > position or charset != "utf-8"):
+            pieces.append(_decode_name(begun, "utf-8"))
+            begun = b""
+        pieces.append(text[position : match.start()])
+        position = match.end()
+        if charset == "utf-8":
+            begun += content
+        else:
+            pieces.append(_decode_name(content, charset))
+    if begun:
+        pieces.append(_decode_name(begun, "utf-8"))
+    pieces.append(text[position:])
+    if "=?" in _WORD.sub(" ", text):
+        raise Malformed(_UNDECODABLE)
+    return "".join(pieces)
+
+
+def _decode_word(encoding: str, written: str) -> bytes:
+    try:
+        if encoding in "bB":
+            return base64.b64decode(written, validate=True)
+        if _Q_TEXT.fullmatch(written):
+            return quopri.decodestring(written.replace("_", " ").encode(), header=True)
+    except ValueError:
+        pass  # Refused as below.
+    raise Malformed(_UNDECODABLE)
+
+
+def _find_charset(written: str) -> str:
+    try:
+        charset = codecs.lookup(written).name
+    except LookupError:
+        charset = ""
+    if not _NAME_CHARSETS.fullmatch(charset):
+        raise Malformed(_UNDECODABLE)
+    return charset
+
+
+def _decode_name(content: bytes, charset: str) -> str:
+    try:
+        name = (content + b"@").decode(charset)
+    except ValueError:
+        name = ""
+    # A word that does not end in ASCII would change the meaning of what follows it (RFC 2047, 3).
+    if not name.endswith("@") or any(unicodedata.category(char) in _LINE_CATEGORIES for char in name):
+        raise Malformed(_UNDECODABLE)
+    return name[:-1]
 
 
 def _read_addresses(written: Sequence[bytes]) -> frozenset[str]:
