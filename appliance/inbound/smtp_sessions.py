@@ -125,7 +125,9 @@ _BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 class SessionLimits(NamedTuple):
     """The limits of one session: bytes of a message, of all data, and of data that was not processed yet.
 
-    `commands` is how often each command may be sent, and `*` any other.
+    `commands` is how often each command may be sent, and `*` any other. A session ends if it has not begun to work
+    (`SmtpSession.begin_work`) within `start_seconds`, or needs more than `message_seconds` for a message, None without
+    limit; commands such as NOOP make neither longer.
     """
 
     message_bytes: int
@@ -134,6 +136,8 @@ class SessionLimits(NamedTuple):
     message_lines: int
     idle_seconds: float
     commands: dict[str, int]
+    start_seconds: float = 60.0
+    message_seconds: float | None = 600.0
 
 
 class SmtpSession(SMTP):
@@ -168,8 +172,9 @@ class SmtpSession(SMTP):
         self._address: str | None = None
         self._turned_away = False
         self._received_bytes = self._unread = self._lines = 0
-        self._in_message = False
+        self._in_message = self._has_begun = False
         self._last = b""  # The last byte of the previous data.
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Greet the client, or reject a connection over a limit. It is called again after STARTTLS."""
@@ -182,6 +187,7 @@ class SmtpSession(SMTP):
                 transport.close()
                 return
             self._address = address
+            self._set_deadline(self.limits.start_seconds)
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -189,6 +195,7 @@ class SmtpSession(SMTP):
         if self._address is not None:
             self._limiter.leave(self._address)
             self._address = None
+            self._set_deadline(None)
         if not self._turned_away:
             super().connection_lost(error)
 
@@ -213,6 +220,20 @@ class SmtpSession(SMTP):
             self._last = data[-1:]
             super().data_received(data)
 
+    def begin_work(self) -> None:
+        """Give the session the time for a message from now on: at the first MAIL, and after each message."""
+        if self._address is not None:
+            self._set_deadline(self.limits.message_seconds)
+
+    def _set_deadline(self, seconds: float | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None
+        if seconds is not None:
+            self._deadline = asyncio.get_running_loop().call_later(
+                seconds, self.end, b"421 4.4.2 The session takes too long\r\n"
+            )
+
     def end(self, reply: bytes) -> None:
         """Write a reply and close the connection."""
         if self.transport is not None:
@@ -220,12 +241,22 @@ class SmtpSession(SMTP):
             transport.write(reply)
             transport.close()
 
+    async def smtp_MAIL(self, arg: str | None) -> None:
+        """Begin a message; only the first one in a session gives it more time."""
+        await super().smtp_MAIL(arg)
+        if not self._has_begun and self.envelope is not None and self.envelope.mail_from is not None:
+            self._has_begun = True
+            self.begin_work()
+
     async def smtp_DATA(self, arg: str) -> None:
         """Reset the counters of unread bytes and lines, then receive a message."""
         self._unread = self._lines = 0
         self._in_message = True
+        is_message = self.envelope is not None and bool(self.envelope.rcpt_tos)
         try:
             await super().smtp_DATA(arg)
+            if is_message:
+                self.begin_work()
         finally:
             self._unread, self._in_message = 0, False
 

@@ -104,6 +104,8 @@ class SubmissionSession(SmtpSession):
         commands={
             "MAIL": 100_000, "RCPT": 1_000_000, "DATA": 100_000, "RSET": 100_000, "NOOP": 1_000, "AUTH": 6, "*": 30,
         },
+        # Nobody but signed-in programs keeps a session, and those may keep it for their next message.
+        message_seconds=None,
     )  # fmt: skip
     AuthLoginUsernameChallenge, AuthLoginPasswordChallenge = "Username:", "Password:"
 
@@ -204,6 +206,7 @@ class SubmissionSession(SmtpSession):
         if key is None:
             words = "535 5.7.8 Sign in with the name of an API key as user name, and the key as password"
             return AuthResult(success=False, handled=False, message=words)
+        self.begin_work()
         return AuthResult(success=True, auth_data=key)
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
