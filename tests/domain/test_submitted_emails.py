@@ -23,6 +23,7 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import ApiKey, Message
 from tests.domain.home import BY_API, Home
+from tests.kit.timeouts import extend_timeout
 
 BODY = (
     b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; "
@@ -355,6 +356,22 @@ def test_an_email_that_cannot_be_read_is_shown_as_such() -> None:
     content = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(2_000))
     shown = submitted.show(submitted.StoredEmail(content, "a@b.example", "Hi", 1))
     assert shown.subject == "Hi" and "cannot be displayed" in shown.html
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("html", b"<p>x" * 200 + b"\r\n"), ("plain", b"&x" * 400 + b"\r\n")])
+def test_a_large_email_is_shown_in_part(kind: str, unit: bytes) -> None:
+    """Displaying an email takes little time, whatever its size, and says that its end is missing."""
+    large, small = (
+        b"From: a@b.example\r\nContent-Type: text/%b\r\n\r\n" % kind.encode() + unit * count for count in (5_000, 100)
+    )
+    started = time.thread_time()
+    shown = submitted.show(submitted.StoredEmail(large, "a@b.example", "Hi", 1))
+    assert time.thread_time() - started < extend_timeout(1)
+    assert len(shown.text) < 1_001_000 and (kind == "plain" or len(shown.html) < 1_001_000)
+    for text in (shown.html.removesuffix("</p>"), shown.text.strip()):
+        assert text.endswith("too large to be displayed in full.")
+    whole = submitted.show(submitted.StoredEmail(small, "a@b.example", "Hi", 1))
+    assert "too large" not in whole.html + whole.text
 
 
 def test_the_addresses_in_to_are_limited() -> None:

@@ -28,6 +28,8 @@ MAX_ROW_BYTES = 256 * 1024
 # For so long the same content with the same Message-ID and key is the same message.
 REPEAT_MS = clock.DAY_MS
 NOT_STORED = gettext_noop("its content was deleted")
+# What is displayed of an email, in characters of HTML or text; and of how much HTML a text is made, which takes longer.
+MAX_SHOWN_CHARACTERS, MAX_CONVERTED_CHARACTERS = 1_000_000, 200_000
 _IS_OPEN = "m.status IN ('queued', 'held', 'sending')"
 
 
@@ -209,15 +211,24 @@ def complete(stored: StoredEmail, created_at: int, headers: Iterable[tuple[str, 
 def show(stored: StoredEmail) -> FilledMessage:
     """Return the content of a submitted email for displaying it; a part that it lacks is made from the other.
 
-    An email whose parts cannot be read is shown as a sentence that says so.
+    An email whose parts cannot be read is shown as a sentence that says so, and so is the end of a large one.
     """
     try:
         parts = mime_parts.parse_parts(stored.content)
     except ValueError:
         text = gettext("The content of this email cannot be displayed.")
         return FilledMessage(stored.subject, markup.text_to_html(text), text, None)
-    html = parts.html if parts.html is not None else markup.text_to_html(parts.text)
-    text = parts.text or (markup.html_to_text(parts.html) if parts.html else "")
+    is_large = max(len(parts.html or ""), len(parts.text)) > MAX_SHOWN_CHARACTERS
+    text = parts.text[:MAX_SHOWN_CHARACTERS]
+    html = markup.text_to_html(text) if parts.html is None else parts.html[:MAX_SHOWN_CHARACTERS]
+    if not text and parts.html:
+        text = markup.html_to_text(html[:MAX_CONVERTED_CHARACTERS])
+    notice = gettext("This email is too large to be displayed in full.")
+    if is_large or (not parts.text and len(html) > MAX_CONVERTED_CHARACTERS):
+        text = f"{text}\n\n{notice}\n"
+    if is_large:
+        # A tag that was cut would take in the sentence.
+        html = f"{html[: html.rfind('>') + 1] or html}{markup.text_to_html(notice)}"
     return FilledMessage(stored.subject, html, text, parts.sender.name or None)
 
 
