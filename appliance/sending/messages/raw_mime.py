@@ -66,7 +66,7 @@ _NAME_CHARSETS = re.compile(
 # What programs may take for an address.
 _ADDRESS_LIKE = re.compile(r"""[^\s<>",;:()\[\]\\@]*@[^\s<>",;:()\[\]\\]*""")
 # Programs that know no escapes, split at each separator or expect another charset read these in a quoted name.
-_SPLITTING = frozenset("\\,;\ufffd")
+_SPLITTING, _SEPARATORS = frozenset("\\,;\ufffd"), '()[],:;"'
 # Control characters, and those that end a line in some programs.
 _LINE_CATEGORIES = ("Cc", "Zl", "Zp")
 # The recipient must not get these, or they would name recipients and messages that are not counted here.
@@ -114,7 +114,7 @@ def parse(content: bytes, recipient_count: int = 1) -> RawEmail:
     fields = _parse_fields(head)
     values: dict[str, list[bytes]] = {}
     for name, field in fields:
-        values.setdefault(name, []).append(field[field.index(b":") + 1 :].strip())
+        values.setdefault(name, []).append(field[field.index(b":") + 1 :].strip(b" \t\r\n"))
     for name in _ONCE:
         if len(values.get(name, ())) > 1:
             raise Malformed(f"The header {name.title()} may occur only once")
@@ -357,7 +357,7 @@ def _parse_sender(written: str) -> str:
     except ValueError:
         raise Malformed("The From or Sender header has no valid address") from None
     local, _, domain = written.rpartition("@")
-    if "=?" in local or any(char in unicodedata.normalize("NFKC", local) for char in "@<>"):
+    if "=?" in local or "\ufffd" in local or any(char in unicodedata.normalize("NFKC", local) for char in "@<>"):
         raise Malformed("The address in the From or Sender header must be written in its normal form")
     normal_local, _, normal_domain = parsed.value.rpartition("@")
     ascii_domain = parsed.key.rpartition("@")[2]
@@ -390,11 +390,22 @@ def _has_other_address(text: str, written: list[str], bracket_count: int) -> boo
     def has_other(part: str) -> bool:
         return any(match[0].lower() not in allowed for match in _ADDRESS_LIKE.finditer(part))
 
-    quoted, rest = _QUOTED.findall(text), unicodedata.normalize("NFKC", _decode_words(_QUOTED.sub('""', text)))
-    names = unicodedata.normalize("NFKC", _decode_words("".join(quoted)))
-    if any((rest + names).count(char) != bracket_count for char in "<>") or has_other(rest):
+    quoted, unquoted = _QUOTED.findall(text), _QUOTED.sub('""', text)
+    rest, names = (unicodedata.normalize("NFKC", _decode_words(part)) for part in (unquoted, "".join(quoted)))
+    decoded = rest + names
+    if any(decoded.count(char) != bracket_count for char in "<>") or has_other(rest):
         return True
-    return ("=?" in text or not _SPLITTING.isdisjoint(names)) and any(map(has_other, (*quoted, names)))
+    if "=?" not in text:
+        return not _SPLITTING.isdisjoint(names) and any(map(has_other, (*quoted, names)))
+    # A decoded quotation mark without its counterpart would quote the address, and a separator may divide a name.
+    written_text = unquoted + "".join(quoted)
+    is_divided = any(decoded.count(char) > written_text.count(char) for char in _SEPARATORS)
+    return (
+        decoded.count('"') % 2 > 0
+        or "\\" in decoded
+        or (is_divided and decoded.count("@") > len(written))
+        or any(map(has_other, (*quoted, names)))
+    )
 
 
 def _decode_words(text: str) -> str:
