@@ -159,6 +159,7 @@ def test_ambiguous_emails_are_refused(content: bytes) -> None:
         ('"a\\" ceo@bank.example, \\"b" <a@b.example>', None),
         ('"ceo@bank.example, x" <a@b.example>', None),
         ("＜ceo＠bank.example＞ <a@b.example>", None),
+        ('"=?utf-8?Q?"ceo=40bank.example"?=" <a@b.example>', None),
         ("=?utf-8?b?w?= <a@b.example>", None),
         ("=?iso-2022-jp?b?GyRCRnw=?= <a@b.example>", None),
         ("=?utf-8?q?x=00?= <a@b.example>", None),

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 _ATOM = re.compile(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
+_PLAIN_NAME, _AT_SIGN = re.compile(r"""(?!.*=\?)[] !#-+.\-/0-9=?@A-Z[^_`a-z{|}~-]*"""), re.compile("[@＠﹫]")
 _LINE_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _LINE_START = re.compile(rb"(?m)^(\.|From )")
 _MAX_ENCODED_WORD_BYTES = 45  # 60 characters of base64, as an encoded word may have 75 characters (RFC 2047, 2)
@@ -292,10 +293,15 @@ def format_mailbox(name: str | None, address: str) -> str:
     The name is written as atoms, a quoted string or encoded words. The address follows on a folded line after encoded
     words, or if name and address together have 70 characters or more. A name of `_MAX_UNFOLDED_CHARACTERS` or more is
     written as encoded words.
+
+    An `@` is written as `at` unless it is in a name that all programs find the end of (`raw_mime`): others read an
+    address in a name such as `Café <boss@bank.example>`.
     """
     name = _LINE_BREAKS.sub(" ", name or "").strip()
     if not name:
         return address
+    if not _PLAIN_NAME.fullmatch(name):
+        name = _AT_SIGN.sub(" at ", name)
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     display_name = name if _ATOM.match(name) and "=" not in name else f'"{escaped}"'
     if name.isascii() and "=?" not in name and len(display_name) < _MAX_UNFOLDED_CHARACTERS:

@@ -56,6 +56,7 @@ _MAX_DELIMITERS = 10_000
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 # RFC 2047, 2 and RFC 2231, 5: an encoded word, with a language or without. Spaces in it are written by some programs.
 _WORD = re.compile(r"=\?([\w.:+-]{1,40})(?:\*[A-Za-z0-9-]{0,35})?\?([bBqQ])\?([ !->@-~]*)\?=", re.ASCII)
+_ANY_WORD = re.compile(r"=\?[^?]*\?[^?]*\?.*?\?=")
 _BETWEEN_WORDS = re.compile(r"\?=[ \t]+=\?")
 _Q_TEXT = re.compile(r"(?:[^=]|=[0-9A-Fa-f]{2})*")
 # Charsets in which ASCII stands for itself, by the names of their codecs. Any other one, as UTF-7, can hide an address.
@@ -344,7 +345,7 @@ def parse_mailboxes(value: bytes) -> tuple[str, ...]:
         mailboxes.append(_parse_sender(written[-1]))
         position = match.end()
         if not match[3]:
-            if not _is_read_alike(text, written) or _has_other_address(text, written, brackets):
+            if _has_other_address(text, written, brackets) or not _is_read_alike(text, written):
                 raise Malformed("The addresses of the From or Sender header are ambiguous")
             return tuple(mailboxes)
     raise Malformed("The From or Sender header has no valid address")
@@ -385,6 +386,8 @@ def _has_other_address(text: str, written: list[str], bracket_count: int) -> boo
     A quoted name may contain another address if all programs find the end of the name. Raises Malformed for an encoded
     word that programs decode in different ways.
     """
+    if any('"' in word for word in _ANY_WORD.findall(text)):
+        return True  # Some programs decode what others read as the end and the beginning of two quoted names.
     allowed = {unicodedata.normalize("NFKC", address).lower() for address in written}
 
     def has_other(part: str) -> bool:
