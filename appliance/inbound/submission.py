@@ -376,7 +376,7 @@ class SubmissionHandler:
                 return refusal
             queued = await self._queue(key, email, sender, recipients)
         except Malformed as error:
-            return f"554 5.6.0 {error}"
+            return f"{error.reply_code} {error}"
         except RateLimitExceeded as error:
             return await _report_limit(key, error)
         except KeyRevoked:

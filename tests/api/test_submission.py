@@ -150,18 +150,17 @@ def submit_to_ann(client: smtplib.SMTP, content: bytes) -> int:
 
 
 def test_a_refused_message_ends_its_transaction(ports: Ports, key: str) -> None:
-    """A To header that takes long to read, and a From header that programs read differently, are refused for good."""
-    spoofed, nested = (
-        b'From: (") <ceo@bank.example> (") <shop@bakery.example>\r\n',
-        b"From: shop@bakery.example\r\nTo: ",
-    )
+    """A slow To header, an ambiguous From header, and a file that mail servers reject, are refused for good."""
+    own = b"From: shop@bakery.example\r\n"
+    spoofed = b'From: (") <ceo@bank.example> (") <shop@bakery.example>\r\n'
+    file = own + b"Content-Disposition: attachment; filename=setup.exe\r\n"
     with ports.connect(key) as client:
         client.ehlo()
-        for content in (nested + b"(" * 3_000 + b"\r\n", spoofed):
+        for content, code in ((own + b"To: " + b"(" * 3_000 + b"\r\n", 554), (spoofed, 554), (file, 552)):
             assert client.mail("shop@bakery.example")[0] == 250
             for name in ("ann", "bea"):
                 assert client.rcpt(f"{name}@example.org")[0] == 250
-            assert client.data(content + b"\r\nHi\r\n")[0] == 554
+            assert client.data(content + b"\r\nHi\r\n")[0] == code
 
 
 def test_a_large_message_is_sent_byte_for_byte(relay: SmtpServer, ports: Ports, key: str) -> None:

@@ -109,6 +109,7 @@ REFUSED = (
     b"X-Campanero-Data: " + b'{"a":' * 3_000 + b"1" + b"}" * 3_000 + b"\r\n\r\n", b"A: b\r\n" * 1_001 + b"\r\n",
     b"X-Campanero-Tag: " + b"a" * 101 + b"\r\n\r\n", b"X-Campanero-Tag: a\r\n" * 11 + b"\r\n",
     b"Received: x\r\n" * 51 + b"\r\n", b"Content-Type: multipart/mixed\r\n" * 101 + b"\r\n",
+    b"From: a@x.example\r\n\r\n" + b"Content-Type: text/plain; name=a\r\n" * 1_001,
     b"Subject: " + b"a" * 300_000 + b"\r\n\r\n", b"Subject: x\r\n\r\n" + b"\r\n" * 1_000_001,
 )  # fmt: skip
 
@@ -118,6 +119,33 @@ def test_ambiguous_emails_are_refused(content: bytes) -> None:
     """What programs would read in different ways, or take long to read, is refused with a reason (T07, T33)."""
     with pytest.raises(Malformed):
         raw_mime.parse(content)
+
+
+@pytest.mark.parametrize(
+    ("field", "extension"),
+    [
+        (b'Content-Disposition: attachment; filename="setup.exe"', "exe"),
+        (b"content-type: application/octet-stream;\r\n\tname=SETUP.EXE", "exe"),
+        (b"Content-Disposition: attachment; filename*=utf-8''run%2Ebat", "bat"),
+        (b'Content-Disposition: attachment; filename*0="a.j"; filename*1=s', "js"),
+        (b'Content-Disposition: attachment; filename="=?utf-8?q?a=2Evbs?="', "vbs"),
+        (b'Content-Disposition: attachment; filename="a.pdf.scr. "', "scr"),
+        (b'Content-Disposition: attachment; filename="exe.pdf"', None),
+        (b"Content-Disposition: attachment; filename*=x''%ff", None),
+        (b'Content-Type: text/html\r\n\r\n<a href="setup.exe" name="a.exe">', None),
+    ],
+)
+def test_files_that_mail_servers_reject(field: bytes, extension: str | None) -> None:
+    """A file that the API refuses is refused here, too, with its type, also in an attached email."""
+    part = b"--x\r\n" + field + b"\r\n\r\nx\r\n--x--\r\n"
+    kind = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n"
+    attached = b"--y\r\nContent-Type: message/rfc822\r\n\r\n" + kind + part + b"--y--\r\n"
+    for content in (HEAD + kind + part, HEAD + kind.replace(b"=x", b"=y") + attached):
+        if extension is None:
+            raw_mime.parse(content)
+        else:
+            with pytest.raises(raw_mime.FileRefused, match=rf"\(\.{extension}\)"):
+                raw_mime.parse(content)
 
 
 @pytest.mark.parametrize(

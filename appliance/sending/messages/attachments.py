@@ -143,10 +143,15 @@ def _find_name_fault(filename: str) -> str | None:
     name = clean_name(filename)
     if not name:
         return gettext("is invalid")
-    extension = name.rpartition(".")[2].lower() if "." in name else ""
-    if extension in BLOCKED_EXTENSIONS:
+    if extension := find_blocked_extension(name):
         return gettext("is of a type that mail servers reject (.%(extension)s)", extension=extension)
     return None
+
+
+def find_blocked_extension(filename: str) -> str | None:
+    """Return the extension of a file that mail servers reject, in lower case without its dot, or None."""
+    extension = clean_name(filename).rpartition(".")[2].lower()
+    return extension if "." in filename and extension in BLOCKED_EXTENSIONS else None
 
 
 def _is_content_type(value: str) -> bool:

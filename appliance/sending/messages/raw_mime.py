@@ -23,13 +23,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.core import addresses
-from appliance.sending.messages import links
+from appliance.sending.messages import attachments, links
 from appliance.sending.messages.message_request import UNSAFE_HEADERS
 
 # The headers of a message, and its lines. A message of 36 MB in base64 has half a million lines.
 MAX_HEADER_BYTES, MAX_HEADERS, MAX_LINES = 262_144, 1_000, 1_000_000
 # Parts that contain parts, which programs parse recursively.
 MAX_COMPOSITE_PARTS = 100
+# Headers of parts with the name of a file; most files have two.
+MAX_FILE_NAMES = 1_000
 # A message that passed through more servers is in a loop (RFC 5321, 6.3).
 MAX_RECEIVED_HEADERS = 50
 MAX_TAGS, MAX_TAG_CHARACTERS, MAX_DATA_BYTES = 10, 100, 16_384
@@ -49,6 +51,7 @@ _MAILBOX = re.compile(
 _BOUNDARY = re.compile(
     rb"""boundary\*?[ \t]{0,9}=[ \t]{0,9}"?(?:[\w-]{0,20}'[\w-]{0,20}')?([^"\r\n;]{1,70})"?""", re.IGNORECASE
 )
+_FILE_FIELD = re.compile(rb"content-(?:type|disposition)[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.IGNORECASE)
 _MULTIPART = re.compile(rb"[ \t\r\n]*multipart/", re.IGNORECASE)
 # A line that may be one between parts: a boundary, `--` after the last part, and spaces.
 _DELIMITER = re.compile(rb"\r\n--([^\r\n]{1,100})")
@@ -83,6 +86,14 @@ _ONCE = ("from", "sender", "message-id", "date", "subject", CLASS_HEADER, DATA_H
 
 class Malformed(Exception):
     """The email is refused; the text is an English sentence for the reply, without the content of the email."""
+
+    reply_code = "554 5.6.0"
+
+
+class FileRefused(Malformed):
+    """The email has a file of a type that mail servers reject."""
+
+    reply_code = "552 5.7.0"
 
 
 class RawEmail(NamedTuple):
@@ -121,6 +132,7 @@ def parse(content: bytes, recipient_count: int = 1) -> RawEmail:
             raise Malformed(f"The header {name.title()} may occur only once")
     if len(values.get("received", ())) > MAX_RECEIVED_HEADERS:
         raise Malformed("The message is in a loop: it passed through too many servers")
+    _require_accepted_files(content)
     is_marketing = _parse_class(values.get(CLASS_HEADER))
     remaining = [field for name, field in fields if not _is_removed(name, field, is_marketing)]
     if len(remaining) < len(fields):
@@ -247,6 +259,28 @@ def _require_lines(content: bytes) -> None:
         composite = (line for line in lines if _COMPOSITE.match(content, line))
         if next(islice(composite, MAX_COMPOSITE_PARTS, None), None) is not None:
             raise Malformed("The message has too many nested parts")
+
+
+def _require_accepted_files(content: bytes) -> None:
+    """Raise FileRefused for a file that the API refuses, too, also if it is in an attached email."""
+    names = 0
+    for position in chain((0,), (position + 1 for position in _find_word(content, b"\ncontent-"))):
+        field = _FILE_FIELD.match(content, position)
+        if field is None or b"name" not in field[0].lower():
+            continue
+        names += 1
+        if names > MAX_FILE_NAMES:
+            raise Malformed("The message has too many files")
+        if extension := attachments.find_blocked_extension(_read_file_name(field[0])):
+            raise FileRefused(f"The message has a file of a type that mail servers reject (.{extension})")
+
+
+def _read_file_name(field: bytes) -> str:
+    try:
+        name = email.message_from_bytes(field).get_filename("")
+        return decode_text(name.encode("utf-8", "replace"))
+    except (LookupError, ValueError, TypeError, AttributeError, email.errors.MessageError):
+        return ""  # No program can read it.
 
 
 def _split(content: bytes) -> tuple[bytes, bytes]:
