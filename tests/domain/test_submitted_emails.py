@@ -337,6 +337,21 @@ def test_an_erased_recipient_does_not_stop_others(erased: int, home: Home) -> No
     assert Message.get_by_id(queued.messages[1 - erased].id).status == "queued"
 
 
+@pytest.mark.usefixtures("key_id")
+def test_the_email_of_an_erased_recipient_ends_once_others_got_it(home: Home) -> None:
+    """An email that names an erased person stays only as long as it is to be sent to others."""
+    queued = submit(home, HEAD + BODY, "ann@example.org", "bea@example.org")
+    submit(home, HEAD + BODY, "cem@example.org", "dee@example.org")
+    transactions.write(removal.erase, home.account_id, home.contact("ann@example.org").id, BY_API)
+    assert submitted.list_expired(10) == [] and scalar("SELECT count(*) FROM raw_message") == 2
+    run("UPDATE message SET status = 'sent' WHERE id = ? OR recipient LIKE '_e%'", (queued.messages[1].id,))
+    home.advance(60)
+    assert transactions.write(submitted.delete, submitted.list_expired(10)) == 1
+    assert rows("SELECT id FROM raw_message") == [(2,)]
+    with pytest.raises(message_source.NotReproducible, match="deleted"):
+        message_source.get_source(home.account_id, queued.messages[1].id)
+
+
 def test_parts_of_any_email() -> None:
     """Services with an API of their own get what can be read of an email: unknown charsets, attached emails, 8 bits."""
     content = (

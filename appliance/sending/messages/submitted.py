@@ -233,11 +233,17 @@ def show(stored: StoredEmail) -> FilledMessage:
 
 
 def list_expired(limit: int) -> list[int]:
-    """Return the ids of up to `limit` submitted emails whose messages were last changed before `RETENTION_MS`."""
+    """Return the ids of up to `limit` submitted emails whose messages were last changed before `RETENTION_MS`.
+
+    An email of which a recipient was erased is expired once it needs to be sent to nobody: not only its headers may
+    name that person, so that writing others would not be enough.
+    """
+    messages = "SELECT 1 FROM message_content c JOIN message m ON m.id = c.message_id WHERE c.raw_message_id = r.id AND"
     sql = (
-        "SELECT r.id FROM raw_message r WHERE r.created_at < :limit_at AND NOT EXISTS "
-        "(SELECT 1 FROM message_content c JOIN message m ON m.id = c.message_id WHERE c.raw_message_id = r.id AND "
-        f"({_IS_OPEN} OR m.updated_at >= :limit_at)) ORDER BY r.id LIMIT :limit"
+        "SELECT r.id FROM raw_message r WHERE (r.created_at < :limit_at "
+        f"AND NOT EXISTS ({messages} ({_IS_OPEN} OR m.updated_at >= :limit_at))) OR (r.recipient_count > 1 "
+        "AND r.recipient_count > (SELECT count(*) FROM message_content c WHERE c.raw_message_id = r.id) "
+        f"AND NOT EXISTS ({messages} {_IS_OPEN})) ORDER BY r.id LIMIT :limit"
     )
     expired = rows(sql, {"limit_at": clock.now_ms() - attachments.RETENTION_MS, "limit": limit})
     return [number for (number,) in expired]
