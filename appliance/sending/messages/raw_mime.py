@@ -59,7 +59,6 @@ _MAX_DELIMITERS = 10_000
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 # RFC 2047, 2 and RFC 2231, 5: an encoded word, with a language or without. Spaces in it are written by some programs.
 _WORD = re.compile(r"=\?([\w.:+-]{1,40})(?:\*[A-Za-z0-9-]{0,35})?\?([bBqQ])\?([ !->@-~]*)\?=", re.ASCII)
-_ANY_WORD = re.compile(r"=\?[^?]*\?[^?]*\?.*?\?=")
 _BETWEEN_WORDS = re.compile(r"\?=[ \t]+=\?")
 _Q_TEXT = re.compile(r"(?:[^=]|=[0-9A-Fa-f]{2})*")
 # Charsets in which ASCII stands for itself, by the names of their codecs. Any other one, as UTF-7, can hide an address.
@@ -67,8 +66,8 @@ _NAME_CHARSETS = re.compile(
     r"ascii|utf-8|iso8859-\d+|cp(?:437|85\d|866|874|932|949|950|125\d)|koi8-[ru]|mac-roman|tis-620|gb2312|gbk|gb18030"
     r"|big5|big5hkscs|shift_jis|euc_jp|euc_kr|iso2022_(?:jp|jp_\d|jp_ext|kr)"
 )
-# What programs may take for an address.
-_ADDRESS_LIKE = re.compile(r"""[^\s<>",;:()\[\]\\@]*@[^\s<>",;:()\[\]\\]*""")
+# What divides words in which programs look for an address.
+_DIVIDERS = re.compile(r"""[\s<>",;:()\[\]\\]+""")
 # Programs that know no escapes, split at each separator or expect another charset read these in a quoted name.
 _SPLITTING, _SEPARATORS = frozenset("\\,;\ufffd"), '()[],:;"'
 # Control characters, and those that end a line in some programs.
@@ -420,12 +419,12 @@ def _has_other_address(text: str, written: list[str], bracket_count: int) -> boo
     A quoted name may contain another address if all programs find the end of the name. Raises Malformed for an encoded
     word that programs decode in different ways.
     """
-    if any('"' in word for word in _ANY_WORD.findall(text)):
+    if "=?" in text and '"' in text[text.index("=?") : text.rfind("?=")]:
         return True  # Some programs decode what others read as the end and the beginning of two quoted names.
     allowed = {unicodedata.normalize("NFKC", address).lower() for address in written}
 
     def has_other(part: str) -> bool:
-        return any(match[0].lower() not in allowed for match in _ADDRESS_LIKE.finditer(part))
+        return any("@" in word and word.lower() not in allowed for word in _DIVIDERS.split(part))
 
     quoted, unquoted = _QUOTED.findall(text), _QUOTED.sub('""', text)
     rest, names = (unicodedata.normalize("NFKC", _decode_words(part)) for part in (unquoted, "".join(quoted)))
