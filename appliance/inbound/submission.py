@@ -26,7 +26,8 @@ from appliance.core.errors import RateLimitExceeded, Unavailable
 from appliance.inbound.smtp_sessions import ConnectionLimiter, SessionLimits, SmtpSession, ThreadedServer, open_socket
 from appliance.sending.domains import records
 from appliance.sending.messages import attachments, raw_mime, senders, submission_limits, submitted, system_emails
-from appliance.sending.messages.raw_mime import Malformed, RawEmail
+from appliance.sending.messages.raw_mime import RawEmail
+from appliance.sending.messages.sender_headers import Malformed
 from appliance.sending.messages.submitted import KeyRevoked, Queued, Submission
 from appliance.settings import config
 from appliance.settings.schema import Config

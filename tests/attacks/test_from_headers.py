@@ -19,7 +19,7 @@ from email.utils import getaddresses, parseaddr
 from typing import Any
 
 from appliance.sending.messages import raw_mime
-from appliance.sending.messages.raw_mime import Malformed
+from appliance.sending.messages.sender_headers import Malformed
 from tests.kit import node_clients
 from tests.kit.sampling import examples
 

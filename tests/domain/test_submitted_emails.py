@@ -17,7 +17,7 @@ from appliance.inbound import submission
 from appliance.sending.messages import attachments, message_source, raw_mime, submitted
 from appliance.sending.messages.ledger import get_row
 from appliance.sending.messages.prepare import MessagePreparer
-from appliance.sending.messages.raw_mime import Malformed
+from appliance.sending.messages.sender_headers import Malformed
 from appliance.sending.transports import mime_parts
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar

@@ -14,7 +14,7 @@ from tests.kit import patterns
 # Patterns that take quadratic time, for texts that are never longer than this: (characters, reason). A text that is
 # case-folded after its length is checked can have three times the characters.
 BOUNDS = {
-    "appliance.sending.messages.raw_mime._QUOTED": (2_000, "_MAX_FROM_BYTES"),
+    "appliance.sending.messages.sender_headers._QUOTED": (2_000, "_MAX_FROM_BYTES"),
     "appliance.campaigns.report._RECIPIENT_DETAILS": (1_000, "_MAX_REPLY_CHARACTERS"),
     "appliance.core.addresses._WORDS": (3 * 255, "MAX_WRITTEN_PHONE_CHARACTERS"),
     "appliance.core.addresses._EXTENSION": (3 * 255, "MAX_WRITTEN_PHONE_CHARACTERS"),
