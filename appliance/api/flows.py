@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import approvals, audit
+from appliance.accounts import access, approvals, audit
 from appliance.accounts.approvals import Approve, Reject
 from appliance.accounts.request_limits import RequestClass
 from appliance.api import schemas
@@ -270,9 +270,10 @@ def _require_send_scope(request: ApiRequest) -> None:
 def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
     """Raise a 403 error if the credential may not change a flow that has been activated.
 
-    Users and keys need the permission to send, and a test key may change only a flow that a test key activated.
+    A user may change such a flow only with a role that may send, and a test key only if a test key activated the flow.
     """
-    if row.version > 0 and not request.credential.is_test and not request.credential.has_scope("campaigns:send"):
+    role = request.credential.role
+    if row.version > 0 and role is not None and not access.role_can_send(role):
         raise ApiError(
             403,
             "forbidden",
@@ -366,14 +367,18 @@ async def get_flow(request: ApiRequest) -> ApiResponse:
 async def update_flow(request: ApiRequest) -> ApiResponse:
     """Update a flow; `steps` replaces all steps, `status` changes its state.
 
-    A new branch, and new conditions of the trigger on the contact, require `contacts:read` too, and new conditions on
-    the data of events `events:read`.
+    Steps, trigger and goal of an active flow require `campaigns:send` too, because they take effect at once. A new
+    branch, and new conditions of the trigger on the contact, require `contacts:read` too, and new conditions on the
+    data of events `events:read`.
     """
     before = await fetch(store.get, request.account_id, request.id)
     new_status = store.STATUS_ALIASES.get(str(request.body.status), request.body.status)
     changes_status = isinstance(new_status, str) and new_status != before.status
     if changes_status or before.status == "active":  # A change of an active flow takes effect at once.
         _require_can_change(request, before)
+    changed = (request.body.steps, request.body.trigger, request.body.goal)
+    if before.status == "active" and not before.test and any(value is not UNSET for value in changed):
+        require_scope(request.credential, "campaigns:send")
     if changes_status and new_status == "active":
         _require_send_scope(request)
     is_live = "active" in (new_status, before.status)

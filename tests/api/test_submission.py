@@ -457,7 +457,9 @@ def test_a_failed_tls_handshake_is_logged_in_words(server: Server, ports: Ports)
     with pytest.raises(ssl.SSLCertVerificationError):
         smtplib.SMTP_SSL("localhost", ports.tls, context=ssl.create_default_context(), timeout=30)
     server.wait_for_line(r"submission: TLS failed client=.*: the client does not trust the certificate")
-    RawSession(ports.tls).socket.close()
+    with RawSession(ports.tls) as leaving:
+        leaving.send(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a ClientHello
+        time.sleep(0.5)
     server.wait_for_line(r"submission: TLS failed client=.*: the client closed the connection during the handshake")
     assert "TLSSetupException" not in server.output
 

@@ -46,7 +46,7 @@ def test_verifying_a_domain_without_javascript(server_and_dns: tuple[Server, Dns
     )
     assert [record["purpose"] for record in domain["dns_records"] if not record["value"]] == ["tracking"]
     assert not any("127.0.0.1" in text for text in texts if text != "127.0.0.1")
-    assert "which DNS cannot point to: set it to a public host name" in page.text
+    assert "Needs a public address, see above." in page.text
     zone = page.value("All records, for DNS providers that import a zone file").splitlines()
     assert len(zone) == 5 and zone[2] == "bounce.xn--bckerei-5wa.example. 3600 IN MX 10 mail.us.example."
     assert len(page.all(".pill", "Not checked yet")) == 5
