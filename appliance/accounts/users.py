@@ -320,7 +320,7 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
 
 
 def change_role(by: Actor, user_id: int, role: str) -> User:
-    """Change the role of a user; raises as `update`, and Invalid for an unknown role."""
+    """Change the role of a user. Raises Invalid for an unknown role, and what `update` raises."""
     require_write_transaction()
     get_managed(by, user_id)  # a missing user is reported before an invalid role
     return update(by, user_id, validation.read(UserPatch, {"role": role}))

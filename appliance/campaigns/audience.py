@@ -64,7 +64,7 @@ def is_everyone(data: dict[str, Any]) -> bool:
 
 
 def confirm_everyone(campaign: Campaign) -> None:
-    """Set the audience to all contacts after a confirmed send, if no audience was ever chosen.
+    """Set the audience to all contacts, after a person confirmed that; only if no audience was ever chosen.
 
     A campaign whose list or segment was deleted did have an audience, so it is never widened to all contacts.
     """

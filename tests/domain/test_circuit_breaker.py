@@ -27,6 +27,7 @@ from appliance.sending.workers.circuit_breaker import MAX_REFUSALS, CircuitBreak
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.outcome_writer import OutcomeWriter
+from appliance.sending.workers.rate_limits import ALL
 from appliance.sending.workers.ready_queue import ReadyQueue
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.sender import WorkerContext
@@ -243,3 +244,19 @@ def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
     for _ in range(MAX_REFUSALS):
         breaker.record_answer(build_row(), Uncertain("no reply"))
     assert breaker.get_pause_request().providers.keys() == {"relay"}
+
+
+def test_a_relay_is_throttled_for_what_it_refused_itself(home: Home) -> None:
+    """Refusals of three recipient groups throttle the whole relay, if all of them are its own."""
+    limits = EmailRateLimits(config.current().email)
+
+    def refuse(provider: str, *domains: str) -> set[str]:
+        for domain in domains:
+            row = build_row()._replace(provider=provider, recipient_key=f"ann@{domain}")
+            limits.record_answer(row, Deferred("421 4.7.0 rate limit exceeded, try later", 421, "4.7.0"))
+        return {name for name, group in limits._throttles if group == ALL}
+
+    assert refuse("relay:a", "gmail.com", "outlook.com") == set()
+    assert refuse("relay:b", "yahoo.com", "gmail.com") == set()
+    assert refuse("relay:b", "aol.com", "gmx.de") == {"relay:b"}
+    assert refuse("relay:a", "gmx.de") == {"relay:b", "relay:a"}

@@ -311,7 +311,7 @@ _REMOVED = {
 
 
 def build_deleter(kind: str) -> Handler:
-    """Return the handler of `DELETE /v3/{domain}/bounces/{address}` or another kind: it lifts the suppressions."""
+    """Return the handler of `DELETE /v3/{domain}/{kind}/{address}`, which lifts the suppressions of a kind."""
 
     async def delete_suppression(request: ApiRequest, domain: str, address: str) -> HTTPResponse:
         await fetch(require_domain, request, domain)

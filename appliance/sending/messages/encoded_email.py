@@ -245,7 +245,10 @@ class _FillGenerator:
         self._slots: dict[tuple[Any, ...], str] = {}
 
     def generate(self, pieces: list[Piece]) -> _Fill:
-        """Return the function that fills pieces. Raises NeedsLiquid for more than `_MAX_PARTS` slots and conditions."""
+        """Return the function that writes a body of these pieces with the values of a recipient.
+
+        Raises NeedsLiquid for more than `_MAX_PARTS` slots and conditions.
+        """
         result = self._add_pieces(pieces, frozenset(), 1)
         head = ["def fill(values, budget):", " size = 0"]
         for path, name in self._parents.items():

@@ -105,7 +105,7 @@ class OutgoingMessage(NamedTuple):
     internet_message_id: str
     parts: int | None = None  # of an SMS, as it is billed
     has_opt_out_hint: bool = False  # whether the text of an SMS says how to opt out
-    lookup_count: int | None = None  # failed lookups of an uncertain SMS; None for all other messages
+    lookup_count: int | None = None  # look-ups of an uncertain SMS that found nothing; None: no SMS in doubt
 
 
 class Outcome(msgspec.Struct):
@@ -150,7 +150,10 @@ def mark_skipped(row: LedgerRow, reason: str, now: int) -> None:
 
 
 def mark_uncertain(row: LedgerRow, text: str, now: int) -> None:
-    """Set a message to `uncertain`, because it may have been accepted; `text` is stored as the reason."""
+    """Set a message to `uncertain`, because it may have been accepted; `text` is stored as the reason.
+
+    Its uncertain attempts are at least one from now on, also if the attempt itself was not counted before.
+    """
     connection().execute(
         "UPDATE message SET status = 'uncertain', uncertain_count = max(uncertain_count, 1), due_at = NULL, "
         "claimed_by = NULL, error_code = 'in_doubt', "

@@ -211,11 +211,11 @@ def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
     now = clock.now_ms()
     if isinstance(error, LookupUnsupported):
         return _end_lookup(row, _CANNOT_ASK % {"reason": error.text}, now)
+    if isinstance(error, Postponed):  # the provider was not asked
+        return _set_due_at(row, now + int(error.seconds * 1000))
     if outcomes.has_expired(row, now):
         connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
         return ledger.mark_uncertain(row, _NO_ANSWER % {"reason": error.text}, now)
-    if isinstance(error, Postponed):
-        return _set_due_at(row, now + int(error.seconds * 1000))
     if isinstance(error, ConnectionFailed):
         return _set_due_at(row, now + int(parse_seconds(outcomes.get_channel_settings(row).probe_after) * 1000))
     delay = outcomes.get_retry_delay(row, (now - (row.first_attempt_at or now)) / 1000)

@@ -148,7 +148,8 @@ class EmailRateLimits(RateLimits):
         self._max_group_connections = min(email.direct.group_connections, max(1, email.connections - 1))
         self._first_connections = min(_FIRST_CONNECTIONS, self._max_group_connections, max(1, email.connections // 2))
         self._throttles: dict[tuple[str, str], AdaptiveThrottle] = {}
-        self._recently_throttled: deque[tuple[float, str]] = deque(maxlen=100)
+        # When which group of which transport was throttled.
+        self._recently_throttled: deque[tuple[float, str, str]] = deque(maxlen=100)
         self._has_limits = bool(self.has_overall_limit or self._senders or self._groups)
         self._has_warm_up = email.direct.warm_up
         self._quotas: dict[str, WarmUpQuota] = {}  # by sending domain
@@ -317,14 +318,16 @@ class EmailRateLimits(RateLimits):
         applies_to_all = row.provider != DIRECT and bounce_classes.limits_all_recipients(error)
         group = ALL if applies_to_all else mx_routes.get_recipient_group(row.provider, row.recipient_key or "")
         throttle = self._slow_down(row.provider, group, now, error)
-        if row.provider != DIRECT:
-            self._recently_throttled.append((now, group))
-        if (
-            len({name for at, name in self._recently_throttled if at > now - _THROTTLED_GROUPS_SECONDS and name != ALL})
-            >= _MAX_THROTTLED_GROUPS
-        ):
+        if row.provider != DIRECT and group != ALL:
+            self._recently_throttled.append((now, row.provider, group))
+        throttled_groups = {
+            name for at, provider, name in self._recently_throttled
+            if at > now - _THROTTLED_GROUPS_SECONDS and provider == row.provider
+        }  # fmt: skip
+        if len(throttled_groups) >= _MAX_THROTTLED_GROUPS:
             self._slow_down(row.provider, ALL, now, error)
-            self._recently_throttled.clear()
+            others = [entry for entry in self._recently_throttled if entry[1] != row.provider]
+            self._recently_throttled = deque(others, maxlen=100)
         return throttle.to_rate_limited(error, now)
 
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:

@@ -63,7 +63,7 @@ class Sender(ABC, Generic[Limits]):
         self._is_shutdown = threading.Event()
         self.breaker = CircuitBreaker(parse_seconds(probe_after), is_replaceable)
         self.limits = limits
-        # `wake` sets both: the first is read when the event loop has ended, the second wakes the one that runs.
+        # `wake` sets both: the first is also there while no event loop runs, the second wakes the one that runs.
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None
@@ -96,7 +96,7 @@ class Sender(ABC, Generic[Limits]):
 
     @abstractmethod
     def _count_connections(self) -> int:
-        """Return the number of open connections, for SMS of workers; may be called from any thread."""
+        """Return the number of open connections (SMS: of workers); may be called from any thread."""
 
     def _cancel_waiting(self) -> None:
         """Cancel what workers wait for before they claim a message, because the loop ends."""
