@@ -278,7 +278,8 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
 def _is_taken(account_id: int, sender: str) -> bool:
     """Return whether another account has a sender of SMS, whose replies would come to this account.
 
-    The senders of the configuration are those of the first account. A name is nobody's, because nobody can reply to it.
+    The senders of the configuration are those of the first account. A name belongs to no account, because it gets no
+    replies.
     """
     if addresses.is_sender_name(sender):
         return False

@@ -220,7 +220,7 @@ def _load_hits(campaign_id: int) -> _HitCounts:
 
 # Messages that were opened or clicked, and bounced all the same.
 _ENGAGED_BOUNCES = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'bounced' AND {}_at IS NOT NULL"
-# Delivered messages that nobody opened, and whose contact was deleted since.
+# Delivered messages without an open whose contact was deleted since.
 _UNOPENED_WITHOUT_CONTACT = (
     "SELECT count(*) FROM message INDEXED BY message_without_contact WHERE account_id = ? AND contact_id IS NULL "
     "AND campaign_id = ? AND opened_at IS NULL AND status IN ('sent', 'delivered', 'complained')"

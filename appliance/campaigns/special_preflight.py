@@ -18,7 +18,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import placeholders, translations
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.translations import TranslationSummary
-from appliance.core import clock, i18n
+from appliance.core import addresses, clock, i18n
 from appliance.core.i18n import format_number, gettext, ngettext
 from appliance.sending.messages import compose, languages, senders, sms_rules
 from appliance.sending.messages.compose import MessageSource
@@ -120,7 +120,7 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
     is_named = any(value in body.casefold() for value in names) or any(
         value in case.text.variables for value in _NAME_TAGS
     )
-    if not is_named and not senders.is_alphanumeric(sender):
+    if not is_named and not addresses.is_sender_name(sender):
         yield Finding("sender_unnamed", gettext("the text does not identify you: add your brand name"), _BODY)
     if match := _SHORTENERS.search(body):
         host = match.group()[2:]

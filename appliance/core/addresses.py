@@ -248,7 +248,7 @@ def is_messaging_service(text: str) -> bool:
 
 
 def is_sender_name(sender: str) -> bool:
-    """Return whether an SMS sender is a name, to which nobody can reply."""
+    """Return whether an SMS sender is a name, which gets no replies, and neither a number nor a messaging service."""
     return any(letter.isalpha() for letter in sender) and not is_messaging_service(sender)
 
 

@@ -13,7 +13,7 @@ from appliance.experiments.evidence import Batches
 from appliance.experiments.posterior import compare, describe_amount, describe_rate, sum_batches
 
 # Each variant gets at least this share of a batch. A variant with bad luck in the beginning gets its second chance, and
-# the leader is still compared with somebody.
+# the leader is still compared with others.
 MIN_SHARE = 0.1
 # Before each variant has as many recipients, all get the same share.
 MIN_RECIPIENTS = 100

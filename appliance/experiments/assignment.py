@@ -46,8 +46,8 @@ def start_assignment(seed: int, holdout: float = 0.0) -> Assignment:
 def add_batch(assignment: Assignment, share: float, weights: Sequence[float]) -> Assignment:
     """Return the assignment with a further share (0 to 1) of all contacts divided between the variants by weight.
 
-    `weights` are those of variants 1, 2 and so on; a variant of weight 0 gets nobody of this batch. The contacts are
-    taken from those that are waiting, and everybody else keeps their group. Raises ValueError if fewer are waiting, if
+    `weights` are those of variants 1, 2 and so on; a variant of weight 0 gets no contact of this batch. The contacts
+    are taken from those that are waiting, and all others keep their group. Raises ValueError if fewer are waiting, if
     there are more than `MAX_VARIANTS` weights, or if one is negative or all are 0.
     """
     if len(weights) > MAX_VARIANTS or any(weight < 0 for weight in weights) or not any(weights):

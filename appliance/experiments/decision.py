@@ -30,7 +30,7 @@ from appliance.experiments.evidence import (
 from appliance.experiments.posterior import compare, describe_amount, describe_rate, sum_batches
 
 DEFAULT_ALPHA = 0.05
-# The evidence from conversions is exact from the first one; nobody should act on a handful all the same.
+# The evidence from conversions is exact from the first one; all the same, a handful is too few to act on.
 MIN_CONVERSIONS = 20
 # Amounts are compared by an approximation, and one large order should not decide.
 MIN_ORDERS = 50
@@ -129,7 +129,7 @@ def decide_by_rate(batches: Batches, alpha: float = DEFAULT_ALPHA, is_over: bool
 
 
 def _is_equal(bounds: dict[int, Bounds], runner_up: int) -> bool:
-    """Return whether the leader is hardly better than the runner-up, and nobody is better than the leader."""
+    """Return whether the leader is hardly better than the runner-up, and no variant better than the leader."""
     is_safe = all(ratio.low >= 1 / (1 + EQUAL_WITHIN) for ratio in bounds.values())
     return is_safe and bounds[runner_up].high <= 1 + EQUAL_WITHIN
 

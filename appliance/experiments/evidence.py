@@ -8,7 +8,7 @@ nonparametric, nonasymptotic confidence sequences", Annals of Statistics 49, 202
 
 Time is counted in conversions, not in recipients. Most conversions come hours after the message, so the rates of all
 variants still grow while the number of recipients stays, and a method that counts recipients would not be valid. But
-whenever somebody converts, and no variant is better, the chance that they got variant B is the share of B among the
+at each conversion, if no variant is better, the chance that it came from variant B is the share of B among the
 recipients (Lindon and Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022, section 4: it holds
 for conversion rates that change with time).
 """

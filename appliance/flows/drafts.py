@@ -5,7 +5,6 @@ or discarded. API clients instead send all steps in one request, which applies a
 version that they entered with, but the duration of the wait that they are in can be changed (`retime_runs`).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy, deepcopy
@@ -561,53 +560,3 @@ def duplicate_flow(account_id: int, flow_id: int, by: Actor) -> Flow:
     )  # fmt: skip
     store.set_trigger(copied, draft.trigger)
     return store.save(copied)
-
-
-# Names of steps in sentences, such as those of failed tests: what the card of a step shows, never a number.
-
-
-def name_steps(account_id: int, steps: Sequence[Step]) -> dict[str, str]:
-    """Return the names of all steps by their paths; steps that send must have their content.
-
-    Steps with equal names have the name of the step before them too, or the branch that they begin.
-    """
-    names = {path: BY_TYPE[step["type"]].name(step, account_id) for path, step in document.walk(steps)}
-    counts = Counter(names.values())
-    places = _name_places(steps, names, None)
-    return {path: places[path] if counts[name] > 1 else name for path, name in names.items()}
-
-
-def name_steps_by_id(account_id: int, steps: Sequence[Step]) -> dict[int, str]:
-    """Return the names of stored steps, with the current content of their templates, by their ids."""
-    names = name_steps(account_id, add_contents(steps))
-    return {step["id"]: names[path] for path, step in document.walk(steps)}
-
-
-def _name_places(
-    steps: Sequence[Step], names: dict[str, str], parent: Step | None, path: str = "steps"
-) -> dict[str, str]:  # fmt: skip
-    """Return the names of steps in a branch of `parent`, or at the top level, with what is before each, by path."""
-    places = {}
-    for index, step in enumerate(steps):
-        step_path = f"{path}[{index}]"
-        places[step_path] = _name_place(names, path, index, parent)
-        for branch in BRANCHES:
-            places |= _name_places(step.get(branch) or (), names, step, f"{step_path}.{branch}")
-    return places
-
-
-def _name_place(names: dict[str, str], path: str, index: int, parent: Step | None) -> str:
-    name = names[f"{path}[{index}]"]
-    if index:
-        return gettext("%(step)s after %(previous)s", step=name, previous=names[f"{path}[{index - 1}]"])
-    split_path, _, branch = path.rpartition(".")
-    if parent is None:
-        return gettext("%(step)s at the start", step=name)
-    if parent["type"] == "split":
-        if branch == "yes":
-            return gettext("%(step)s on the Yes path of %(split)s", step=name, split=names[split_path])
-        return gettext("%(step)s on the No path of %(split)s", step=name, split=names[split_path])
-    return gettext(
-        "%(step)s on the path “%(branch)s” of %(split)s", step=name, split=names[split_path],
-        branch=BY_TYPE[parent["type"]].list_branches(document.get_props(parent))[branch],
-    )  # fmt: skip

@@ -26,6 +26,7 @@ from appliance.flows import (
     simulation_events,
     simulation_sandbox,
     simulation_timeline,
+    step_names,
     store,
     versions,
 )
@@ -223,7 +224,7 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     trigger = Trigger.get(Trigger.flow == flow.id)
     blockers = lifecycle.list_blockers(flow, trigger, Actor(can_approve=True))
     steps_with_content = drafts.add_contents(flow.steps)
-    names = drafts.name_steps(flow.account_id, steps_with_content)
+    names = step_names.name_steps(flow.account_id, steps_with_content)
     flow.version = version - 1
     versions.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
@@ -402,7 +403,7 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
     except Invalid as invalid:
         # The contact or a step of the script was deleted after the script was saved.
         return ScriptResult(name, False, len(expectations), _list_deleted(invalid.fields), "")
-    names = drafts.name_steps_by_id(flow.account_id, flow.steps if draft is None else draft.steps)
+    names = step_names.name_steps_by_id(flow.account_id, flow.steps if draft is None else draft.steps)
     failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, names)]
     return ScriptResult(name, not failures, len(expectations), failures, simulation.end.description)
 

@@ -16,12 +16,12 @@ from appliance.core.errors import Refused
 from appliance.core.i18n import gettext
 from appliance.events import log
 from appliance.flows import (
-    drafts,
     engine,
     enrollment,
     simulation_events,
     simulation_sandbox,
     simulation_timeline,
+    step_names,
     triggers,
     versions,
 )
@@ -366,7 +366,7 @@ class FlowSimulator:
             event = log.name_event(assumption.event)
             if planned.at is None:
                 step_id = assumption.step if isinstance(assumption.step, int) else 0
-                names = drafts.name_steps_by_id(self.flow.account_id, self.flow.steps)
+                names = step_names.name_steps_by_id(self.flow.account_id, self.flow.steps)
                 note = gettext(
                     "“%(event)s” did not happen: %(step)s sent no message",
                     event=event,

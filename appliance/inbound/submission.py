@@ -105,7 +105,7 @@ class SubmissionSession(SmtpSession):
         commands={
             "MAIL": 100_000, "RCPT": 1_000_000, "DATA": 100_000, "RSET": 100_000, "NOOP": 1_000, "AUTH": 6, "*": 30,
         },
-        # Nobody but signed-in programs keeps a session, and those may keep it for their next message.
+        # Only programs that signed in keep a session, and they may keep it for their next message.
         message_seconds=None,
     )  # fmt: skip
     AuthLoginUsernameChallenge, AuthLoginPasswordChallenge = "Username:", "Password:"

@@ -135,6 +135,9 @@ def test_a_failed_lookup_is_retried(home: Home) -> None:
     transactions.write(retries.postpone_lookup, load_claim(number), Deferred("500"))
     assert 800 <= fetch_state(number)[4] <= 1200
     home.advance(3600)
+    # A lookup that had to wait for another one did not ask the provider
+    transactions.write(retries.postpone_lookup, load_claim(number), Postponed("another one", 5))
+    assert fetch_state(number)[0] == "queued"
     transactions.write(retries.postpone_lookup, load_claim(number), Deferred("500 oops"))
     assert fetch_state(number)[:2] == ("uncertain", 1)
     assert "500 oops" in scalar("SELECT error_text FROM message WHERE id = ?", (number,))

@@ -135,12 +135,12 @@ def _build_script(build: Any, anchor: str) -> bytes:
     document = _simplify_document(build)
     part: dict[str, Any] = document | {kind: {} for kind in ("paths", "webhooks")}
     for operation_anchor, (kind, path, method, operation) in _iterate_operations(document):
-        shown = operation if operation_anchor == anchor else {
+        described = operation if operation_anchor == anchor else {
             "summary": operation["summary"], "tags": operation.get("tags", []), "responses": {},
         }  # fmt: skip
         shared = {name: value for name, value in document[kind][path].items() if name not in _METHODS}
         part[kind].setdefault(path, shared if operation_anchor == anchor else {})
-        part[kind][path] |= {method: shown} | (shared if operation_anchor == anchor else {})
+        part[kind][path] |= {method: described} | (shared if operation_anchor == anchor else {})
     part["components"] = _select_components(part | {"components": None}, document["components"])
     return b"globalThis.published = " + msgspec.json.encode(part) + b";\n"
 

@@ -320,3 +320,41 @@ def step_titles(draft: FlowDraft) -> dict[int, str]:
             for inner in (step, *document.list_descendants(step)):
                 titles[inner["id"]] = describe_step(draft.flow.account_id, inner)[0]
     return titles
+
+
+def build_position(draft: FlowDraft, steps: list[Any], step: Any) -> dict[str, Any]:
+    """Return where a step is and can be moved, and how many contacts are in it and in the steps before it."""
+    place = document.locate_step(draft.steps, step["id"])
+    counts = drafts.count_inside(draft.flow.id)
+    above = sum(counts.get(item["id"], 0) for item in document.list_predecessors(draft.steps, step["id"]))
+    titles = {item["id"]: describe_step(draft.flow.account_id, item)[0] for _, item in document.walk(steps)}
+    places = [
+        (str(item.position), "\u2003" * item.depth + _move_target_label(item, titles))
+        for item in document.list_move_targets(draft.steps, step["id"])
+    ]
+    below = [item["id"] for item in document.list_descendants(step)]
+    return {
+        "places": places, "below": len(below), "above": above,
+        "waiting": sum(counts.get(item, 0) for item in (step["id"], *below)),
+        "sibling": (place.at, len(place.siblings)) if place else (0, 0),
+    }  # fmt: skip
+
+
+# The longest title of a step in the options of a move.
+_MAX_TITLE_CHARACTERS = 60
+
+
+def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> str:
+    if target.step is None:
+        return gettext("At the start")
+    title = titles[target.step["id"]]
+    title = title if len(title) <= _MAX_TITLE_CHARACTERS else f"{title[: _MAX_TITLE_CHARACTERS - 1]}…"
+    how = target.position.placement
+    if how == document.AFTER:
+        return gettext("After “%(step)s”", step=title)
+    if target.step["type"] != "split":
+        branches = BY_TYPE[target.step["type"]].list_branches(document.get_props(target.step))
+        return gettext("First step of “%(branch)s” in “%(step)s”", branch=branches[how], step=title)
+    if how == "yes":
+        return gettext("First step of Yes in “%(step)s”", step=title)
+    return gettext("First step of No in “%(step)s”", step=title)

@@ -1,5 +1,6 @@
 """The steps that add a tag to the contact, or remove one, and keep all other tags."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -48,9 +49,9 @@ class _TagStep(StepKind):
         evidence = Evidence("flow", f"flow:{context.flow_id}")
         return [self._change(run, node.props["tag"], evidence) for run in runs]
 
+    @abstractmethod
     def change_tags(self, tags: list[str], tag: str) -> list[str]:
         """Return the tags of a contact after the step, regardless of upper and lower case."""
-        raise NotImplementedError
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the tag."""

@@ -202,8 +202,8 @@ def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
     """Schedule the lookup of an SMS again after a lookup failed with `error`.
 
     The delay is the one that a Postponed error gives, `probe_after` if the provider could not be reached, else the
-    delay of a retry. When the retry period of the message is over, the message becomes `uncertain`. If the provider has
-    no lookup (LookupUnsupported), the lookups end at once.
+    delay of a retry. When the retry period of the message is over, the message becomes `uncertain`, unless the provider
+    was not asked (Postponed). If the provider has no lookup (LookupUnsupported), the lookups end at once.
     """
     require_write_transaction()
     if _get_lookup_count(row) is None:

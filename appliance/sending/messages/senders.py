@@ -197,7 +197,8 @@ def pick_sms_sender(own: str | None, country: str | None, transport: str | None 
         # A captured SMS may have any sender.
         return senders[0] if senders else _CAPTURE_SENDER
     return next(
-        (sender for sender in senders if country not in _NUMBER_ONLY_COUNTRIES or not is_alphanumeric(sender)), ""
+        (sender for sender in senders if country not in _NUMBER_ONLY_COUNTRIES or not addresses.is_sender_name(sender)),
+        "",
     )
 
 
@@ -221,11 +222,6 @@ def list_limit_names(account_id: int, recipients: Iterable[str]) -> list[str]:
             for number in recipients
         )
     ]
-
-
-def is_alphanumeric(sender: str) -> bool:
-    """Return whether a sender is a name, which nobody can reply to, and not a number or a Twilio messaging service."""
-    return addresses.is_sender_name(sender)
 
 
 def find_sms_problems(account: Account, transport: str) -> list[tuple[str, str]]:
@@ -255,7 +251,7 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
     """
     advice: list[tuple[str, str]] = []
     senders = {country: pick_sms_sender(account.sms_from, country) for country in sorted(countries)}
-    named = sorted(country for country, sender in senders.items() if sender and is_alphanumeric(sender))
+    named = sorted(country for country, sender in senders.items() if sender and addresses.is_sender_name(sender))
     if named and hint and "://" not in hint:
         text = gettext(
             "the opt-out text asks for a reply, but recipients cannot reply to %(sender)s: %(countries)s",

@@ -235,8 +235,8 @@ def show(stored: StoredEmail) -> FilledMessage:
 def list_expired(limit: int) -> list[int]:
     """Return the ids of up to `limit` submitted emails whose messages were last changed before `RETENTION_MS`.
 
-    An email of which a recipient was erased is expired once it needs to be sent to nobody: not only its headers may
-    name that person, so that writing others would not be enough.
+    An email of which a recipient was erased is expired once none of its messages is open. It is not rewritten, because
+    its text may name that person too.
     """
     messages = "SELECT 1 FROM message_content c JOIN message m ON m.id = c.message_id WHERE c.raw_message_id = r.id AND"
     sql = (
