@@ -88,10 +88,17 @@ async def store_files(files: Sequence[AttachmentWrite]) -> AsyncIterator[Sequenc
 
 
 async def send(request: ApiRequest, sending: Sending) -> Sent:
-    """Store the files of a message, queue it for each recipient, and return it.
+    """Queue a message as `queue`, and return it; raises RecipientSuppressed if no recipient may get it."""
+    sent = await queue(request, sending)
+    if sent.refusal is not None:
+        raise sent.refusal
+    return sent
 
-    Raises RecipientSuppressed if no recipient may get it, and the errors of `transactional.queue_message` and of
-    `request_limits.run_once`.
+
+async def queue(request: ApiRequest, sending: Sending) -> Sent:
+    """Store the files of a message, queue it for each recipient, and return it, also if no recipient may get it.
+
+    Raises the errors of `transactional.queue_message` and of `request_limits.run_once`.
     """
     body, is_test = sending.body, request.credential.is_test
     can_read_contacts = request.credential.has_scope("contacts:read")
@@ -133,8 +140,6 @@ async def send(request: ApiRequest, sending: Sending) -> Sent:
         attachments.release(own_files)
         if own_files and (sent is None or sent.is_replay or sent.refusal is not None):
             await commit(attachments.delete_unreferenced, [file.sha256 for file in own_files])
-    if sent.refusal is not None:
-        raise sent.refusal
     return sent
 
 

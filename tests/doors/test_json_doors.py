@@ -174,3 +174,25 @@ def test_each_recipient_counts_in_the_rate_limit() -> None:
             limited.key = limited.new_key("limited")
             post(limited, path, MAILS[path] | change)
             assert post(limited, path, MAILS[path]).status == 429, path
+
+
+@pytest.mark.parametrize("path", [f"{RESEND}/batch", SENDGRID])
+def test_a_batch_with_the_key_of_another_batch_queues_nothing(server: Server, path: str) -> None:
+    """Not even where the first batch stored no key of its own: for a suppressed recipient, or one message more."""
+    key, name = f"key-{path}", path.rpartition("/")[2]
+    suppressed, *others = (f"{word}-{name}@example.org" for word in ("out", "first", "second", "third"))
+    server.client().post("/suppressions", {"address": suppressed, "reason": "manual"}).expect(201)
+
+    def post_batch(*recipients: str) -> Response:
+        mails = [{**MAILS[RESEND], "to": recipient} for recipient in recipients]
+        personal = [{"to": [{"email": recipient}]} for recipient in recipients]
+        body = {**MAILS[SENDGRID], "personalizations": personal} if path == SENDGRID else mails
+        return post(server, path, body, Idempotency_Key=key)
+
+    status = 202 if path == SENDGRID else 200
+    assert post_batch(suppressed, others[0]).status == status
+    for recipients in ((others[1], others[0]), (suppressed, others[0], others[2])):
+        assert post_batch(*recipients).status == 409
+    assert post_batch(suppressed, others[0]).status == status
+    addresses = [row["to"] for row in find_messages(server)]
+    assert [addresses.count(recipient) for recipient in others] == [1, 0, 0]

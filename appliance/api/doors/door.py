@@ -15,6 +15,7 @@ from uuid import UUID
 from msgspec import structs
 from sanic import HTTPResponse, Request
 
+from appliance.accounts import request_limits
 from appliance.accounts.access import Credential
 from appliance.accounts.request_limits import RequestClass
 from appliance.api import auth, http, message_intake, rate_limits
@@ -27,8 +28,8 @@ from appliance.sending.messages import attachments, message_request, transaction
 from appliance.sending.messages.attachments import AttachmentWrite, StoredFile
 from appliance.sending.messages.foreign_content import ForeignContent
 from appliance.sending.messages.message_request import MessageRequest
-from appliance.sending.messages.transactional import RecipientSuppressed
-from appliance.storage.transactions import fetch
+from appliance.storage.models import Message
+from appliance.storage.transactions import commit, fetch
 
 # A body may have all files of a message in base64, and this much beside them.
 MAX_BODY_BYTES = message_intake.LARGE_BODY.max_bytes
@@ -443,8 +444,10 @@ async def read_message(
 
 async def queue(
     request: ApiRequest, message: ReadMessage, is_test: bool = False, files: Sequence[StoredFile] | None = None
-) -> int:
-    """Queue a message and return its id, also if no recipient may get it.
+) -> Message:
+    """Queue a message and return the row of its first recipient, also if no recipient may get it.
+
+    A program reads from events or statuses that nobody got it; a service that reports it at once looks at the row.
 
     With `is_test`, it goes to the test inbox, as with a test key. `files` are as in `Sending`. Raises Invalid, Conflict
     and Unavailable.
@@ -453,24 +456,35 @@ async def queue(
         request = request._replace(credential=request.credential._replace(is_test=True))
     door = message.door
     try:
-        sent = await message_intake.send(request, Sending(message.body, door.raw, door.key, door.path, files))
-    except RecipientSuppressed as error:
-        # A program reads from events or statuses that nobody got it; a service that reports it at once checks before.
-        return int(error.extra["message_id"])
+        sent = await message_intake.queue(request, Sending(message.body, door.raw, door.key, door.path, files))
     except Invalid as error:
         raise Invalid(rename_fields(error.fields, door.names), error.reason) from None
-    return int(sent.row.id)
+    return sent.row
+
+
+class Batch(NamedTuple):
+    """Messages of one request that are queued if all are valid.
+
+    `path` is what an idempotency key of the request belongs to, and `payload` the JSON values of the messages.
+    """
+
+    messages: Sequence[DoorMessage]
+    path: str
+    payload: Sequence[Any]
 
 
 async def queue_all(
-    request: ApiRequest, messages: Sequence[DoorMessage], describe: Callable[[int], str], is_dry_run: bool = False
+    request: ApiRequest, batch: Batch, describe: Callable[[int], str], is_dry_run: bool = False
 ) -> list[int]:
     """Queue messages of which either all or none are valid, and return their ids.
 
     Raises Invalid with the errors of all messages, each after `describe(index)`, or as soon as their texts have more
-    than `MAX_COPIED_CHARACTERS`. With `is_dry_run` nothing is queued. Files that all messages have are in memory and
-    stored once.
+    than `MAX_COPIED_CHARACTERS`, and Conflict if the idempotency key was used for another batch. With `is_dry_run`
+    nothing is queued. Files that all messages have are in memory and stored once.
+
+    After a broken connection or an error 500 or 503, a repeat with the same key queues those that are missing.
     """
+    messages = batch.messages
     shared_files = await asyncio.to_thread(_read_shared_files, messages)
     read: list[ReadMessage] = []
     faults = Faults()
@@ -491,10 +505,20 @@ async def queue_all(
     faults.check()
     if is_dry_run:
         return []
+    await claim_key(request, batch)
     if shared_files is None:
-        return [await queue(request, message) for message in read]
+        return [int((await queue(request, message)).id) for message in read]
     async with message_intake.store_files(shared_files.files) as files:
-        return [await queue(request, message, files=files) for message in read]
+        return [int((await queue(request, message, files=files)).id) for message in read]
+
+
+async def claim_key(request: ApiRequest, batch: Batch) -> None:
+    """Store the idempotency key of a batch, if it has one; raises Conflict if it was used for another batch."""
+    if (key := batch.messages[0].key if batch.messages else None) is None:
+        return
+    payload = await asyncio.to_thread(attachments.hash_contents, batch.payload)
+    args = (request.account_id, batch.path, key, payload, lambda: 1, request.credential.is_test)
+    await commit(request_limits.run_once, *args)
 
 
 def charge(request: ApiRequest, count: int) -> None:

@@ -99,8 +99,8 @@ async def create_message(request: ApiRequest, domain: str) -> HTTPResponse:
         path = f"/v3/{name}/messages"
         content = ForeignContent(_PLACEHOLDER, (), _TAGS)
         message = DoorMessage(posted.raw, posted.faults, _NAMES, path, posted.key, content)
-        message_id = await base.queue(request, await base.read_message(request, message), posted.is_test)
-        return _queued(f"m{message_id}@{name}")
+        row = await base.queue(request, await base.read_message(request, message), posted.is_test)
+        return _queued(f"m{row.id}@{name}")
     return _queued(f"b{await _send_bulk(request, posted, name)}@{name}")
 
 

@@ -16,9 +16,6 @@ from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core import clock
 from appliance.core.errors import Faults, Invalid
-from appliance.sending.messages import ledger
-from appliance.storage.models import Message
-from appliance.storage.transactions import fetch
 
 PATH = "/compat/postmark"
 _KEYS = FileKeys("Attachments", "Content")
@@ -112,8 +109,7 @@ async def _send_one(request: ApiRequest, raw: Any, path: str, key: str | None) -
     """Return the result of one email, and its HTTP status; an unexpected error is logged and is the result, too."""
     try:
         message = await base.read_message(request, await asyncio.to_thread(_read, request, raw, path, key))
-        message_id = await base.queue(request, message)
-        row: Message = await fetch(ledger.get, request.account_id, message_id)
+        row = await base.queue(request, message)
     except Exception as error:
         # Others of the batch may be queued, so that each has a result of its own.
         described = http.describe_error(request.http, error)

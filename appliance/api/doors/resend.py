@@ -11,7 +11,7 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import auth, http, messages
 from appliance.api.doors import door as base
-from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Refused
+from appliance.api.doors.door import Batch, Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Refused
 from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core.errors import Faults
@@ -73,8 +73,8 @@ async def send_email(request: ApiRequest) -> HTTPResponse:
     raw = await base.read_json_object(request, _KEYS)
     key = http.get_idempotency_key(request.http)
     message = await asyncio.to_thread(_read, request, raw, f"{PATH}/emails", key)
-    message_id = await base.queue(request, await base.read_message(request, message))
-    return http.json_response({"id": base.write_id(message_id)})
+    row = await base.queue(request, await base.read_message(request, message))
+    return http.json_response({"id": base.write_id(row.id)})
 
 
 async def send_batch(request: ApiRequest) -> HTTPResponse:
@@ -89,15 +89,16 @@ async def send_batch(request: ApiRequest) -> HTTPResponse:
     def read() -> list[DoorMessage]:
         return [_read(request, item, f"{PATH}/emails/batch/{index}", key) for index, item in enumerate(raw)]
 
-    batch = await asyncio.to_thread(read)
+    batch = Batch(await asyncio.to_thread(read), f"{PATH}/emails/batch", raw)
     if request.http.headers.get("x-batch-validation", "strict").lower() != "permissive":
         ids = await base.queue_all(request, batch, lambda index: f"emails[{index}].")
         return http.json_response({"data": [{"id": base.write_id(number)} for number in ids]})
+    await base.claim_key(request, batch)
     data, errors = [], []
-    for index, message in enumerate(batch):
+    for index, message in enumerate(batch.messages):
         try:
-            number = await base.queue(request, await base.read_message(request, message))
-            data.append({"id": base.write_id(number)})
+            row = await base.queue(request, await base.read_message(request, message))
+            data.append({"id": base.write_id(row.id)})
         except Exception as error:
             # The others are queued, and each has a result of its own.
             errors.append({"index": index, "message": base.describe_error(http.describe_error(request.http, error))})

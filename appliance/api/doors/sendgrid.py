@@ -11,7 +11,7 @@ from sanic import HTTPResponse, Request
 
 from appliance.api import auth, http
 from appliance.api.doors import door as base
-from appliance.api.doors.door import Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Ignored, Refused
+from appliance.api.doors.door import Batch, Door, DoorMessage, DoorRoute, Field, Fields, FileKeys, Ignored, Refused
 from appliance.api.endpoints import ApiRequest
 from appliance.api.http import DescribedError
 from appliance.core import clock
@@ -239,7 +239,8 @@ async def send_mail(request: ApiRequest) -> HTTPResponse:
     raw = await base.read_json_object(request, _KEYS)
     messages, is_dry_run = await asyncio.to_thread(_read, request, raw)
     base.charge(request, len(messages))
-    ids = await base.queue_all(request, messages, lambda index: "", is_dry_run)
+    batch = Batch(messages, f"{PATH}/v3/mail/send", [raw])
+    ids = await base.queue_all(request, batch, lambda index: "", is_dry_run)
     if is_dry_run:
         return HTTPResponse(b"", 200)
     return HTTPResponse(b"", 202, {"X-Message-Id": base.write_id(ids[0])})
