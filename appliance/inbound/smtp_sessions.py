@@ -257,6 +257,10 @@ class SmtpSession(SMTP):
             await super().smtp_DATA(arg)
             if is_message:
                 self.begin_work()
+        except Exception:
+            # aiosmtpd replies with the result of `handle_exception` and keeps the message, and refuses the next MAIL.
+            self._set_post_data_state()  # type: ignore[no-untyped-call]  # untyped in the library
+            raise
         finally:
             self._unread, self._in_message = 0, False
 
