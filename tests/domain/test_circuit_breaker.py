@@ -233,6 +233,18 @@ def test_one_message_probes_a_transport_after_its_pause() -> None:
     assert breaker.get_closed_providers() == () and not breaker.begin_probe(first)
 
 
+def test_a_probe_whose_sender_is_rejected_opens_its_transport() -> None:
+    """The transport has answered, although it does not take mail of this sender."""
+    breaker, probe = CircuitBreaker(0.2), build_row()
+    breaker.record_connection_failure("relay", ConnectionFailed("refused"))
+    time.sleep(0.25)
+    assert breaker.begin_probe(probe) and breaker.get_closed_providers() == ("relay",)
+    breaker.record_answer(probe, SenderRejected("the sender was not verified here"))
+    assert breaker.get_closed_providers() == ("relay",)
+    breaker.record_answer(probe, SenderRejected("550 5.7.1 sender not allowed", 550))
+    assert breaker.get_closed_providers() == ()
+
+
 def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
     """Twenty rejected logins pause campaigns, but not while another transport takes their messages; lost answers do."""
     for is_replaceable in (False, True):

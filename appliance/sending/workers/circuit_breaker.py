@@ -167,6 +167,9 @@ class CircuitBreaker:
         messages that cannot be rendered, count only those whose sender is rejected.
         """
         with self._lock:
+            is_sender_fault = isinstance(error, SenderRejected | MailUnauthenticated)
+            if is_sender_fault and error is not None and error.smtp is not None:
+                self._end_pause(row.provider)  # the provider has replied, not our own check of the sender
             if isinstance(error, MailUnauthenticated):
                 self._count_unauthenticated(row, error)
             elif isinstance(error, SenderRejected):
@@ -178,19 +181,25 @@ class CircuitBreaker:
                     if row.provider in self._providers_to_pause:
                         self._pause(row.provider, error)
             elif error is None or not isinstance(error, ConnectionFailed | ClientRejected):
+                self._end_pause(row.provider)
                 self._record_good_reply(row, error)
 
+    def _end_pause(self, provider: str) -> None:
+        """Forget the last pause of a provider that has replied, and its probe.
+
+        The reply may be a late one on a connection that was opened before the pause, which then goes on.
+        """
+        pause = self._pauses.get(provider)
+        if pause is not None and pause.until <= clock.monotonic():
+            del self._pauses[provider]
+            self._probes.pop(provider, None)
+
     def _record_good_reply(self, row: LedgerRow, error: DeliveryError | None) -> None:
-        """Reset the counts and the pause that a reply ends, for which neither sender nor transport is the cause."""
+        """Reset the counts that a reply ends, for which neither sender nor transport is the cause."""
         if self._refusal_counts:
             self._refusal_counts.pop(row.provider, None)
             if row.campaign_id is not None:
                 self._refusal_counts.pop(row.campaign_id, None)
-        pause = self._pauses.get(row.provider)
-        # The reply may be a late one on a connection that was opened before the pause, which then goes on.
-        if pause is not None and pause.until <= clock.monotonic():
-            del self._pauses[row.provider]
-            self._probes.pop(row.provider, None)
         if row.campaign_id is not None and (self._reputation_counts or isinstance(error, RecipientRejected)):
             self._count_reputation(row.campaign_id, get_address_group(row.recipient), error)
 
