@@ -14,8 +14,8 @@ from appliance.sending.messages.delivery_status import (
     ExhaustedLimit,
     SendStatus,
     get_send_status,
-    list_closed_transports,
     list_transports,
+    list_unavailable_transports,
 )
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.senders import get_transport_limit_name
@@ -125,7 +125,7 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
 def _choose_transport(row: LedgerRow, status: SendStatus) -> str:
     """Return the transport that takes the next message, or would, if it is not open."""
     throttled = ((item.provider, item.group) for item in status.throttled_groups if item.until is not None)
-    states = TransportStates(frozenset(list_closed_transports(status)), frozenset(), frozenset(throttled))
+    states = TransportStates(frozenset(list_unavailable_transports(status)), frozenset(), frozenset(throttled))
     return TransportRules(config.current().email).choose(row, states).provider
 
 

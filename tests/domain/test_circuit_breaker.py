@@ -221,16 +221,16 @@ def test_one_message_probes_a_transport_after_its_pause() -> None:
     """After a pause one message is the probe; the provider stays closed for others until it has answered."""
     breaker, first, second = CircuitBreaker(0.2), build_row(), build_row()._replace(id=2)
     breaker.record_connection_failure("relay", ConnectionFailed("refused"))
-    assert not breaker.begin_probe(first) and breaker.get_closed_providers() == ("relay",)
+    assert not breaker.begin_probe(first) and breaker.get_unavailable_providers() == ("relay",)
     time.sleep(0.25)
-    assert breaker.get_closed_providers() == () and breaker.begin_probe(first)
-    assert not breaker.begin_probe(second) and breaker.get_closed_providers() == ("relay",)
+    assert breaker.get_unavailable_providers() == () and breaker.begin_probe(first)
+    assert not breaker.begin_probe(second) and breaker.get_unavailable_providers() == ("relay",)
     assert breaker.is_probe(first) and not breaker.is_probe(second)
     breaker.record_connection_failure("relay", ConnectionFailed("refused"))
     time.sleep(0.25)
     assert breaker.begin_probe(second)
     breaker.record_answer(second, None)
-    assert breaker.get_closed_providers() == () and not breaker.begin_probe(first)
+    assert breaker.get_unavailable_providers() == () and not breaker.begin_probe(first)
 
 
 def test_a_probe_whose_sender_is_rejected_opens_its_transport() -> None:
@@ -238,11 +238,11 @@ def test_a_probe_whose_sender_is_rejected_opens_its_transport() -> None:
     breaker, probe = CircuitBreaker(0.2), build_row()
     breaker.record_connection_failure("relay", ConnectionFailed("refused"))
     time.sleep(0.25)
-    assert breaker.begin_probe(probe) and breaker.get_closed_providers() == ("relay",)
+    assert breaker.begin_probe(probe) and breaker.get_unavailable_providers() == ("relay",)
     breaker.record_answer(probe, SenderRejected("the sender was not verified here"))
-    assert breaker.get_closed_providers() == ("relay",)
+    assert breaker.get_unavailable_providers() == ("relay",)
     breaker.record_answer(probe, SenderRejected("550 5.7.1 sender not allowed", 550))
-    assert breaker.get_closed_providers() == ()
+    assert breaker.get_unavailable_providers() == ()
 
 
 def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
@@ -252,7 +252,7 @@ def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
         for _ in range(MAX_REFUSALS):
             breaker.record_connection_failure("relay", ClientRejected("535 wrong password", 535))
         assert breaker.get_pause_request().providers.keys() == (set() if is_replaceable else {"relay"})
-        assert breaker.get_closed_providers() == ("relay",)
+        assert breaker.get_unavailable_providers() == ("relay",)
     for _ in range(MAX_REFUSALS):
         breaker.record_answer(build_row(), Uncertain("no reply"))
     assert breaker.get_pause_request().providers.keys() == {"relay"}

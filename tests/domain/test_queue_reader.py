@@ -60,7 +60,7 @@ def test_a_blocked_group_does_not_delay_other_groups(home: Home) -> None:
         if not batch and not reader.has_more:
             break
     assert sorted({get_address_group(row.recipient_key) for row in candidates}) == ["bakery.example", "example.org"]
-    assert len(candidates) == 301 and reader.get_blocked_groups() == {"google"}
+    assert len(candidates) == 301 and reader.get_parked_groups() == {"google"}
     opened = reader.fetch_candidates(40, frozenset(), room={"google": 3})
     assert [row.recipient_key for row in opened] == ["1@gmail.com", "2@gmail.com", "3@gmail.com"]
     for row in opened:

@@ -111,4 +111,4 @@ def test_a_limited_sender_does_not_block_others(home: Home) -> None:
     reader = QueueReader("sms", SenderLimitNames())
     candidates = reader.fetch_candidates(10, room=limits.get_room({}))
     assert [row.recipient[:3] for row in candidates] == ["+12", "+12", "+49", "+49", "+49"]
-    assert reader.get_blocked_groups() == {f"from {US}"}
+    assert reader.get_parked_groups() == {f"from {US}"}

@@ -288,7 +288,7 @@ def list_transports(settings: Email | Sms) -> tuple[str, ...]:
     return (settings.transport,)
 
 
-def list_closed_transports(status: SendStatus) -> set[str]:
+def list_unavailable_transports(status: SendStatus) -> set[str]:
     """Return the transports that are paused, or have used up an hourly limit of their own."""
     full = (limit.name.removeprefix("via ") for limit in status.exhausted_limits if limit.name.startswith("via "))
     return {*(item.provider for item in status.paused_transports), *full}
@@ -297,8 +297,8 @@ def list_closed_transports(status: SendStatus) -> set[str]:
 def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) -> list[Obstacle]:
     """Return the obstacles of a channel that sends with these transports; a single one of several blocks not all.
 
-    The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, closed transports,
-    warm-up quotas, hourly limits.
+    The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, unavailable
+    transports, warm-up quotas, hourly limits.
     """
     obstacles = []
     if account.sending_stopped:
@@ -311,14 +311,14 @@ def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) ->
     blocker = disk_guard.send_blocker()
     if blocker is not None:
         obstacles.append(Obstacle("storage", blocker))
-    are_all_closed = set(keys) <= list_closed_transports(status)
+    are_all_unavailable = set(keys) <= list_unavailable_transports(status)
     obstacles += [
         Obstacle(
             "unreachable",
             f"{transport_status.provider}: {transport_status.text}",
             transport_status.since,
             transport_status.until,
-            blocks_all=transport_status.provider in keys and are_all_closed,
+            blocks_all=transport_status.provider in keys and are_all_unavailable,
         )
         for transport_status in status.paused_transports
     ]
@@ -333,7 +333,7 @@ def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) ->
         scope = "" if limit.name == "*" else f" {limit.name}"
         scope = scope if is_transport or not scope or limit.name.startswith("from ") else f" to {limit.name}"
         reason = f"limit of {limit.per_hour} an hour{scope} is used up"
-        blocks_all = limit.name == "*" or (is_transport and are_all_closed)
+        blocks_all = limit.name == "*" or (is_transport and are_all_unavailable)
         obstacles.append(Obstacle("hour_limit", reason, None, limit.until, blocks_all=blocks_all))
     return obstacles
 
@@ -423,15 +423,18 @@ def _get_stop_reason(account_id: int) -> str | None:
 def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
     """Return (time, reason) of the block that ends first, of both channels, or None if there is no block.
 
-    A block is a closed transport or an exhausted hourly limit of all mail. The time is milliseconds since 1970 UTC.
+    A block is an unavailable transport or an exhausted hourly limit of all mail. The time is in milliseconds since 1970
+    UTC.
     """
     channels: dict[str, Email | Sms] = {"email": settings.email, "sms": settings.sms}
     blocks: list[tuple[int, str]] = []
     for channel, own_settings in channels.items():
         status, keys = get_send_status(channel), list_transports(own_settings)
-        are_all_closed = set(keys) <= list_closed_transports(status)
+        are_all_unavailable = set(keys) <= list_unavailable_transports(status)
         blocks += [
-            (block.until, block.text) for block in status.paused_transports if block.provider in keys and are_all_closed
+            (block.until, block.text)
+            for block in status.paused_transports
+            if block.provider in keys and are_all_unavailable
         ]
         blocks += [
             (
@@ -443,7 +446,7 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
                 ),
             )
             for block in status.exhausted_limits
-            if block.name == "*" or (are_all_closed and block.name.startswith("via "))
+            if block.name == "*" or (are_all_unavailable and block.name.startswith("via "))
         ]
     return min(blocks, default=None)
 

@@ -118,7 +118,7 @@ class QueueReader:
         """Forget all positions, because a call of `fetch_candidates` that failed may have passed rows."""
         self._forget_finished(set())
 
-    def get_blocked_groups(self) -> set[str]:
+    def get_parked_groups(self) -> set[str]:
         """Return the recipient groups and limits that have parked rows."""
         return {group for (_, group), ids in self._parked.items() if ids and group}
 

@@ -20,21 +20,21 @@ from appliance.settings.transports import ALL_KINDS, CAPTURE, DEFAULT
 class TransportStates(NamedTuple):
     """Which transports cannot take messages now, by key.
 
-    `closed` are shut, throttled as a whole, or have used up an hourly limit; `warming` have used up the quota of their
-    warm-up, which transactional messages need not wait for. `closed_groups` are (transport, recipient group) whose
-    servers asked for a lower rate.
+    `unavailable` are paused, throttled as a whole, or have used up an hourly limit; `full` have used up the quota of
+    their warm-up, which transactional messages need not wait for. `throttled_groups` are (transport, recipient group)
+    whose servers asked for a lower rate.
     """
 
-    closed: frozenset[str] = frozenset()
-    warming: frozenset[str] = frozenset()
-    closed_groups: frozenset[tuple[str, str]] = frozenset()
+    unavailable: frozenset[str] = frozenset()
+    full: frozenset[str] = frozenset()
+    throttled_groups: frozenset[tuple[str, str]] = frozenset()
 
     def is_open(self, key: str, group: str, is_transactional: bool) -> bool:
         """Return whether a transport can take a message to a recipient group now."""
         return (
-            key not in self.closed
-            and (is_transactional or key not in self.warming)
-            and (key, group) not in self.closed_groups
+            key not in self.unavailable
+            and (is_transactional or key not in self.full)
+            and (key, group) not in self.throttled_groups
         )
 
 

@@ -102,7 +102,7 @@ class CircuitBreaker:
         with self._lock:
             return tuple(name for name, pause in self._pauses.items() if pause.until > now)
 
-    def get_closed_providers(self) -> tuple[str, ...]:
+    def get_unavailable_providers(self) -> tuple[str, ...]:
         """Return the providers that are paused now, and those that wait for the answer to a probe (`begin_probe`)."""
         if not self._pauses:  # the usual case, asked for each message
             return ()

@@ -239,8 +239,8 @@ class EmailRateLimits(RateLimits):
             and first.id in self._admitted
         )
 
-    def _get_states(self, closed: Collection[str]) -> TransportStates:
-        """Return which transports cannot take messages now, if the circuit breaker has closed these."""
+    def _get_states(self, unavailable: Collection[str]) -> TransportStates:
+        """Return which transports cannot take messages now, if these are unavailable to the circuit breaker."""
         now = clock.monotonic()
         throttled = [
             (provider, throttle.group) for (provider, group), throttle in self._throttles.items()
@@ -251,47 +251,51 @@ class EmailRateLimits(RateLimits):
             for key in self._warming
             if (quota := self._quotas.get(get_transport_limit_name(key))) and quota.is_full()
         ]
-        return TransportStates(frozenset(self.list_closed(closed)), frozenset(full), frozenset(throttled))
+        return TransportStates(frozenset(self.list_unavailable(unavailable)), frozenset(full), frozenset(throttled))
 
     def get_chooser(
-        self, closed: Collection[str], begin_probe: Callable[[LedgerRow], bool]
+        self, unavailable: Collection[str], begin_probe: Callable[[LedgerRow], bool]
     ) -> Callable[[LedgerRow], LedgerRow] | None:
         """Return the function that chooses transports by the rules (`TransportRules`), with the present states."""
         if not self._rules.has_choice:
             return self._rules.replace_deleted
-        states = self._get_states(closed)
+        states = self._get_states(unavailable)
 
         def choose(row: LedgerRow) -> LedgerRow:
             nonlocal states
             chosen = self._rules.choose(row, states)
             if begin_probe(chosen):
-                states = states._replace(closed=states.closed | {chosen.provider})
+                states = states._replace(unavailable=states.unavailable | {chosen.provider})
             return chosen
 
         return choose
 
-    def list_paused(self, paused: Collection[str]) -> tuple[str, ...]:
-        """Return the paused providers; with several transports only if all are, because others take their messages."""
+    def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
+        """Return the unavailable providers; of several, only if all are, because others take their messages."""
         if not self._rules.has_choice:
-            return super().list_paused(paused)
-        closed = self.list_closed(paused)
-        return tuple(closed) if self._providers <= set(closed) else ()
+            return super().list_unread(paused)
+        unavailable = self.list_unavailable(paused)
+        return tuple(unavailable) if self._providers <= set(unavailable) else ()
 
-    def list_closed(self, paused: Collection[str]) -> Collection[str]:
+    def list_unavailable(self, paused: Collection[str]) -> Collection[str]:
         """Return the transports that are paused or throttled as a whole, or have used up their hourly limit."""
         if not self._rules.has_choice:
             return paused
         now = clock.monotonic()
         full = (key for key, limiter in self._transports.items() if limiter.hour_allowed_at(now) > now)
-        return {*paused, *self.get_paused_providers(), *full}
+        return {*paused, *self.get_throttled_providers(), *full}
 
-    def get_room(self, waiting: Mapping[str, Collection[object]], closed: Collection[str] = ()) -> dict[str, int]:
-        """Return the room of each limited group and transport (`RateLimits`); a transport that is closed has none."""
-        return super().get_room(waiting) | dict.fromkeys(self.get_closed_names(closed), 0)
+    def get_room(self, waiting: Mapping[str, Collection[object]], unavailable: Collection[str] = ()) -> dict[str, int]:
+        """Return the room of each limited group and transport (`RateLimits`); an unavailable transport has none."""
+        return super().get_room(waiting) | dict.fromkeys(self.get_unavailable_limits(unavailable), 0)
 
-    def get_closed_names(self, closed: Collection[str]) -> set[str]:
-        """Return the names of the limits of transports that are closed; empty without a choice of transports."""
-        return {get_transport_limit_name(key) for key in self.list_closed(closed)} if self._rules.has_choice else set()
+    def get_unavailable_limits(self, unavailable: Collection[str]) -> set[str]:
+        """Return the names of the limits of unavailable transports; empty without a choice of transports."""
+        return (
+            {get_transport_limit_name(key) for key in self.list_unavailable(unavailable)}
+            if self._rules.has_choice
+            else set()
+        )
 
     def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles and quotas from the outcome of a message (`error`, None if accepted), and return its error.
@@ -400,7 +404,7 @@ class EmailRateLimits(RateLimits):
                     del self._throttles[row.provider, group]
         self.is_unlimited = not self._throttles and not self._has_limits and not self.shares_connections
 
-    def get_paused_providers(self) -> tuple[str, ...]:
+    def get_throttled_providers(self) -> tuple[str, ...]:
         """Return the providers that are paused as a whole."""
         now = clock.monotonic()
         return tuple(

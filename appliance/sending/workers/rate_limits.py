@@ -247,8 +247,8 @@ class RateLimits(ABC):
         """
 
     @abstractmethod
-    def get_paused_providers(self) -> tuple[str, ...]:
-        """Return the names of the providers that are paused as a whole."""
+    def get_throttled_providers(self) -> tuple[str, ...]:
+        """Return the names of the providers that are throttled as a whole."""
 
     @abstractmethod
     def get_status(self) -> SendStatus:
@@ -325,27 +325,30 @@ class RateLimits(ABC):
     get_names: LimitNames | None = None
 
     def get_chooser(
-        self, _closed: Collection[str], _begin_probe: Callable[[LedgerRow], bool]
+        self, _unavailable: Collection[str], _begin_probe: Callable[[LedgerRow], bool]
     ) -> Callable[[LedgerRow], LedgerRow] | None:
         """Return the function that chooses the transports of the rows read next, or None to send each as it is stored.
 
-        The arguments are `get_closed_providers` and `begin_probe` of the circuit breaker.
+        The arguments are `get_unavailable_providers` and `begin_probe` of the circuit breaker.
         """
         return None
 
-    def list_paused(self, paused: Collection[str]) -> tuple[str, ...]:
-        """Return the providers whose rows need not be read, if the circuit breaker has paused these."""
-        return (*paused, *self.get_paused_providers())
+    def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
+        """Return the providers whose rows are not read, if these are unavailable to the circuit breaker."""
+        return (*paused, *self.get_throttled_providers())
 
-    def list_closed(self, paused: Collection[str]) -> Collection[str]:
-        """Return the providers whose rendered messages are dropped, if the circuit breaker has paused these."""
+    def list_unavailable(self, paused: Collection[str]) -> Collection[str]:
+        """Return the providers that can take no message now, if these are unavailable to the circuit breaker.
+
+        Messages that were rendered for them are dropped and read again.
+        """
         return paused
 
-    def get_room(self, waiting: Mapping[str, Collection[object]], _closed: Collection[str] = ()) -> dict[str, int]:
+    def get_room(self, waiting: Mapping[str, Collection[object]], _unavailable: Collection[str] = ()) -> dict[str, int]:
         """Return the number of further messages of each limited group to render, by group name.
 
-        `waiting` maps the name of a limit to the rendered messages that wait for it. `_closed` are the providers that
-        the circuit breaker has closed, for channels with limits of providers.
+        `waiting` maps the name of a limit to the rendered messages that wait for it. `_unavailable` are the providers
+        that are unavailable to the circuit breaker, for channels with limits of providers.
         """
         now = clock.monotonic()
         room: dict[str, int] = {}
@@ -356,7 +359,7 @@ class RateLimits(ABC):
             room[group] = min(room.get(group, room_left), room_left)
         return room
 
-    def get_closed_names(self, _closed: Collection[str]) -> set[str]:
+    def get_unavailable_limits(self, _unavailable: Collection[str]) -> set[str]:
         """Return the names of limits whose opening times do not say when the messages held back by them may be sent."""
         return set()
 
@@ -457,7 +460,7 @@ class SmsRateLimits(RateLimits):
     def _update_is_unlimited(self) -> None:
         self.is_unlimited = not (self._has_limits or self._throttles or self._probe)
 
-    def get_paused_providers(self) -> tuple[str, ...]:
+    def get_throttled_providers(self) -> tuple[str, ...]:
         """Return an empty tuple, because limits pause single senders of SMS but never a whole provider."""
         return ()
 

@@ -30,7 +30,7 @@ _MAX_RENDER_SECONDS = 0.25
 # A turn of usual templates takes one to two milliseconds.
 _LONG_TURN_SECONDS = 0.01
 # Delay before parked rows are read again if the last refill read none of them although their recipient group has room.
-_BLOCKED_SECONDS = 1.0
+_PARKED_SECONDS = 1.0
 # Delay before the next refill after one that failed; it doubles with each failure in a row.
 _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 5.0
 
@@ -73,7 +73,7 @@ class ReadyQueue:
         self._sender_limits: dict[int, str] = {}  # by campaign id: the limit of its sender
         self._renderer = Renderer()
         self._reader = QueueReader(channel, names or limits.get_names)
-        self._blocked_groups: set[str] = set()  # recipient groups and limits with parked rows
+        self._parked_groups: set[str] = set()  # recipient groups and limits with parked rows
         self._filling: asyncio.Task[None] | None = None
         # The compilation in progress; until it is done, the rows without compiled content, which stay taken.
         self._compiling: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class ReadyQueue:
         self._turn = asyncio.Lock()  # of the worker that waits for a limit
         self._changed = asyncio.Event()  # ends that wait (`_wait_for_change`)
         self._refill_requested = False
-        self._blocked_until = 0.0
+        self._parked_until = 0.0
         # After a failed refill: the delay before the next, and the time from which it may begin.
         self._backoff_seconds = 0.0
         self._retry_at: float | None = None
@@ -166,7 +166,7 @@ class ReadyQueue:
         """Request that due rows are read again; new single messages are put before the messages rendered already."""
         if self.is_exhausted:
             self._renderer.reset()  # nothing was due before, so the cached content may be old
-        self.is_exhausted, self._blocked_until = False, 0.0
+        self.is_exhausted, self._parked_until = False, 0.0
         self._refill_requested = True
         self._changed.set()
 
@@ -226,7 +226,7 @@ class ReadyQueue:
 
         Messages of paused providers or held campaigns and outdated messages are dropped; their rows are read again.
         """
-        paused = self._limits.list_closed(self._breaker.get_closed_providers())
+        paused = self._limits.list_unavailable(self._breaker.get_unavailable_providers())
         held = self._breaker.get_held_campaigns()
         oldest = time.monotonic() - _MAX_AGE_SECONDS
         while queue:
@@ -271,7 +271,7 @@ class ReadyQueue:
         if self._rendered or self._filling is not None:
             return bool(self._rendered)
         is_waiting = self._retry_at is not None or self._compiling is not None
-        return bool(is_waiting or self._blocked_groups or any(self._get_queues()))
+        return bool(is_waiting or self._parked_groups or any(self._get_queues()))
 
     async def _wait_for_refill(self) -> bool:
         """Wait for the refill in progress, if any; return whether there was one."""
@@ -288,13 +288,13 @@ class ReadyQueue:
         now, wait = clock.monotonic(), math.inf
         if self._retry_at is not None:
             wait = self._retry_at - now
-        elif self._blocked_groups and self._blocked_until > now:
-            wait = self._blocked_until - now
-        elif self._blocked_groups:
-            closed = self._limits.get_closed_names(self._breaker.get_closed_providers())
-            names |= self._blocked_groups - closed
-            if self._blocked_groups & closed:
-                wait = _BLOCKED_SECONDS
+        elif self._parked_groups and self._parked_until > now:
+            wait = self._parked_until - now
+        elif self._parked_groups:
+            unavailable = self._limits.get_unavailable_limits(self._breaker.get_unavailable_providers())
+            names |= self._parked_groups - unavailable
+            if self._parked_groups & unavailable:
+                wait = _PARKED_SECONDS
         if names or has_ready:
             wait = min(wait, self._limits.get_opening_time(names, has_ready) - now)
         try:
@@ -318,12 +318,12 @@ class ReadyQueue:
 
     def _may_find_more(self) -> bool:
         """Return whether there may be rows to render: rows not read yet, or parked rows whose group has room now."""
-        if not self.is_exhausted or not self._blocked_groups:
+        if not self.is_exhausted or not self._parked_groups:
             return not self.is_exhausted
-        if self._blocked_until > clock.monotonic():
+        if self._parked_until > clock.monotonic():
             return False
-        room = self._limits.get_room(self._waiting, self._breaker.get_closed_providers())
-        return any(room.get(group, 1) > 0 for group in self._blocked_groups)
+        room = self._limits.get_room(self._waiting, self._breaker.get_unavailable_providers())
+        return any(room.get(group, 1) > 0 for group in self._parked_groups)
 
     async def _refill(self) -> None:
         """Read and render due rows; if that fails, set when the next refill may begin."""
@@ -343,9 +343,9 @@ class ReadyQueue:
 
     async def _read_and_render(self) -> None:
         self._forget_idle_limits()
-        closed = self._breaker.get_closed_providers()
-        paused = self._limits.list_paused(closed)
-        room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting, closed)
+        unavailable = self._breaker.get_unavailable_providers()
+        paused = self._limits.list_unread(unavailable)
+        room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting, unavailable)
         limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
         candidates = {row.id: row for row in self._read(limit, paused, room)}
         count = len(candidates)
@@ -356,10 +356,10 @@ class ReadyQueue:
             for row in candidates.values():
                 self._drop(row)
         self._limit_memory()
-        self._blocked_groups = self._reader.get_blocked_groups()
+        self._parked_groups = self._reader.get_parked_groups()
         self.is_exhausted = not count and not self._reader.has_more and limit > 0
-        is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
-        self._blocked_until = clock.monotonic() + _BLOCKED_SECONDS if is_blocked else 0.0
+        is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._parked_groups)
+        self._parked_until = clock.monotonic() + _PARKED_SECONDS if is_blocked else 0.0
 
     def _read(self, limit: int, paused: tuple[str, ...], room: dict[str, int] | None) -> list[LedgerRow]:
         """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
@@ -372,7 +372,7 @@ class ReadyQueue:
             room,
             max(0, self._max_ready - waiting),
             self._renderer.shares.get_used,
-            self._limits.get_chooser(self._breaker.get_closed_providers(), self._breaker.begin_probe),
+            self._limits.get_chooser(self._breaker.get_unavailable_providers(), self._breaker.begin_probe),
         )
         self._taken_ids.update(row.id for row in candidates)
         # A message keeps the Date of its first attempt, so that each attempt has the same bytes.

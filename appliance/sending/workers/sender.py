@@ -104,7 +104,7 @@ class Sender(ABC, Generic[Limits]):
 
     def is_due(self) -> bool:
         """Return whether a message is due whose provider is not paused, and sending is not stopped."""
-        paused = self.limits.list_paused(self.breaker.get_paused_providers())
+        paused = self.limits.list_unread(self.breaker.get_paused_providers())
         return not self.stop_switch.is_halted() and queue_reader.has_due(paused, self._channel)
 
     def wake(self) -> None:
