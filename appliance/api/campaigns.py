@@ -15,8 +15,10 @@ from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.messages import serialize_readable
 from appliance.campaigns import audience as campaign_audience
-from appliance.campaigns import preflight, recipients, results, send, states, store
+from appliance.campaigns import experiment, experiment_results, preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import AudienceExplanation
+from appliance.campaigns.experiment import ChooseWinner
+from appliance.campaigns.experiment_results import ExperimentResult
 from appliance.campaigns.findings import Finding
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
@@ -148,14 +150,11 @@ def _validate_campaign(
     account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, campaign_id: int | None
 ) -> None:
     channel_field = getattr(request, "channel", None)
-    channel = (
-        store.get(account_id, campaign_id).channel
-        if campaign_id
-        else channel_field
-        if isinstance(channel_field, str)
-        else "email"
-    )
-    store.validate_write(account_id, request, channel)
+    channel, setup = channel_field if isinstance(channel_field, str) else "email", None
+    if campaign_id:
+        campaign = store.get(account_id, campaign_id)
+        channel, setup = campaign.channel, campaign.setup
+    store.validate_write(account_id, request, channel, setup=setup)
 
 
 @ROUTES.add(
@@ -345,6 +344,24 @@ class ExplainQuery(Struct):
 async def get_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a campaign; each number has the path of its recipients."""
     return ApiResponse(await fetch(results.build_report, request.account_id, request.id))
+
+
+@ROUTES.add("GET", "/campaigns/{id}/experiment", scope="campaigns:read", response_type=ExperimentResult)
+async def get_experiment(request: ApiRequest) -> ApiResponse:
+    """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none."""
+    return ApiResponse(await scan(experiment_results.get_result, request.account_id, request.id))
+
+
+@ROUTES.add(
+    "POST", "/campaigns/{id}/experiment/winner", scope="campaigns:send", body_type=ChooseWinner,
+    response_type=schemas.Campaign,
+)  # fmt: skip
+async def choose_winner(request: ApiRequest) -> ApiResponse:
+    """End the A/B test of a campaign and send a variant to all recipients who wait."""
+    if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
+        raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
+    args = (experiment.choose_winner, request.account_id, request.id, request.body.variant, request.caller)
+    return await _campaign_response(await commit(audit.run_and_record, request.caller, "campaign_winner", *args))
 
 
 @ROUTES.add(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from msgspec import Meta, Struct
 
 from appliance.audience.contacts.store import is_sendable
+from appliance.campaigns.variants import TEXT_FIELDS, Setup, has_own_content
 from appliance.content.templates.store import is_editable
 from appliance.core.clock import iso
 from appliance.core.validation import schema_name
@@ -221,6 +222,47 @@ class Stats(Struct):
     accepted: int
 
 
+class Variant(Struct):
+    """A variant of an A/B test. Texts that are null are those of the campaign, which variant 1 has itself."""
+
+    id: int
+    number: Annotated[int, Meta(description="number from 1; variant 1 is the campaign's own content")]
+    name: str | None
+    template_id: Annotated[int, Meta(description="id of the template with its own texts; for variant 1 the campaign's")]
+    subject: str | None
+    preheader: str | None
+    from_name: str | None
+    from_email: str | None
+    reply_to: str | None
+    has_own_content: Annotated[bool, Meta(description="whether it has a body or design of its own")]
+    send_after_minutes: Annotated[int, Meta(description="minutes from the start of the campaign to its first message")]
+
+
+class Experiment(Struct):
+    """The A/B test or holdout of a campaign."""
+
+    state: Annotated[
+        Literal["draft", "testing", "releasing", "decided"],
+        Meta(description="`releasing`: the winner is being given to those who wait"),
+    ]
+    variants: list[Variant]
+    test_share: Annotated[float, Meta(description="share of the audience that gets the variants")]
+    metric: Annotated[Literal["clicks", "opens", "event"], Meta(description="what decides")]
+    event: Annotated[str, Meta(description="name of the event that is counted")] | None
+    by_amount: Annotated[bool, Meta(description="whether the amounts of the events are compared")]
+    decide_after_minutes: Annotated[int, Meta(description="minutes from the first message to the end of the test")]
+    decided_by: Literal["service", "person"]
+    too_close: Annotated[
+        Literal["leader", "person"], Meta(description="what the service does at the end without a winner")
+    ]
+    uneven: Annotated[bool, Meta(description="whether better variants get more of the later batches")]
+    holdout: Annotated[float, Meta(description="share of the audience that gets nothing and is measured")]
+    ends_at: Annotated[Moment, Meta(description="when the test ends; null before the send")] | None
+    winner: Annotated[int, Meta(description="number of the variant that those who waited get")] | None
+    chosen_by: Annotated[str, Meta(description="`service`, or the user or API key that chose the winner")] | None
+    chosen_at: Annotated[Moment, Meta(description="when it was decided")] | None
+
+
 class SnapshotProgress(Struct):
     """Progress of the audience snapshot; `total` is null until the audience is counted."""
 
@@ -286,6 +328,7 @@ class Campaign(Struct):
     trigger: Annotated[Trigger, Meta(description="audience of the campaign")]
     template: Annotated[Template, Meta(description="content of the campaign")]
     templates: Annotated[list[Template], Meta(description="list with the one template")]
+    experiment: Annotated[Experiment, Meta(description="A/B test or holdout; null for none")] | None
 
 
 # They are stored by `sending/messages/ledger.py` (`DeliveryError.kind`), `outcomes.py` beside it, and
@@ -524,13 +567,29 @@ def serialize_trigger(row: models.Trigger) -> Trigger:
     return build_from_row(Trigger, row)
 
 
+def serialize_experiment(setup: Setup | None) -> Experiment | None:
+    """Return the API representation of the test of a campaign."""
+    if setup is None:
+        return None
+    row = setup.experiment
+    return build_from_row(
+        Experiment, row, variants=[_serialize_variant(variant) for variant in setup.variants],
+        ends_at=iso(row.decide_at), chosen_at=iso(row.decided_at),
+    )  # fmt: skip
+
+
+def _serialize_variant(variant: models.Variant) -> Variant:
+    own = {name: getattr(variant.template, name) if variant.number > 1 else None for name in TEXT_FIELDS}
+    return build_from_row(Variant, variant, has_own_content=has_own_content(variant), **own)
+
+
 def serialize_campaign(row: models.Campaign) -> Campaign:
     """Return the API representation of a campaign, which must be loaded with its trigger, template and counts."""
     content, reason = serialize_template(row.template), row.waiting
     return build_from_row(
         Campaign, row, waiting=reason and Waiting(reason.reason, reason.text, iso(reason.until)),
         stats=Stats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
-        template=content, templates=[content],
+        template=content, templates=[content], experiment=serialize_experiment(row.setup),
         freezing=SnapshotProgress(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
     )  # fmt: skip
 

@@ -19,12 +19,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from appliance.campaigns import audience, states
+from appliance.campaigns import audience, experiment, states
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.store import MAX_AT_ONCE, TriggerWrite, validate_trigger
 from appliance.core import clock, data_dir, signals
@@ -136,11 +136,22 @@ _LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
     "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
-    "uncertain_count, due_at, created_at, updated_at) "
-    "SELECT :id + pos, :account, contact, :campaign, :flow, :template, :channel, value, key, :sender, :reply_to, "
-    "CASE WHEN why IS NULL THEN :open ELSE 'skipped' END, why, 'campaign', 0, :test, :provider, 0, 0, "
-    "CASE WHEN why IS NULL THEN :due END, :moment, :now FROM ({people}) ORDER BY pos"
+    "uncertain_count, due_at, created_at, updated_at, variant, variant_batch) "
+    "SELECT :id + pos, :account, contact, :campaign, :flow, :template, :channel, value, key, {columns}, "
+    ":moment, :now, {variant} FROM ({people}) ORDER BY pos"
 )
+_COLUMNS = (
+    ":sender, :reply_to, CASE WHEN why IS NULL THEN :open ELSE 'skipped' END, why, 'campaign', 0, :test, :provider, "
+    "0, 0, CASE WHEN why IS NULL THEN :due END"
+)
+# In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out.
+_VARIANT_COLUMNS = (
+    "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' WHEN variant = 0 "
+    "OR {sql.due} > :now THEN 'held' ELSE :open END, CASE WHEN variant = -1 THEN 'held_out' ELSE why END, 'campaign', "
+    "0, :test, :provider, 0, 0, CASE WHEN variant > 0 THEN {sql.due} END"
+)
+# SQLite computes the variant once for each row only if the inner query has a LIMIT.
+_WITH_VARIANT = "SELECT *, CASE WHEN why IS NULL THEN {sql.group} END AS variant FROM ({people}) LIMIT -1"
 _SELECT_CURRENT = (
     "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why FROM ({members}) p "
     "LEFT JOIN channel h ON h.id = p.channel"
@@ -245,13 +256,28 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
         after_commit(lambda: signals.wake("audiences"))
         return
     last_used_id = _reserve_ids()
-    values = _build_parameters(campaign, provider) | members.parameters | {"id": last_used_id}
     sql = _SELECT_CURRENT.format(members=audience.select_members(members))
-    connection().execute(_INSERT_MESSAGES.format(people=sql), values)
+    _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id})
     campaign.audience_count = int(connection().changes())
+    experiment.count_new_rows(campaign.id, last_used_id, last_used_id + campaign.audience_count)
     connection().execute(
         _INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_used_id + campaign.audience_count, campaign.id)
     )
+
+
+def _insert_messages(campaign: Campaign, provider: str, people: str, values: dict[str, Any]) -> None:
+    """Write a message row for each row of the SQL `people`, with its group in the A/B test of the campaign."""
+    parameters = _build_parameters(campaign, provider) | values
+    sql = experiment.build_row_sql(campaign, "contact", parameters["due"])
+    if sql is None:
+        statement = _INSERT_MESSAGES.format(columns=_COLUMNS, variant="NULL, NULL", people=people)
+    else:
+        statement = _INSERT_MESSAGES.format(
+            columns=_VARIANT_COLUMNS.format(sql=sql), variant=f"variant, {sql.batch}",
+            people=_WITH_VARIANT.format(sql=sql, people=people),
+        )  # fmt: skip
+        parameters |= sql.parameters
+    connection().execute(statement, parameters)
 
 
 def _reserve_ids(count: int = 0) -> int:
@@ -303,9 +329,9 @@ def write_batch(key: SnapshotKey, size: int) -> int:
         return 0
     offset = state.done - state.listed
     last = min(offset + size, state.total - state.listed)
-    values = _build_parameters(campaign, state.provider)
-    values |= {"id": state.first_id, "after": offset, "last": last}
-    connection().execute(_INSERT_MESSAGES.format(people=_SELECT_LISTED), values)
+    values = {"id": state.first_id, "after": offset, "last": last}
+    _insert_messages(campaign, state.provider, _SELECT_LISTED, values)
+    experiment.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
     connection().execute(
         _INSERT_SKIP_EVENTS, (campaign.name, state.first_id + offset, state.first_id + last, campaign.id)
     )
@@ -339,16 +365,20 @@ _START_DELAY_SECONDS = 0.1
 # The interval between two wake-ups of the sender; one after each batch would cost more than the batch itself.
 _SIGNAL_SECONDS = 0.2
 _RETRY_SECONDS = 60.0
+# What is to be done with the rows of a campaign: cancelled or deleted, written, or given the winner of a test.
+_Work = Literal["end", "write", "release"]
 _UNFINISHED = "pending_snapshot IS NOT NULL OR pending_end IS NOT NULL"
 
 
 def is_due() -> bool:
-    """Return whether any campaign has a pending snapshot, or rows to cancel or delete."""
-    return fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
+    """Return whether any campaign has a pending snapshot, or rows to cancel, to delete or to release."""
+    return (
+        fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None or experiment.has_pending_release()
+    )
 
 
 class BatchRunner:
-    """The worker that writes pending snapshots, and cancels or deletes rows, in batches; a process has one.
+    """The worker that writes pending snapshots, and cancels, deletes or releases rows, in batches; a process has one.
 
     Set `stopping` to stop it after the current batch.
     """
@@ -369,13 +399,13 @@ class BatchRunner:
         try:
             while not self.stopping.is_set() and (unfinished := self._find_next()) is not None:
                 self._process(*unfinished)
-            if not is_due():
+            if fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is None:
                 delete_orphans()
         finally:
             self._busy.release()
 
-    def _find_next(self) -> tuple[int, bool] | None:
-        """Return (id of the next pending campaign, whether its rows are to be ended rather than written), or None.
+    def _find_next(self) -> tuple[int, _Work] | None:
+        """Return (id of the next pending campaign, what is to be done with its rows), or None.
 
         Campaigns whose rows are to be ended come first; campaigns that failed recently are left out.
         """
@@ -383,12 +413,16 @@ class BatchRunner:
         campaigns = rows(
             f"SELECT id, pending_end IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY pending_end IS NULL, id",
         )
-        return next(((row[0], bool(row[1])) for row in campaigns if self._retry_at.get(row[0], 0.0) <= now), None)
+        work: list[tuple[int, _Work]] = [(row[0], "end" if row[1] else "write") for row in campaigns]
+        work += [(campaign_id, "release") for campaign_id in experiment.list_pending_releases()]
+        return next((entry for entry in work if self._retry_at.get(entry[0], 0.0) <= now), None)
 
-    def _process(self, campaign_id: int, is_ending: bool) -> None:
+    def _process(self, campaign_id: int, work: _Work) -> None:
         try:
-            if is_ending:
+            if work == "end":
                 self._run_batches(states.end_batch, campaign_id)
+            elif work == "release":
+                self._run_batches(experiment.release_batch, campaign_id, "outbox")
             else:
                 self._write_snapshot(campaign_id)
         except Unavailable:

@@ -94,7 +94,7 @@ def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | N
     if by.person_id is not None and template.revision != previous_revision:
         if row.action_id is not None:
             Flow.update(edited_by=by.person_id).where(Flow.id == row.flow_id).execute()
-        Campaign.update(edited_by=by.person_id).where(Campaign.template == template_id).execute()
+        Campaign.update(edited_by=by.person_id).where(Campaign.flow == row.flow_id).execute()
     return template
 
 

@@ -140,10 +140,12 @@ CREATE: RefusedKeys = {
     **unsupported("campaigns are marketing; `POST /messages` sends other mail", "transactional", neutral=False),
     **unsupported("send with a test key", "test", "test_mode", "sandbox", neutral=False),
     **unsupported("use `GET /campaigns/{id}/preflight`", "dry_run", neutral=False),
+    **use_instead("`experiment`", "ab_test", "split_test", "variants", "variations", "abtest"),
+    **use_instead("`experiment.holdout`", "holdout", "control_group"),
 }
 PATCH: RefusedKeys = {**CREATE, **unsupported("give it to `POST /campaigns/{id}/send`", "hold_seconds", *_HOLD)}
 SEND: RefusedKeys = {
     **CREATE,
     **use_instead("`hold_seconds`", *_HOLD),
-    **unsupported("change it with `PATCH /campaigns/{id}` first", "channel", "tracking"),
+    **unsupported("change it with `PATCH /campaigns/{id}` first", "channel", "tracking", "experiment"),
 }

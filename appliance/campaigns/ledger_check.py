@@ -43,7 +43,8 @@ _DUPLICATE_ADDRESSES = (
     "AND recipient_key IS NOT NULL GROUP BY recipient_key HAVING count(*) > 1)"
 )
 _NEVER_DUE = (
-    "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status IN ('queued', 'held') AND due_at IS NULL"
+    "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status IN ('queued', 'held') AND due_at IS NULL "
+    "AND variant IS NOT 0"
 )
 _CLAIMED_BY_ENDED_PROCESS = (
     "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status = 'sending' "

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from appliance.campaigns import variants
 from appliance.campaigns.findings import Finding, PreflightInput
 from appliance.campaigns.report import LinkFigures
 from appliance.content import brand as brands
@@ -361,16 +362,17 @@ def save_links(campaign: Campaign, message: PreparedMessage) -> None:
 
 
 def _collect_links(campaign: Campaign, message: PreparedMessage) -> list[Link]:
-    """Return the links of a campaign in all its languages, numbered as `shared_content.number_links` says."""
-    links_by_language: list[Sequence[Link]]
-    template_document = to_document(campaign.template)
-    if campaign.channel == "sms":
-        messages = translations.list_messages(template_document, "sms")
-        links_by_language = [compose.find_sms_links(translated["body"]) for _, translated in messages]
-    else:
-        look = brands.build_look(brands.get(campaign.account_id))
-        sources = languages.build_sources(template_document, look, campaign.account.locale)
-        links_by_language = [message.compile(source).links for source in sources.values()]
+    """Return the links of a campaign in all its variants and languages, numbered as `number_links` says."""
+    links_by_language: list[Sequence[Link]] = []
+    look = brands.build_look(brands.get(campaign.account_id))
+    for view in (campaign, *(view for _, view in variants.list_views(campaign))):
+        document = to_document(view.template)
+        if campaign.channel == "sms":
+            messages = translations.list_messages(document, "sms")
+            links_by_language += [compose.find_sms_links(translated["body"]) for _, translated in messages]
+        else:
+            sources = languages.build_sources(document, look, campaign.account.locale)
+            links_by_language += [message.compile(source).links for source in sources.values()]
     numbered_links = shared_content.number_links(
         [(link.href, link.words) for link in links] for links in links_by_language
     )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
-from appliance.campaigns import audience, audience_snapshot, special_preflight, store
+from appliance.campaigns import audience, audience_snapshot, special_preflight, store, variants
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
@@ -379,7 +379,10 @@ def prepare_send(account_id: int, campaign_id: int, content: Any = None, trigger
     if campaign.channel == "email" and has_content(document):
         original, *translated = _build_sources(document, Account.get_by_id(account_id)).values()
         message = compose.prepare_message(original)
-        for source in translated:  # The cache of compiled emails keeps them for the transaction.
+        views = [to_document(view.template) for _, view in variants.list_views(campaign)]
+        account = Account.get_by_id(account_id)
+        others = [source for view in views for source in _build_sources(view, account).values()]
+        for source in (*translated, *others):  # The cache of compiled emails keeps them for the transaction.
             compose.try_compile(source)
     return PreparedSend(message, audience_snapshot.measure_audience(campaign, trigger))
 

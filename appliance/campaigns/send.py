@@ -9,7 +9,7 @@ from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, audience_snapshot, links, preflight, states, store
+from appliance.campaigns import audience, audience_snapshot, experiment, links, preflight, states, store
 from appliance.campaigns.findings import Finding, find_transport
 from appliance.campaigns.preflight import NOT_PREPARED, PreparedSend
 from appliance.campaigns.store import CampaignPatch, SendRequest
@@ -130,6 +130,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = N
     campaign.started_at = now
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.mark_changed(campaign)
+    experiment.start(campaign, preflight.get_sender)
     audience_snapshot.begin_snapshot(campaign, find_transport(campaign), prepared.audience)
     campaign.save()
     links.save_links(campaign, prepared.message)
@@ -160,6 +161,9 @@ def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend 
     states.require_action(campaign, "resume")
     states.refuse_failed_domain(campaign)
     campaign.pause_reason, campaign.baseline = None, states.get_auto_pause_counts(campaign)
+    pause = states.find_last_action(campaign)
+    if pause is not None:
+        experiment.shift(campaign_id, clock.now_ms() - pause.at)
     if campaign.started_at is None:
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
             refuse_blocked(campaign, False, by, prepared)

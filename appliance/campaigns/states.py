@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import links, store
+from appliance.campaigns import experiment, links, store
 from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
 from appliance.core import clock, signals
 from appliance.core.errors import (
@@ -26,7 +26,7 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import outcomes, senders
 from appliance.settings import config
 from appliance.storage.database import connection, fetch_one, run, scalar
-from appliance.storage.models import Campaign, Flow
+from appliance.storage.models import Campaign, Flow, Template
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 ALLOWED = {
@@ -227,6 +227,7 @@ def undo_send(account_id: int, campaign_id: int) -> Campaign:
         require_state(campaign, "draft", ())
     delete_messages(campaign)
     links.delete_links(campaign.id)
+    experiment.reset(campaign.id)
     campaign.status, campaign.phase = "draft", "draft"
     campaign.content = campaign.sender = campaign.pinned = None
     campaign.audience_count, campaign.started_at, campaign.hold_until = 0, None, None
@@ -479,8 +480,8 @@ def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
     the permission to read contacts no actor may change these.
     """
     armed = Campaign.get_or_none(
-        Campaign.account == account_id, Campaign.template == template_id, Campaign.phase == "scheduled",
-        Campaign.deleted_at.is_null(),
+        Campaign.account == account_id, Campaign.phase == "scheduled", Campaign.deleted_at.is_null(),
+        Campaign.flow == Template.select(Template.flow).where(Template.id == template_id),
     )  # fmt: skip
     if armed is None:
         return

@@ -8,8 +8,9 @@ from peewee import SQL, fn
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
-from appliance.campaigns import findings, hold_reasons
+from appliance.campaigns import findings, hold_reasons, variants
 from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
+from appliance.campaigns.variants import ExperimentWrite, Setup
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
@@ -75,6 +76,9 @@ class CampaignCreate(Struct):
     tracking: Annotated[bool, default(True)] | UnsetType = UNSET
     trigger_attributes: Annotated[TriggerWrite, Meta(description="audience of the campaign")] | UnsetType = UNSET
     template_attributes: Annotated[Content, Meta(description="content of the campaign")] | UnsetType = UNSET
+    experiment: (
+        Annotated[ExperimentWrite, Meta(description="A/B test or holdout; null for none")] | None | UnsetType
+    ) = UNSET
 
 
 class CampaignPatch(Struct):
@@ -108,6 +112,9 @@ class CampaignPatch(Struct):
     ) = UNSET
     trigger_attributes: Annotated[TriggerWrite, Meta(description="audience of the campaign")] | UnsetType = UNSET
     template_attributes: Annotated[Content, Meta(description="content of the campaign")] | UnsetType = UNSET
+    experiment: (
+        Annotated[ExperimentWrite, Meta(description="A/B test or holdout; null removes it")] | None | UnsetType
+    ) = UNSET
     updated_at: LastRead | UnsetType = UNSET
 
 
@@ -309,7 +316,9 @@ def _select() -> Any:
 
 
 def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
-    """Set `editable`, `waiting` (a HoldReason or None) and `stats` (see `add_sums`) on a campaign, and return it.
+    """Set `editable`, `waiting` (a HoldReason or None), `setup` and `stats` (see `add_sums`) on a campaign; return it.
+
+    `setup` is its A/B test or holdout (`variants.Setup`), or None.
 
     `stats` stays None without `sums`, and in a write transaction if the campaign has more than `MAX_AT_ONCE` messages,
     because counting them takes too long there; the caller can use `add_sums` afterwards.
@@ -319,6 +328,7 @@ def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
         is_editable(campaign),
         hold_reasons.find_hold_reason(campaign),
     )
+    campaign.setup = variants.find(campaign.id)
     if sums and not (transactions.is_in_write_transaction() and campaign.audience_count > MAX_AT_ONCE):
         add_sums(campaign)
     return campaign
@@ -357,6 +367,7 @@ def create(
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
     _apply_changes(campaign, request, content)
+    variants.apply(campaign, request.experiment)
     return get(account_id, campaign.id)
 
 
@@ -386,7 +397,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
             updated_at=clock.iso(campaign.updated_at),
         )
     channel = request.channel if isinstance(request.channel, str) else campaign.channel
-    validate_write(campaign.account_id, request, channel, content)
+    validate_write(campaign.account_id, request, channel, content, variants.find(campaign.id))
     if not is_editable(campaign) and changes_content(campaign, request):
         raise content_locked(campaign)
     if isinstance(request.name, str):
@@ -395,6 +406,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
     if is_moved:
         campaign.channel = campaign.template.channel = channel
         campaign.template.save(only=["channel"])
+        variants.set_channel(campaign)
     if request.data is not UNSET:
         campaign.data = request.data or {}
     if isinstance(request.tracking, bool):
@@ -402,6 +414,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
     is_changed = _apply_changes(campaign, request, content) or is_moved
+    is_changed = variants.apply(campaign, request.experiment, by.user_id) or is_changed
     if is_changed:
         approvals.mark_changed(campaign, by.person_id)
     mark_changed(campaign)
@@ -495,6 +508,7 @@ def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = N
     trigger.save()
     templates.write(copy.template, revisions.to_document(original.template), by.user_id,
                     label=f"Copied from {original.name[:_MAX_NAME]}", begins=True)  # fmt: skip
+    variants.copy(original, copy, by.user_id)
     Campaign.update(edited_by=by.person_id).where(Campaign.id == copy.id).execute()
     return get(account_id, copy.id)
 
@@ -517,12 +531,14 @@ def content_locked(campaign: Campaign) -> Invalid:
 def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
     """Return whether a request would change an attribute that a locked campaign must keep.
 
-    A locked campaign keeps channel, tracking, scheduled time, audience and content; name and data may always change.
+    A locked campaign keeps channel, tracking, scheduled time, audience, content and test; name and data may change.
     """
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
             return True
         if isinstance(request.tracking, bool) and request.tracking != campaign.tracking:
+            return True
+        if variants.would_change(campaign, request.experiment):
             return True
     if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
         return True
@@ -544,11 +560,12 @@ def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) ->
 
 def validate_write(
     account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str,
-    content: PreparedContent | None = None,
+    content: PreparedContent | None = None, setup: Setup | None = None,
 ) -> None:  # fmt: skip
-    """Raise Invalid with all errors of the trigger and template attributes, if there are any.
+    """Raise Invalid with all errors of the trigger and template attributes and of the test, if there are any.
 
-    `content` is the content as prepared outside of the transaction (`prepare`), which is not checked again.
+    `content` is the content as prepared outside of the transaction (`prepare`), which is not checked again. `setup` is
+    the present test of the campaign.
     """
     faults = Faults()
     if isinstance(request.trigger_attributes, TriggerWrite):
@@ -557,6 +574,9 @@ def validate_write(
         attributes = request.template_attributes
         known_faults = content and content.get_faults(attributes, channel)
         validate_content(account_id, attributes, "template_attributes.", faults, channel, known_faults)
+    experiment = getattr(request, "experiment", UNSET)
+    if isinstance(experiment, ExperimentWrite):
+        variants.validate(account_id, experiment, channel, setup, faults)
     faults.check()
 
 

@@ -163,9 +163,11 @@ def _find_current_uses(account_id: int, name: str) -> list[dict[str, Any]]:
     statements = {
         "template_id": f"SELECT t.id, t.name FROM template t WHERE t.account_id = ?2 AND t.flow_id IS NULL "
         f"AND {shows_picture} ORDER BY t.id",
-        "campaign_id": f"SELECT c.id, c.name FROM campaign c JOIN template t ON t.id = c.template_id "
-        f"LEFT JOIN template_revision r ON r.id = c.content_id WHERE c.account_id = ?2 AND c.deleted_at IS NULL "
-        f"AND ({shows_picture} OR instr(r.document, ?1)) ORDER BY c.id",
+        "campaign_id": "SELECT c.id, c.name FROM campaign c LEFT JOIN template_revision r ON r.id = c.content_id "
+        "WHERE c.account_id = ?2 AND c.deleted_at IS NULL AND (instr(r.document, ?1) "
+        f"OR EXISTS (SELECT 1 FROM template t WHERE t.flow_id = c.flow_id AND {shows_picture}) "
+        "OR EXISTS (SELECT 1 FROM variant v JOIN experiment x ON x.id = v.experiment_id "
+        "WHERE x.campaign_id = c.id AND instr(v.document, ?1))) ORDER BY c.id",
         "flow_id": "SELECT f.id, f.name FROM flow f WHERE f.account_id = ?2 AND NOT f.hidden "
         f"AND (instr(f.steps, ?1) OR EXISTS (SELECT 1 FROM template t WHERE t.flow_id = f.id "
         f"AND {shows_picture}) OR EXISTS (SELECT 1 FROM step s JOIN template_revision r ON r.id = s.content_id "

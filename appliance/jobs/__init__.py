@@ -20,7 +20,7 @@ from huey.storage import MemoryStorage
 from appliance.accounts import access, settings
 from appliance.audience import bulk_actions, lists, suppressions
 from appliance.audience.segments import query_plan
-from appliance.campaigns import audience_snapshot, links, preflight, rehearsal, send, states
+from appliance.campaigns import audience_snapshot, experiment, links, preflight, rehearsal, send, states
 from appliance.campaigns.audience_snapshot import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
 from appliance.core import clock, limited_process, logs, signals
@@ -84,6 +84,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
 
 
 log = logging.getLogger("campanero.jobs")
+_MINUTE_MS = 60_000
 _HOUR_MS = 3600 * 1000
 # The minimum time between two runs, from start or end to start, in seconds. Every commit of a sender wakes the job
 # `flows`, and every single message wakes the job `outbox`: without a pause, that would slow down sending and SMTP
@@ -121,7 +122,7 @@ class Jobs:
         self._domains_lock = threading.Lock()
         self._links_lock = threading.Lock()
         self._consents_lock = threading.Lock()
-        self._last_cleanup_ms = 0
+        self._last_cleanup_ms = self._last_experiments_ms = 0
         self._queued: set[str] = set()
         self._paused: set[str] = set()
         self._last_run_at: dict[str, float] = {}
@@ -134,6 +135,7 @@ class Jobs:
             "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
             "starts": self.start_campaigns, "consents": self.keep_consents,
+            "experiments": self.advance_experiments,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -321,6 +323,20 @@ class Jobs:
         transactions.write(states.complete_finished)
         self.ledger_checker.check_changed()
 
+    def advance_experiments(self) -> None:
+        """Decide the A/B tests of campaigns for which this is due, and assign the next batches of uneven tests."""
+        for campaign_id in experiment.list_running():
+            try:
+                step = experiment.find_next_step(campaign_id)
+                if step is not None:
+                    transactions.write(experiment.take_step, step)
+            except Exception as error:
+                storage_error = disk_guard.to_storage_error(error)
+                if storage_error is not None:
+                    raise storage_error from error
+                # One failing test must not keep the others from being decided.
+                log.exception("experiments: deciding failed campaign=%s", campaign_id)
+
     def start_campaigns(self) -> None:
         """Start the scheduled campaigns whose HTML must be sanitized first, which may take many seconds each.
 
@@ -363,6 +379,14 @@ class Jobs:
         except Exception:
             log.exception("campaigns: start failed campaign=%s", campaign_id)
             transactions.write(states.pause_failed, account_id, campaign_id)
+        return True
+
+    def _is_minute_over(self) -> bool:
+        """Return whether a minute has passed since this function last returned True."""
+        now = clock.now_ms()
+        if abs(now - self._last_experiments_ms) < _MINUTE_MS:
+            return False
+        self._last_experiments_ms = now
         return True
 
     def _wake_cleanup_if_due(self) -> bool:
@@ -409,6 +433,8 @@ class Jobs:
             signals.wake("campaigns")
         if audience_snapshot.is_due():
             signals.wake("audiences")
+        if self._is_minute_over() and experiment.has_running():
+            signals.wake("experiments")
         if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")
         if erasing.has_pending_erasures() or capture_inbox.has_cleared():

@@ -182,9 +182,20 @@ def _contact_name_order(handle: Any) -> None:
     handle.execute(models.CONTACT_NAME_INDEX)
 
 
+def _experiments(handle: Any) -> None:
+    """Add the tests of campaigns: a database of before has neither their tables nor their columns."""
+    if database.table_exists("experiment"):
+        return
+    database.create_tables([models.Experiment, models.Variant], safe=False)
+    for column in ("variant", "variant_batch"):
+        handle.execute(f"ALTER TABLE message ADD COLUMN {column} INTEGER")
+    for statement in models.VARIANT_INDEXES:
+        handle.execute(statement)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
-    _contact_name_order,
+    _contact_name_order, _experiments,
 )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def prepare(
             account=account_id, channel=channel, name=UNTITLED if isinstance(request, TemplateWrite) else None
         )
     faults = validation.find_text_faults(request, template.channel)
-    return prepare_values(template, _normalized_values(template, request))._replace(request=request, faults=faults)
+    return prepare_values(template, normalize_content(template, request))._replace(request=request, faults=faults)
 
 
 def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
@@ -158,7 +158,7 @@ def create(
     template = Template(
         account=account_id, flow=flow_id, action_id=action_id, channel=channel, created_at=now, updated_at=now
     )
-    for name, value in _normalized_values(template, request).items():
+    for name, value in normalize_content(template, request).items():
         setattr(template, name, value)
     if flow_id is None and template.name is None:
         template.name = UNTITLED
@@ -212,7 +212,7 @@ def update(
     known_faults = prepared and prepared.get_faults(request, template.channel)
     validate_content(account_id, request, "", faults, template.channel, known_faults)
     faults.check()
-    write(template, _normalized_values(template, request), user_id, begins=True, prepared=prepared)
+    write(template, normalize_content(template, request), user_id, begins=True, prepared=prepared)
     return template
 
 
@@ -287,7 +287,7 @@ def fill(
     `source` is the template that the content was copied from, as in `create`.
     """
     require_write_transaction()
-    values = _normalized_values(template, request)
+    values = normalize_content(template, request)
     if source is not None:
         document = to_document(template) | values
         values["translations"] = translations.keep_current(source.translations, document, template.channel)
@@ -347,7 +347,8 @@ def is_empty(template: Template) -> bool:
     return not template.body and not designs.get_sections(template.design)
 
 
-def _normalized_values(template: Template, request: Content) -> dict[str, Any]:
+def normalize_content(template: Template, request: Content) -> dict[str, Any]:
+    """Return the sent fields of a request in their stored form, by name."""
     return {name: normalize_field(name, value) for name, value in sent_fields(request).items()
               if name not in ("updated_at", "channel")}  # fmt: skip
 
@@ -392,9 +393,7 @@ def require_unlocked(template: Template) -> Campaign | None:
     """
     if template.flow_id is None:
         return None
-    campaign: Campaign | None = Campaign.get_or_none(
-        Campaign.flow == template.flow_id, Campaign.template == template.id, Campaign.deleted_at.is_null()
-    )
+    campaign: Campaign | None = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.deleted_at.is_null())
     if campaign is not None and not is_editable(campaign):
         raise Invalid({"base": [gettext("is locked")]}, reason="campaign_locked", status=campaign.status)
     return campaign
@@ -525,7 +524,7 @@ def find_owner(template: Template) -> TemplateOwner:
     """
     if template.flow_id is None:
         return TemplateOwner("template", template.id, template.name or gettext(UNTITLED))
-    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.template == template.id)
+    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id)
     if campaign is not None:
         if campaign.deleted_at is not None:
             raise NotFound

@@ -39,9 +39,10 @@ class LedgerRow(NamedTuple):
 
     `provider` is the transport: for email the key of one (`settings/transports.py`) or `capture`, the name of a
     provider for SMS. Which one an email gets is chosen when its row is read (`transport_choice.py`), and stored by the
-    claim. `sender` is the From address. `attempts` counts ended attempts, and `uncertain_count` the attempts among them
-    that may have been accepted. `body_hash` is the CRC of the bytes to send (`retries.hash_body`), by which the next
-    start knows whether it can repeat them; it is None if the message could not be rendered, so that nothing was sent.
+    claim. `sender` is the From address, and `variant` the variant of a campaign with an A/B test. `attempts` counts
+    ended attempts, and `uncertain_count` the attempts among them that may have been accepted. `body_hash` is the CRC of
+    the bytes to send (`retries.hash_body`), by which the next start knows whether it can repeat them; it is None if the
+    message could not be rendered, so that nothing was sent.
     `created_at` and `first_attempt_at` are milliseconds since 1970 UTC.
     """
 
@@ -66,6 +67,7 @@ class LedgerRow(NamedTuple):
     run_id: int | None
     step_id: int | None
     sender: str | None = None
+    variant: int | None = None
 
     @property
     def is_single(self) -> bool:

@@ -442,8 +442,10 @@ class MessagePreparer:
 
         Raises ValueError if the run that sent the message was deleted.
         """
-        if row.campaign_id is not None or row.run_id is None or row.flow_id is None or row.step_id is None:
-            return row.campaign_id
+        if row.campaign_id is not None:
+            return shared_content.get_campaign_source(row.campaign_id, row.variant)
+        if row.run_id is None or row.flow_id is None or row.step_id is None:
+            return None
         return StepSource(row.flow_id, self._get_run_start(row.run_id).version, row.step_id)
 
     def _get_run_start(self, run_id: int) -> RunStart:

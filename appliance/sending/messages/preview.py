@@ -426,9 +426,7 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
 def measure_html_bytes(account_id: int, template_id: int) -> int | None:
     """Return the size in bytes of a template's HTML as it is sent, or None if it does not render; raises NotFound."""
     template = templates.get(account_id, template_id)
-    query = Campaign.select(Campaign.tracking).where(
-        Campaign.flow == template.flow_id, Campaign.template == template.id
-    )
+    query = Campaign.select(Campaign.tracking).where(Campaign.flow == template.flow_id)
     campaign = query.first() if template.flow_id is not None else None
     try:
         return measure_rendered_bytes(

@@ -27,11 +27,13 @@ from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import (
     Account,
     Campaign,
+    Experiment,
     Flow,
     MessageContent,
     Template,
     TemplateRevision,
     Trigger,
+    Variant,
 )
 
 
@@ -128,8 +130,20 @@ class StepSource(NamedTuple):
     action_id: int
 
 
-# A campaign by its id, or a step of a flow.
-SourceId = int | StepSource
+class VariantSource(NamedTuple):
+    """A variant from 2 of a campaign with an A/B test; the first one has the content of the campaign."""
+
+    campaign_id: int
+    number: int
+
+
+# A campaign by its id, one of its variants, or a step of a flow.
+SourceId = int | VariantSource | StepSource
+
+
+def get_campaign_source(campaign_id: int, variant: int | None) -> int | VariantSource:
+    """Return the source of a campaign's message by its variant in the ledger, which is None without an A/B test."""
+    return campaign_id if variant is None or variant < 2 else VariantSource(campaign_id, variant)
 
 
 class SmsSettings(NamedTuple):
@@ -201,6 +215,10 @@ _CAMPAIGN_LANGUAGES = (
     "SELECT c.pinned ->> '$.locale', c.channel, r.document -> '$.translations' FROM campaign c "
     "JOIN template_revision r ON r.id = c.content_id WHERE c.id = ?"
 )
+_VARIANT_LANGUAGES = (
+    "SELECT c.pinned ->> '$.locale', c.channel, v.document -> '$.translations' FROM campaign c "
+    "JOIN experiment x ON x.campaign_id = c.id JOIN variant v ON v.experiment_id = x.id WHERE c.id = ? AND v.number = ?"
+)
 _STEP_LANGUAGES = (
     "SELECT s.pinned ->> '$.locale', s.kind, r.document -> '$.translations' FROM step s "
     "JOIN template_revision r ON r.id = s.content_id WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
@@ -210,8 +228,12 @@ _NO_CONTENT = gettext_noop("it has no content")
 
 def fetch_source_languages(source: SourceId) -> SourceLanguages:
     """Return the languages of a campaign or a flow step; raises ValueError if it has no content."""
-    is_step = isinstance(source, StepSource)
-    row = fetch_one(_STEP_LANGUAGES, source) if is_step else fetch_one(_CAMPAIGN_LANGUAGES, (source,))
+    if isinstance(source, StepSource):
+        row = fetch_one(_STEP_LANGUAGES, source)
+    elif isinstance(source, VariantSource):
+        row = fetch_one(_VARIANT_LANGUAGES, source)
+    else:
+        row = fetch_one(_CAMPAIGN_LANGUAGES, (source,))
     if row is None:
         raise ValueError(_NO_CONTENT)
     chosen = translations.get_available_languages({"translations": msgspec.json.decode(row[2] or "{}")})
@@ -228,10 +250,15 @@ def compile_shared(source: SourceId, language: MessageLanguage | None = None) ->
     return _compile_campaign(source, language)
 
 
-def _compile_campaign(campaign_id: int, language: MessageLanguage | None) -> SharedContent:
+def _compile_campaign(source: int | VariantSource, language: MessageLanguage | None) -> SharedContent:
+    campaign_id = source.campaign_id if isinstance(source, VariantSource) else source
     campaign = Campaign.get_by_id(campaign_id)
-    snapshot = campaign.pinned
-    document = TemplateRevision.get_by_id(campaign.content_id).document
+    snapshot, stored_sender = campaign.pinned, campaign.sender
+    if isinstance(source, VariantSource):
+        variant = _get_variant(source)
+        document, stored_sender = variant.document, variant.sender
+    else:
+        document = TemplateRevision.get_by_id(campaign.content_id).document
     if campaign.channel == "sms":
         body = _translate_body(document, language)
         compiled = compile_shared_sms(
@@ -241,7 +268,7 @@ def _compile_campaign(campaign_id: int, language: MessageLanguage | None) -> Sha
         return compiled._replace(sms_settings=SmsSettings(*snapshot["sms"]))
     look = Look(*snapshot["look"])
     content = compose.compile_message(languages.build_source(document, look, snapshot["locale"], language))
-    sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
+    sender = Sender(stored_sender["email"], stored_sender["name"], stored_sender["reply_to"])
     headers = compose.build_list_headers(
         campaign_id, snapshot["list_name"], snapshot["list_id"], get_ascii_domain(sender.email), campaign.account_id
     )
@@ -253,6 +280,15 @@ def _compile_campaign(campaign_id: int, language: MessageLanguage | None) -> Sha
         mime.write_headers(headers),
         campaign.account_id,
     )
+
+
+def _get_variant(source: VariantSource) -> Variant:
+    variant: Variant | None = Variant.select().join(Experiment).where(
+        Experiment.campaign == source.campaign_id, Variant.number == source.number
+    ).first()  # fmt: skip
+    if variant is None or variant.document is None:
+        raise ValueError(_NO_CONTENT)
+    return variant
 
 
 def _translate_body(document: dict[str, Any], language: MessageLanguage | None) -> str | None:

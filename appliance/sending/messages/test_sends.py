@@ -421,7 +421,7 @@ def _get_refusal_reason(account: Account, address: addresses.Address, transport:
 
 def _is_tracked(template: Template) -> bool:
     """Return whether the links of a template will be tracked: unless it belongs to a campaign without tracking."""
-    campaign = Campaign.get_or_none(Campaign.template == template.id) if template.flow_id is not None else None
+    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id) if template.flow_id is not None else None
     return campaign is None or bool(campaign.tracking)
 
 

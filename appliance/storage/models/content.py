@@ -8,6 +8,7 @@ from peewee import (
     BooleanField,
     CompositeKey,
     DeferredForeignKey,
+    FloatField,
     ForeignKeyField,
     IntegerField,
     TextField,
@@ -484,3 +485,55 @@ class Campaign(Table):
 Campaign.add_index(
     SQL("CREATE INDEX campaign_unfinished ON campaign (id) WHERE pending_snapshot NOT NULL OR pending_end NOT NULL")
 )
+
+
+class Experiment(Table):
+    """The A/B test or the holdout of a campaign: what is compared, who got what, and the decision."""
+
+    campaign = ForeignKeyField(Campaign, unique=True, on_delete="CASCADE")
+    metric = TextField(default="clicks")  # clicks, opens, event
+    event = TextField(null=True)  # the name of the event that is counted, by which a holdout is always measured
+    by_amount = BooleanField(default=False)  # whether the amounts of the events are compared, not who had one
+    test_share = FloatField(default=1.0)  # the share of the audience that the test gets; the rest waits for the winner
+    holdout = FloatField(default=0.0)  # the share of the audience that gets nothing and is measured
+    uneven = BooleanField(default=False)  # whether later batches of the test give better variants more recipients
+    decide_after_minutes = IntegerField(default=1440)  # from the first message to the end of the test
+    decided_by = TextField(default="service")  # service, person
+    too_close = TextField(default="leader")  # what the service does at the end without a winner: leader, person
+    state = TextField(default="draft")  # draft, testing, releasing (the winner to those who wait), decided
+    # Fixed or counted when the campaign is sent:
+    assignment = Json(null=True)  # `experiments.assignment.Assignment`; only ever extended
+    typical_amount = Json(null=True)  # `experiments.evidence.TypicalAmount`
+    # The batches of the test: {"at": when its first message was due, "sizes": the recipients of each variant}
+    batches = Json(default=list)
+    held_out_count = IntegerField(default=0)
+    decide_at = Time(null=True)  # when the test ends
+    next_batch_at = Time(null=True)  # when the next batch of an uneven test is assigned
+    released_id = IntegerField(default=0)  # waiting messages up to this id were looked at for the current batch
+    winner = IntegerField(null=True)  # number of the variant that those who wait get
+    chosen_by = TextField(null=True)  # who chose it: service, or the actor as in the audit log
+    decision = Json(null=True)  # `experiments.decision.Decision` at that time
+    decided_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+
+Experiment.add_index(
+    SQL("CREATE INDEX experiment_running ON experiment (state, decide_at) WHERE state IN ('testing', 'releasing')")
+)
+
+
+class Variant(Table):
+    """A variant of a campaign. Texts that its template does not have are those of the campaign's template."""
+
+    experiment = ForeignKeyField(Experiment, on_delete="CASCADE", index=False)
+    number = IntegerField()  # from 1, as in the ledger; variant 1 is the campaign's own template
+    name = TextField(null=True)
+    template = ForeignKeyField(Template, index=True)
+    send_after_minutes = IntegerField(default=0)  # from the start of the campaign
+    # Fixed when the campaign is sent; variant 1 has the content and the sender of the campaign.
+    document = Json(null=True)  # its complete content, as in a revision
+    sender = Json(null=True)
+
+    class Meta:
+        indexes = ((("experiment", "number"), True),)

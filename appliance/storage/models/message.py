@@ -55,6 +55,10 @@ class Message(Table):
     opened_at = Time(null=True)
     clicked_at = Time(null=True)
     bounced_at = Time(null=True)
+    # The group of the recipient in the test of its campaign (`experiments/assignment.py`): a variant from 1, 0 while it
+    # waits for the winner, -1 if it is held out; null without a test.
+    variant = IntegerField(null=True)
+    variant_batch = IntegerField(null=True)  # the batch of the test from 1; null for those who got the winner
     created_at = Time()
     updated_at = Time()
 
@@ -113,6 +117,14 @@ Message.add_index(
 # The opened and the clicked messages of a campaign, by the time of the first open or click.
 Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))
 Message.add_index(SQL("CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL"))
+# The same of campaigns with a test, by variant and batch: decisions count them without reading the rows.
+VARIANT_INDEXES = tuple(
+    f"CREATE INDEX message_variant_{engagement} ON message (campaign_id, variant, variant_batch, {engagement}_at) "
+    f"WHERE variant NOT NULL AND {engagement}_at NOT NULL"
+    for engagement in ("opened", "clicked")
+)
+for _index in VARIANT_INDEXES:
+    Message.add_index(SQL(_index))
 # The erasure of an address finds its messages by this index if they no longer have a contact.
 Message.add_index(
     SQL("CREATE INDEX message_without_contact ON message (account_id, recipient_key) WHERE contact_id IS NULL")

@@ -1,0 +1,412 @@
+"""The A/B test of a campaign while it runs: who gets what, the winner, and the release of messages that wait for it.
+
+`variants.py` is about the test as it is set up, `experiment_results.py` about what its counts say. The groups are
+computed by the statement that writes the audience (`audience_snapshot.py`), from the assignment that `start` stores in
+the transaction of the send. Nothing else decides who gets which variant, so batches after a kill, a pause or a repeat
+follow the same ranges.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta, Struct, convert, to_builtins
+
+from appliance.accounts.audit import Actor
+from appliance.campaigns import experiment_results, store, variants
+from appliance.campaigns.variants import Setup
+from appliance.core import clock, signals
+from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.core.i18n import gettext
+from appliance.experiments import allocation
+from appliance.experiments import assignment as assignments
+from appliance.experiments.assignment import HELD_OUT, Assignment
+from appliance.experiments.decision import Decision
+from appliance.experiments.evidence import TypicalAmount
+from appliance.sending.messages.ledger import DUE_NOW
+from appliance.storage.database import connection, fetch_one, rows
+from appliance.storage.models import Account, Campaign, Experiment, Variant
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+_MINUTE_MS = 60_000
+
+# The start, in the transaction of the send.
+
+# An uneven test is sent in this number of batches of equal size, at equal intervals.
+UNEVEN_BATCHES = 4
+# What an order is expected to be if the account has no earlier ones: any value is valid (`TypicalAmount`).
+_DEFAULT_TYPICAL = TypicalAmount(50.0, 5_000.0)
+_MAX_EARLIER_EVENTS = 10_000
+_EARLIER_PERIOD_MS = 90 * clock.DAY_MS
+_EARLIER_AMOUNTS = (
+    "SELECT avg(amount), avg(amount * amount) FROM (SELECT total(amount) AS amount FROM (SELECT contact_id, amount "
+    "FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND contact_id NOT NULL AND test = 0 "
+    "ORDER BY created_at DESC LIMIT ?) GROUP BY contact_id)"
+)
+
+
+def start(campaign: Campaign, get_sender: Callable[[Campaign, Account], dict[str, str | None]]) -> None:
+    """Fix the content, senders and assignment of a campaign's test, if it has one; `started_at` must be set.
+
+    `get_sender` returns the sender of a campaign (`preflight.get_sender`).
+    """
+    require_write_transaction()
+    setup = variants.find(campaign.id)
+    if setup is None:
+        return
+    experiment = setup.experiment
+    for variant in setup.variants:
+        if variant.number > 1:
+            view = variants.build_view(campaign, variant)
+            variant.document = variants.build_document(campaign.template, variant)
+            variant.sender = get_sender(view, campaign.account)
+            variant.save(only=["document", "sender"])
+    first_at = campaign.hold_until or campaign.started_at
+    share = _get_test_share(setup) / (UNEVEN_BATCHES if experiment.uneven else 1)
+    assignment = assignments.start_assignment(secrets.randbits(53), experiment.holdout)
+    experiment.assignment = to_builtins(assignments.add_batch(assignment, share, [1] * len(setup.variants)))
+    experiment.batches = [{"at": first_at, "sizes": [0] * len(setup.variants)}]
+    experiment.held_out_count = experiment.released_id = 0
+    experiment.state, experiment.decide_at = "testing", first_at + experiment.decide_after_minutes * _MINUTE_MS
+    experiment.next_batch_at = _get_next_batch_at(experiment)
+    experiment.typical_amount = to_builtins(_find_typical_amount(campaign, experiment))
+    _save(experiment)
+
+
+def _get_test_share(setup: Setup) -> float:
+    """Return the share of all contacts that gets the variants at the start of a test, or in all its batches."""
+    free = 1 - float(setup.experiment.holdout)
+    return min(float(setup.experiment.test_share), free) if variants.is_test(setup) else free
+
+
+def _get_next_batch_at(experiment: Experiment) -> int | None:
+    """Return when the next batch of an uneven test is assigned, or None if there is none."""
+    count = len(experiment.batches)
+    if not experiment.uneven or count >= UNEVEN_BATCHES:
+        return None
+    first_at = int(experiment.batches[0]["at"])
+    return first_at + (int(experiment.decide_at) - first_at) * count // UNEVEN_BATCHES
+
+
+def _find_typical_amount(campaign: Campaign, experiment: Experiment) -> TypicalAmount:
+    """Return what a contact paid in the last 90 days, if amounts are compared and there were any."""
+    if not experiment.by_amount:
+        return _DEFAULT_TYPICAL
+    since = clock.now_ms() - _EARLIER_PERIOD_MS
+    row = fetch_one(_EARLIER_AMOUNTS, (campaign.account_id, experiment.event, since, _MAX_EARLIER_EVENTS))
+    return TypicalAmount(*row) if row is not None and row[0] is not None and row[0] > 0 else _DEFAULT_TYPICAL
+
+
+def _save(experiment: Experiment) -> None:
+    experiment.updated_at = max(clock.now_ms(), experiment.updated_at + 1)
+    experiment.save()
+
+
+def reset(campaign_id: int) -> None:
+    """Make the test of a campaign whose send was undone a draft again."""
+    require_write_transaction()
+    setup = variants.find(campaign_id)
+    if setup is None:
+        return
+    experiment = setup.experiment
+    experiment.state, experiment.assignment, experiment.typical_amount = "draft", None, None
+    experiment.batches, experiment.held_out_count, experiment.decide_at, experiment.next_batch_at = [], 0, None, None
+    _save(experiment)
+    Variant.update(document=None, sender=None).where(Variant.experiment == experiment.id).execute()
+
+
+def shift(campaign_id: int, pause_ms: int) -> None:
+    """Move the end of a test, which a pause of its campaign must not shorten."""
+    require_write_transaction()
+    experiment = Experiment.get_or_none(Experiment.campaign == campaign_id)
+    if experiment is None or experiment.state == "decided" or experiment.decide_at is None:
+        return
+    experiment.decide_at += pause_ms
+    if experiment.next_batch_at is not None:
+        experiment.next_batch_at += pause_ms
+    _save(experiment)
+
+
+# The rows of the ledger: the groups as SQL, and the release of rows that wait.
+
+
+class RowSql(NamedTuple):
+    """SQL expressions for the rows of a campaign, by a column `variant`, and their parameters.
+
+    `group` computes the variant from a column of contact ids. `due` is only for rows that do not wait.
+    """
+
+    group: str
+    batch: str
+    sender: str
+    reply_to: str
+    due: str
+    parameters: dict[str, Any]
+
+
+def build_row_sql(campaign: Campaign, contact_id: str, due: int) -> RowSql | None:
+    """Return the SQL for the rows of a campaign's test, or None if it has none.
+
+    `contact_id` is the column of the contact's id. `due` is when variants without a time of their own are due.
+    """
+    setup = variants.find(campaign.id)
+    if setup is None or setup.experiment.assignment is None:
+        return None
+    return _build_row_sql(campaign, setup, contact_id, due)
+
+
+def _build_row_sql(campaign: Campaign, setup: Setup, contact_id: str, due: int) -> RowSql:
+    experiment, parameters = setup.experiment, {"due": due, "batch": len(setup.experiment.batches)}
+    senders, replies, times = [], [], []
+    for variant in setup.variants:
+        sender = variant.sender or campaign.sender
+        number = variant.number
+        parameters |= {
+            f"sender{number}": sender["email"] or sender.get("number"), f"reply{number}": sender["reply_to"],
+            f"due{number}": _get_due(campaign, variant, due),
+        }  # fmt: skip
+        senders.append(f"WHEN {number} THEN :sender{number}")
+        replies.append(f"WHEN {number} THEN :reply{number}")
+        times.append(f"WHEN {number} THEN :due{number}")
+    return RowSql(
+        assignments.build_group_sql(convert(experiment.assignment, Assignment), contact_id),
+        "CASE WHEN variant > 0 THEN :batch END",
+        f"CASE variant {' '.join(senders)} ELSE :sender1 END",
+        f"CASE variant {' '.join(replies)} ELSE :reply1 END",
+        f"CASE variant {' '.join(times)} ELSE :due END",
+        parameters,
+    )
+
+
+def _get_due(campaign: Campaign, variant: Variant, due: int) -> int:
+    if not variant.send_after_minutes:
+        return due
+    return int(campaign.hold_until or campaign.started_at) + variant.send_after_minutes * _MINUTE_MS
+
+
+_COUNT_NEW = (
+    "SELECT variant, count(*) FROM message WHERE id > ? AND id <= ? AND +campaign_id = ? "
+    "AND variant NOT NULL GROUP BY variant"
+)
+
+
+def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> None:
+    """Add the rows with the ids after one and up to another, just written, to the sizes of the first batch."""
+    require_write_transaction()
+    experiment = Experiment.get_or_none(Experiment.campaign == campaign_id)
+    if experiment is None or not experiment.batches:
+        return
+    counts = dict(rows(_COUNT_NEW, (after_id, last_id, campaign_id)))
+    experiment.held_out_count += counts.get(HELD_OUT, 0)
+    sizes = experiment.batches[-1]["sizes"]
+    experiment.batches[-1]["sizes"] = [size + counts.get(number, 0) for number, size in enumerate(sizes, 1)]
+    experiment.save(only=["held_out_count", "batches"])
+
+
+# The condition on `channel` and `run_id` lets the index of open messages find those without a time.
+_WAITING_IDS = (
+    "SELECT id FROM message INDEXED BY message_due WHERE campaign_id = :campaign AND channel = :channel "
+    "AND due_at IS NULL AND run_id IS NULL AND status IN ('queued', 'held') AND variant = 0 AND id > :after "
+    "ORDER BY id LIMIT :size"
+)
+# Whoever was deleted meanwhile has no position; the message is skipped when it is due.
+_RELEASE = (
+    "UPDATE message SET variant = p.variant, variant_batch = :new_batch, status = 'queued', due_at = :due, "
+    "sender = {sender}, reply_to = {reply_to}, updated_at = :now "
+    "FROM (SELECT id AS message_id, coalesce({group}, :winner) AS variant FROM message WHERE id > :after "
+    "AND id <= :last AND +campaign_id = :campaign AND variant = 0 AND status = 'held' AND due_at IS NULL) AS p "
+    "WHERE message.id = p.message_id AND p.variant > 0"
+)
+
+
+def has_pending_release() -> bool:
+    """Return whether messages of any campaign are to be given to those who wait."""
+    return bool(list_pending_releases())
+
+
+def list_pending_releases() -> list[int]:
+    """Return the ids of the campaigns whose waiting messages are to be released."""
+    return [row[0] for row in rows("SELECT campaign_id FROM experiment WHERE state = 'releasing' ORDER BY campaign_id")]
+
+
+def release_batch(campaign_id: int, size: int) -> int:
+    """Give up to `size` waiting recipients the variant of the stored assignment; return how many were looked at.
+
+    Rows that the assignment leaves waiting keep waiting. If none is left to look at, the test goes on, or ends if it
+    has a winner, and 0 is returned.
+    """
+    require_write_transaction()
+    setup = variants.find(campaign_id)
+    if setup is None or setup.experiment.state != "releasing":
+        return 0
+    campaign, experiment = Campaign.get_by_id(campaign_id), setup.experiment
+    after = experiment.released_id
+    ids = [row[0] for row in rows(
+        _WAITING_IDS, {"campaign": campaign_id, "channel": campaign.channel, "after": after, "size": size}
+    )]  # fmt: skip
+    if not ids or campaign.phase == "cancelled":
+        experiment.state = "testing" if experiment.winner is None else "decided"
+        experiment.released_id = 0
+        _save(experiment)
+        return 0
+    sql = _build_row_sql(campaign, setup, "contact_id", DUE_NOW)
+    batch = None if experiment.winner is not None else len(experiment.batches)
+    scope = {"campaign": campaign_id, "after": after, "last": ids[-1]}
+    connection().execute(
+        _RELEASE.format(group=sql.group, sender=sql.sender.replace("variant", "p.variant", 1),
+                        reply_to=sql.reply_to.replace("variant", "p.variant", 1)),
+        {**sql.parameters, **scope, "new_batch": batch, "winner": experiment.winner, "now": clock.now_ms()},
+    )  # fmt: skip
+    if batch is not None:
+        _count_released(experiment, scope, batch)
+    experiment.released_id = ids[-1]
+    experiment.save(only=["released_id", "batches"])
+    return len(ids)
+
+
+def _count_released(experiment: Experiment, scope: dict[str, Any], batch: int) -> None:
+    counts = dict(
+        rows(
+            "SELECT variant, count(*) FROM message WHERE id > :after AND id <= :last AND +campaign_id = :campaign "
+            "AND variant_batch = :batch GROUP BY 1",
+            {**scope, "batch": batch},
+        )
+    )
+    sizes = experiment.batches[-1]["sizes"]
+    experiment.batches[-1]["sizes"] = [size + counts.get(number, 0) for number, size in enumerate(sizes, 1)]
+
+
+# The decision.
+
+
+class ChooseWinner(Struct):
+    """The choice of a variant for all recipients who wait."""
+
+    variant: Annotated[int, Meta(ge=1, le=assignments.MAX_VARIANTS, description="number of the variant, from 1")]
+
+
+def choose_winner(account_id: int, campaign_id: int, number: int, by: Actor) -> Campaign:
+    """Send a variant to all recipients who wait for the winner, on a user's decision; return the campaign.
+
+    Raises NotFound; Invalid for an unknown variant (`variant`), or unless the test is running
+    (`experiment_not_running`); Unavailable while the audience is still being stored.
+    """
+    require_write_transaction()
+    campaign = store.get(account_id, campaign_id)
+    setup: Setup | None = campaign.setup
+    if setup is None or not variants.is_test(setup):
+        raise NotFound
+    if number > len(setup.variants):
+        raise Invalid({"variant": [gettext("must exist")]})
+    if setup.experiment.state == "releasing" or campaign.pending_snapshot is not None:
+        raise Unavailable(gettext("The recipients of this test are still being stored."), "unavailable", retry_after=2)
+    if setup.experiment.state != "testing" or campaign.phase in ("holding", "cancelled"):
+        raise Invalid(
+            {"base": [gettext("this test is not running")]}, reason="experiment_not_running",
+            status=setup.experiment.state,
+        )  # fmt: skip
+    _finish(setup, number, by.name, experiment_results.decide(campaign, setup))
+    return store.get(account_id, campaign_id)
+
+
+def _finish(setup: Setup, winner: int | None, chosen_by: str | None, decision: Decision | None) -> None:
+    """Store the end of a test, and start the release of the winner, if there is one, to those who wait."""
+    experiment = setup.experiment
+    experiment.winner, experiment.chosen_by, experiment.decided_at = winner, chosen_by, clock.now_ms()
+    experiment.decision = to_builtins(decision)
+    experiment.state, experiment.next_batch_at = "decided", None
+    if winner is not None:
+        assignment = convert(experiment.assignment, Assignment)
+        experiment.assignment = to_builtins(assignments.assign_waiting(assignment, winner))
+        _start_release(experiment)
+    _save(experiment)
+
+
+def _start_release(experiment: Experiment) -> None:
+    experiment.state, experiment.released_id = "releasing", 0
+    after_commit(lambda: signals.wake("audiences"))
+
+
+class NextStep(NamedTuple):
+    """What is to be done with a running test now, computed outside of the write transaction.
+
+    `updated_at` is that of the test when it was read. Without `weights` the test ends: with a winner, or without one.
+    """
+
+    campaign_id: int
+    updated_at: int
+    winner: int | None
+    decision: Decision | None
+    weights: tuple[float, ...] | None = None
+
+
+_RUNNING = (
+    "SELECT x.campaign_id FROM experiment x INDEXED BY experiment_running JOIN campaign c ON c.id = x.campaign_id "
+    "WHERE x.state = 'testing' AND c.phase IN ('sending', 'completed', 'cancelled') AND c.deleted_at IS NULL "
+    "AND c.pending_snapshot IS NULL AND c.pending_end IS NULL ORDER BY x.decide_at"
+)
+
+
+def has_running() -> bool:
+    """Return whether any test is running."""
+    return fetch_one("SELECT 1 FROM experiment WHERE state = 'testing' LIMIT 1") is not None
+
+
+def list_running() -> list[int]:
+    """Return the ids of the campaigns whose test is running and may be decided, the first to end first."""
+    return [row[0] for row in rows(_RUNNING)]
+
+
+def find_next_step(campaign_id: int) -> NextStep | None:
+    """Return what is to be done with a running test now, or None if it goes on; call it outside of a transaction.
+
+    A clear winner ends the test at once if the service decides; at its end the leader is chosen, or a person is waited
+    for, as the test says. Where the variants have different times, nothing is decided before the end.
+    """
+    campaign = Campaign.get_by_id(campaign_id)
+    setup = variants.find(campaign_id)
+    if setup is None or setup.experiment.state != "testing":
+        return None
+    experiment, now = setup.experiment, clock.now_ms()
+    is_over = now >= experiment.decide_at
+    if not variants.is_test(setup):
+        return NextStep(campaign_id, experiment.updated_at, None, None) if is_over else None
+    decision = experiment_results.decide(campaign, setup)
+    if decision is None:
+        return None
+    step = NextStep(campaign_id, experiment.updated_at, None, decision)
+    is_waited_for = assignments.get_waiting_share(convert(experiment.assignment, Assignment)) > 0
+    can_end = is_over or not any(variant.send_after_minutes for variant in setup.variants)
+    if experiment.decided_by == "service" and can_end and decision.code == "winner":
+        return step._replace(winner=decision.leader + 1)
+    if is_over and not is_waited_for:
+        return step._replace(winner=decision.leader + 1 if decision.code == "winner" else None)
+    if is_over and experiment.decided_by == "service" and experiment.too_close == "leader":
+        return step._replace(winner=experiment_results.find_safest(decision) + 1)
+    if not is_over and experiment.next_batch_at is not None and now >= experiment.next_batch_at:
+        batches = experiment_results.count_batches(campaign, setup)
+        return step._replace(weights=allocation.choose_weights(batches, len(setup.variants), experiment.by_amount))
+    return None
+
+
+def take_step(step: NextStep) -> None:
+    """Do what `find_next_step` returned, unless the test has changed meanwhile."""
+    require_write_transaction()
+    setup = variants.find(step.campaign_id)
+    if setup is None or setup.experiment.state != "testing" or setup.experiment.updated_at != step.updated_at:
+        return
+    campaign = Campaign.get_by_id(step.campaign_id)
+    if campaign.phase not in ("sending", "completed", "cancelled"):
+        return
+    if step.weights is None:
+        _finish(setup, step.winner, "service" if step.winner is not None else None, step.decision)
+        return
+    experiment = setup.experiment
+    assignment = convert(experiment.assignment, Assignment)
+    share = _get_test_share(setup) / UNEVEN_BATCHES
+    share = min(share, assignments.get_waiting_share(assignment))
+    experiment.assignment = to_builtins(assignments.add_batch(assignment, share, step.weights))
+    experiment.batches.append({"at": clock.now_ms(), "sizes": [0] * len(setup.variants)})
+    experiment.next_batch_at = _get_next_batch_at(experiment)
+    _start_release(experiment)
+    _save(experiment)

@@ -1,0 +1,126 @@
+"""A/B tests and holdouts of campaigns over the API: how they are set up, and what is rejected."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.test_campaigns import create_draft
+from tests.kit.client import Client
+
+CONTENT = {"subject": "Offer", "preheader": "Today", "body": "<p>Hi <a href='https://example.org/a'>offer</a></p>"}
+
+
+def set_up(api: Client, experiment: dict[str, Any], **body: Any) -> dict[str, Any]:
+    """Create a draft with a test, and return the campaign."""
+    return create_draft(api, template_attributes=CONTENT, experiment=experiment, **body)
+
+
+def test_a_new_test_has_the_documented_defaults(api: Client) -> None:
+    """Two variants are enough; the first is the campaign's own content, and the second keeps what it does not name."""
+    campaign = set_up(api, {"variants": [{}, {"subject": " Other "}]})
+    experiment = campaign["experiment"]
+    first, second = experiment.pop("variants")
+
+    assert experiment == {
+        "state": "draft", "test_share": 1, "metric": "clicks", "event": None, "by_amount": False,
+        "decide_after_minutes": 1440, "decided_by": "service", "too_close": "leader", "uneven": False, "holdout": 0,
+        "ends_at": None, "winner": None, "chosen_by": None, "chosen_at": None,
+    }  # fmt: skip
+    assert (first["number"], first["template_id"], first["subject"]) == (1, campaign["template"]["id"], None)
+    assert (second["number"], second["subject"], second["preheader"]) == (2, "Other", None)
+    assert (second["has_own_content"], second["send_after_minutes"], second["name"]) == (False, 0, None)
+    assert create_draft(api)["experiment"] is None
+
+
+def test_a_test_as_it_was_read_can_be_sent_back(api: Client) -> None:
+    """The response of a GET is a valid change that changes nothing."""
+    campaign = set_up(api, {"variants": [{"name": "A"}, {"subject": "B", "body": "<p>B</p>", "send_after_minutes": 5}]})
+    path = f"/campaigns/{campaign['id']}"
+    variants = [{key: value for key, value in variant.items()} for variant in campaign["experiment"]["variants"]]
+    again = api.patch(path, {"experiment": {**campaign["experiment"], "variants": variants}}).expect(200)
+
+    assert again["experiment"] == campaign["experiment"]
+
+
+def test_a_change_keeps_what_it_does_not_name(api: Client) -> None:
+    """Keys and variants that are not sent stay; a variant that is left out of the list goes, with its template."""
+    campaign = set_up(
+        api, {"variants": [{}, {"subject": "B"}, {"subject": "C", "body": "<p>C</p>"}], "test_share": 0.5}
+    )
+    path, variants = f"/campaigns/{campaign['id']}", campaign["experiment"]["variants"]
+    api.patch(path, {"experiment": {"metric": "event", "event": "order", "by_amount": True}}).expect(200)
+    changed = api.patch(
+        path, {"experiment": {"variants": [{"id": variants[0]["id"]}, {"id": variants[2]["id"], "subject": None}]}}
+    ).expect(200)["experiment"]
+    gone = api.get(f"/templates/{variants[1]['template_id']}")
+
+    assert (changed["test_share"], changed["metric"], changed["event"], changed["by_amount"]) == (
+        0.5, "event", "order", True,
+    )  # fmt: skip
+    assert [variant["id"] for variant in changed["variants"]] == [variants[0]["id"], variants[2]["id"]]
+    assert (changed["variants"][1]["number"], changed["variants"][1]["subject"]) == (2, None)
+    assert changed["variants"][1]["has_own_content"]
+    assert gone.status == 404
+    assert api.patch(path, {"experiment": None}).expect(200)["experiment"] is None
+    assert api.get(f"/templates/{variants[2]['template_id']}").status == 404
+
+
+def test_all_errors_of_a_test_are_reported_at_once(api: Client) -> None:
+    """Each error stands at its field, those of variants with their position."""
+    experiment = {
+        "variants": [
+            {"subject": "Not here"}, {"name": "Same", "subject": "{{ open"},
+            {"name": "same ", "id": 987654, "send_after_minutes": 1440, "design": {"sections": [{"type": 5}]}},
+        ],
+        "metric": "event", "uneven": True, "test_share": 0.9, "holdout": 0.2,
+    }  # fmt: skip
+    errors = api.post("/campaigns", {"name": "x", "experiment": experiment}).expect(422)["validation_errors"]
+
+    assert set(errors) == {
+        "experiment.variants[0].subject", "experiment.variants[1].subject", "experiment.variants[2].name",
+        "experiment.variants[2].id", "experiment.event", "experiment.uneven", "experiment.test_share",
+        "experiment.decide_after_minutes", "experiment.variants[2].design.sections[0].type",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("experiment", "field"),
+    [
+        ({"variants": [{}]}, "experiment.variants"),
+        ({}, "experiment.variants"),
+        ({"variants": [{}] * 6}, "experiment.variants"),
+        ({"variants": [{}, {}], "holdout": 0.6}, "experiment.holdout"),
+        ({"variants": [{}, {}], "test_share": 0}, "experiment.test_share"),
+        ({"variants": [{}, {}], "by_amount": True}, "experiment.by_amount"),
+        ({"holdout": 0.1}, "experiment.event"),
+        ({"variants": [{}, {"html": "x"}]}, "experiment.variants[1].html"),
+        ({"variants": [{}, {}], "share": 0.1}, "experiment.share"),
+    ],
+)
+def test_an_invalid_test_is_rejected(api: Client, experiment: dict[str, Any], field: str) -> None:
+    """A test needs two variants or a holdout, and every value has its limits."""
+    assert set(api.post("/campaigns", {"name": "x", "experiment": experiment}).expect(422)["validation_errors"]) == {
+        field
+    }
+
+
+def test_a_duplicate_has_the_same_test(api: Client) -> None:
+    """A copy has variants of its own, with the same texts."""
+    campaign = set_up(api, {"variants": [{}, {"subject": "B", "body": "<p>B</p>"}], "holdout": 0.1, "event": "order"})
+    copied = api.post(f"/campaigns/{campaign['id']}/duplicate").expect(201)["experiment"]
+
+    assert (copied["holdout"], copied["event"], copied["variants"][1]["subject"]) == (0.1, "order", "B")
+    assert copied["variants"][1]["has_own_content"]
+    assert copied["variants"][1]["template_id"] != campaign["experiment"]["variants"][1]["template_id"]
+
+
+def test_a_draft_shows_its_sample_size(api: Client) -> None:
+    """Before the send, the figures are empty, and the sample size is what an audience of this size can find."""
+    campaign = set_up(api, {"variants": [{}, {"subject": "B"}]})
+    result = api.get(f"/campaigns/{campaign['id']}/experiment").expect(200)
+
+    assert (result["state"], result["decision"], result["adds_up"]) == ("draft", None, True)
+    assert [variant["name"] for variant in result["variants"]] == ["A", "B"]
+    assert result["sample_size"]["recipients"] == 0
+    assert result["sample_size"]["needed"] > 10_000
+    assert api.get(f"/campaigns/{create_draft(api)['id']}/experiment").status == 404
