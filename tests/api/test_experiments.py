@@ -36,17 +36,15 @@ def test_a_test_as_it_was_read_can_be_sent_back(api: Client) -> None:
     """The response of a GET is a valid change that changes nothing."""
     campaign = set_up(api, {"variants": [{"name": "A"}, {"subject": "B", "body": "<p>B</p>", "send_after_minutes": 5}]})
     path = f"/campaigns/{campaign['id']}"
-    variants = [{key: value for key, value in variant.items()} for variant in campaign["experiment"]["variants"]]
-    again = api.patch(path, {"experiment": {**campaign["experiment"], "variants": variants}}).expect(200)
+    again = api.patch(path, {"experiment": campaign["experiment"]}).expect(200)
 
     assert again["experiment"] == campaign["experiment"]
 
 
 def test_a_change_keeps_what_it_does_not_name(api: Client) -> None:
     """Keys and variants that are not sent stay; a variant that is left out of the list goes, with its template."""
-    campaign = set_up(
-        api, {"variants": [{}, {"subject": "B"}, {"subject": "C", "body": "<p>C</p>"}], "test_share": 0.5}
-    )
+    third = {"subject": "C", "body": "<p>C</p>"}
+    campaign = set_up(api, {"variants": [{}, {"subject": "B"}, third], "test_share": 0.5})
     path, variants = f"/campaigns/{campaign['id']}", campaign["experiment"]["variants"]
     api.patch(path, {"experiment": {"metric": "event", "event": "order", "by_amount": True}}).expect(200)
     changed = api.patch(
