@@ -1,6 +1,6 @@
 """Endpoints of flow runs: the report of a flow, its runs, actions on them, and the enrollment of contacts."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
@@ -11,6 +11,7 @@ from appliance.api.http import page_headers
 from appliance.api.schemas import Json, Moment
 from appliance.core import clock
 from appliance.flows import enrollment, report, runs, store
+from appliance.flows.branches import BRANCH_KEY
 from appliance.flows.enrollment import EnrollmentResult, EnrollWrite
 from appliance.flows.report import FlowReport, Range
 from appliance.flows.runs import (
@@ -60,8 +61,9 @@ class RunStep(Struct):
     summary: Annotated[str, Meta(description="description of the step at that time")]
     outcome: (
         Annotated[
-            Literal["on", "yes", "no", "skipped", "exited"],
-            Meta(description="how the contact left the step; null while waiting"),
+            str,
+            Meta(pattern=f"^(on|skipped|exited|{BRANCH_KEY})$"),
+            Meta(description="how the contact left the step, or the key of its branch; null while waiting"),
         ]
         | None
     )

@@ -15,12 +15,14 @@ from appliance.content.designs import merge, merge_limits
 from appliance.core.errors import Faults
 from appliance.core.i18n import gettext
 from appliance.events import log
+from appliance.flows import branches
+from appliance.flows.branches import list_branches, map_branches
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import ParseContext, StepKind
 from appliance.flows.steps.wait import MAX_SECONDS
 
 # The keys of a step that do not depend on its kind.
-FRAME_KEYS = frozenset({"id", "type", "yes", "no"})
+FRAME_KEYS = frozenset({"id", "type", *branches.BRANCH_KEYS})
 
 
 MAX_STEPS = 200
@@ -28,7 +30,6 @@ MAX_DEPTH = 10
 # The limit of merge tag code in all messages of a flow together, in characters outside of quotes
 # (`find_code_error`). All messages are compiled in the transaction that publishes the flow.
 MAX_TAG_CODE = 65_536
-BRANCHES = ("yes", "no")
 # Fields that the API shows for steps of every kind.
 EMPTY_STEP: dict[str, Any] = {
     "subject": "", "body": "", "preheader": "", "duration": 0, "filters": [], "yes": [], "no": [], "event_name": "",
@@ -79,13 +80,8 @@ def walk(steps: Sequence[Step], path: str = "steps") -> Iterator[tuple[str, Step
     for index, step in enumerate(steps):
         step_path = f"{path}[{index}]"
         yield step_path, step
-        for branch in BRANCHES:
-            yield from walk(step.get(branch) or (), f"{step_path}.{branch}")
-
-
-def get_props(step: Step) -> dict[str, Any]:
-    """Return the props of a stored step, without `id`, `type` and branches."""
-    return {key: value for key, value in step.items() if key not in FRAME_KEYS}
+        for branch in list_branches(step):
+            yield from walk(branch.steps, f"{step_path}{branch.path}")
 
 
 def dump_steps(steps: Sequence[Step], contents: Mapping[int, Mapping[str, Any]]) -> list[Step]:
@@ -95,12 +91,14 @@ def dump_steps(steps: Sequence[Step], contents: Mapping[int, Mapping[str, Any]])
     """
     dumped_steps = []
     for step in steps:
-        props = get_props(step)
+        props = branches.get_props(step)
         if "template_id" in props:
             props["content"] = contents.get(props["template_id"], {})
         dumped = {key: value for key, value in BY_TYPE[step["type"]].dump(props).items() if value is not None}
-        branches = {branch: dump_steps(step.get(branch) or (), contents) for branch in BRANCHES}
-        dumped_steps.append({"id": step["id"], "type": step["type"], **EMPTY_STEP, **dumped, **branches})
+        nested = {branch.key: dump_steps(branch.steps, contents) for branch in list_branches(step)}
+        dumped_steps.append(
+            {"id": step["id"], "type": step["type"], **EMPTY_STEP, **branches.join_branches(dumped, nested)}
+        )
     return dumped_steps
 
 
@@ -123,7 +121,7 @@ def check_size(raw: Any) -> str | None:
             return f"is too long (maximum is {MAX_STEPS} steps)"
         if steps and depth > MAX_DEPTH:
             return f"is nested too deeply (maximum is {MAX_DEPTH} levels)"
-        level = [step.get(branch) for step in steps if isinstance(step, dict) for branch in BRANCHES]
+        level = [nested for step in steps if isinstance(step, dict) for _, nested in branches.iterate_raw(step)]
     return None
 
 
@@ -155,28 +153,41 @@ class _StepParser:
         kind = self._resolve_kind(raw, path, previous_step)
         if kind is None:
             # Errors inside the branches are reported too.
-            for branch in BRANCHES:
-                self.parse_all(raw.get(branch), f"{path}.{branch}")
+            for branch_path, nested in branches.iterate_raw(raw):
+                self.parse_all(nested, f"{path}{branch_path}")
             return None
         step: Step = {"id": self._assign_id(previous_step), "type": kind.type}
-        step |= kind.parse(_select_keys(raw, kind, previous_step), ParseContext(self.account_id, path, self.faults))
-        if kind.branches:
-            branches = {branch: self.parse_all(raw.get(branch), f"{path}.{branch}") for branch in BRANCHES}
-            if kind.list_branches(get_props(step)):
-                step |= branches
-            else:
-                self._refuse_branches(branches, path)
-        return step
+        context = ParseContext(self.account_id, path, self.faults, self._get_new_id, previous_step)
+        props = kind.parse(_select_keys(raw, kind, previous_step), context)
+        return step | self._parse_branches(kind, props, raw, path)
 
-    def _refuse_branches(self, branches: dict[str, list[Step]], path: str) -> None:
-        """Add an error for each branch that has steps, of a step that has no branches, such as a wait for an hour."""
-        for branch, steps in branches.items():
-            if steps:
-                self.faults.add(f"{path}.{branch}", gettext("must be empty: this step has no branches"))
+    def _parse_branches(self, kind: StepKind, props: Step, raw: Step, path: str) -> Step:
+        """Return the props of a step with the parsed steps of the branches that it has with these props.
+
+        Add an error for each other branch that has steps, such as one of a wait for an hour.
+        """
+        keys = kind.list_branches(props)
+        # Invalid items of `branches` are not among the props, but the errors in their steps are reported too.
+        listed = [item["key"] for item in props.get(branches.LISTED_KEY, ())]
+        nested: dict[str, list[Step]] = {key: [] for key in keys}
+        for branch_path, raw_steps in branches.iterate_raw(raw):
+            is_listed = branch_path.startswith(f".{branches.LISTED_KEY}")
+            if not is_listed and branch_path[1:] not in kind.branch_keys:
+                continue
+            steps = self.parse_all(raw_steps, f"{path}{branch_path}")
+            key = (listed.pop(0) if listed else "") if is_listed else branch_path[1:]
+            if key in nested:
+                nested[key] = steps
+            elif steps and not is_listed:
+                self.faults.add(f"{path}{branch_path}", gettext("must be empty: this step has no branches"))
+        return branches.join_branches(props, nested)
 
     def _assign_id(self, previous_step: Step | None) -> int:
         if previous_step is not None:
             return int(previous_step["id"])
+        return self._get_new_id()
+
+    def _get_new_id(self) -> int:
         self.last_action += 1
         return self.last_action
 
@@ -218,7 +229,7 @@ class _StepParser:
                 ),
             )
             return None
-        unknown = sent_keys - kind.keys - (FRAME_KEYS if kind.branches else frozenset())
+        unknown = sent_keys - kind.keys - set(kind.branch_keys)
         if unknown:
             self.faults.add(
                 path,
@@ -260,7 +271,7 @@ def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value
-        for key, value in raw.items() if key in kind.keys
+        for key, value in raw.items() if key in kind.keys or key in kind.branch_keys
     }  # fmt: skip
     if previous_step is not None and "channel" in previous_step and "channel" not in raw:
         values["channel"] = previous_step["channel"]
@@ -287,7 +298,7 @@ START, AFTER = "start", "after"
 
 
 class Position(NamedTuple):
-    """A position for a step: `start` of the flow, `after` the step with an id, or first in its branch `yes` or `no`."""
+    """A position for a step: `start` of the flow, `after` the step with an id, or first in its branch with a key."""
 
     placement: str
     id: int = 0
@@ -313,7 +324,7 @@ def parse_position(text: str) -> Position | None:
     how, _, number = text.partition("-")
     if text == START:
         return Position(START)
-    if how in (AFTER, *BRANCHES) and number.isdecimal() and len(number) < 10:
+    if (how == AFTER or branches.is_branch_key(how)) and number.isdecimal() and len(number) < 10:
         return Position(how, int(number))
     return None
 
@@ -327,8 +338,8 @@ def _locate_step(steps: Sequence[Step], step_id: int, parent: Step | None, branc
     for index, step in enumerate(steps):
         if step["id"] == step_id:
             return StepLocation(list(steps), index, parent, branch)
-        for branch_name in BRANCHES:
-            location = _locate_step(step.get(branch_name) or (), step_id, step, branch_name)
+        for nested in list_branches(step):
+            location = _locate_step(nested.steps, step_id, step, nested.key)
             if location is not None:
                 return location
     return None
@@ -341,7 +352,7 @@ def find_step(steps: Sequence[Step], step_id: int) -> Step | None:
 
 def list_descendants(step: Step) -> list[Step]:
     """Return all steps in the branches of a step, at any level."""
-    return [descendant for branch in BRANCHES for _, descendant in walk(step.get(branch) or ())]
+    return [descendant for branch in list_branches(step) for _, descendant in walk(branch.steps)]
 
 
 def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
@@ -370,15 +381,14 @@ def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step
         nonlocal inserted
         siblings: list[Step] = []
         for sibling in level:
-            copied = {**sibling, **{branch: visit(sibling[branch]) for branch in BRANCHES if branch in sibling}}
-            siblings.append(copied)
-            if sibling["id"] != where.id:
-                continue
-            if where.placement == AFTER:
-                siblings.append(deepcopy(step))
+            copied = map_branches(sibling, visit)
+            branch = branches.get_branch(copied, where.placement) if sibling["id"] == where.id else None
+            if branch is not None:
+                copied = branches.set_branch(copied, where.placement, [deepcopy(step), *branch])
                 inserted = True
-            elif where.placement in sibling:
-                copied[where.placement] = [deepcopy(step), *copied[where.placement]]
+            siblings.append(copied)
+            if sibling["id"] == where.id and where.placement == AFTER:
+                siblings.append(deepcopy(step))
                 inserted = True
         return siblings
 
@@ -389,7 +399,7 @@ def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step
 def remove_step(steps: Sequence[Step], step_id: int) -> list[Step]:
     """Return the steps without a step and everything in its branches."""
     return [
-        {**sibling, **{branch: remove_step(sibling[branch], step_id) for branch in BRANCHES if branch in sibling}}
+        map_branches(sibling, lambda nested: remove_step(nested, step_id))
         for sibling in steps
         if sibling["id"] != step_id
     ]
@@ -400,7 +410,7 @@ def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
     return [
         deepcopy(step)
         if sibling["id"] == step["id"]
-        else {**sibling, **{branch: replace_step(sibling[branch], step) for branch in BRANCHES if branch in sibling}}
+        else map_branches(sibling, lambda nested: replace_step(nested, step))
         for sibling in steps
     ]
 
@@ -456,20 +466,16 @@ def list_move_targets(steps: Sequence[Step], step_id: int) -> list[MoveTarget]:
 
 def _list_targets(steps: Sequence[Step], depth: int) -> Iterator[MoveTarget]:
     for step in steps:
-        for branch in BRANCHES:
-            if branch in step:
-                yield MoveTarget(Position(branch, step["id"]), step, depth + 1)
-                yield from _list_targets(step[branch], depth + 1)
+        for branch in list_branches(step):
+            yield MoveTarget(Position(branch.key, step["id"]), step, depth + 1)
+            yield from _list_targets(branch.steps, depth + 1)
         yield MoveTarget(Position(AFTER, step["id"]), step, depth)
 
 
 def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
     """Return a copy of a step with everything in its branches; `next_id` returns a new id for each copied step."""
     copied: dict[str, Any] = {**deepcopy(step), "id": next_id()}
-    for branch in BRANCHES:
-        if branch in step:
-            copied[branch] = [copy_step(child, next_id) for child in step[branch]]
-    return copied
+    return map_branches(copied, lambda nested: [copy_step(child, next_id) for child in nested])
 
 
 def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
@@ -479,7 +485,7 @@ def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
         for predecessor in list_predecessors(steps, step_id)
         if predecessor["type"] == "wait"
     )
-    # A split that does not contain the step counts with its shorter branch.
+    # A split that does not contain the step counts with its shortest branch.
     branch_seconds = sum(
         _get_shortest_branch_seconds(predecessor)
         for predecessor in list_predecessors(steps, step_id)
@@ -489,18 +495,17 @@ def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
 
 
 def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
-    return any(branch in step for branch in BRANCHES) and find_step(list_descendants(step), step_id) is None
+    return bool(list_branches(step)) and find_step(list_descendants(step), step_id) is None
 
 
 def _get_shortest_branch_seconds(step: Step) -> int:
-    """Return the seconds of waits in the shorter branch of a step, or 0 for a step without branches."""
+    """Return the seconds of waits in the shortest branch of a step, or 0 for a step without branches."""
     branch_seconds = [
         sum(
             child.get("duration", 0) if child["type"] == "wait" else _get_shortest_branch_seconds(child)
-            for child in step.get(branch) or ()
+            for child in branch.steps
         )
-        for branch in BRANCHES
-        if branch in step
+        for branch in list_branches(step)
     ]
     return min(branch_seconds, default=0)
 
@@ -531,6 +536,6 @@ def build_spec() -> dict[str, Any]:
 def _describe_kind(kind: StepKind) -> dict[str, Any]:
     return {
         "type": kind.type, "label": kind.label, "icon": kind.icon, "claims": sorted(kind.claims),
-        "keys": sorted(kind.keys), "branches": list(BRANCHES) if kind.branches else [],
+        "keys": sorted(kind.keys), "branches": list(kind.branch_keys),
         "fields": [field._asdict() for field in kind.fields],
     }  # fmt: skip

@@ -21,8 +21,9 @@ from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext, pgettext
 from appliance.events import log
-from appliance.flows import document, lifecycle, report, store, triggers, versions
-from appliance.flows.document import BRANCHES, Position, Step
+from appliance.flows import branches, document, lifecycle, report, store, triggers, versions
+from appliance.flows.branches import list_branches, map_branches
+from appliance.flows.document import Position, Step
 from appliance.flows.lifecycle import Blocker
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import ParseContext, StepKind
@@ -104,13 +105,7 @@ def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
     copies = []
     for step in steps:
         content = {"content": dict(contents.get(step["template_id"], {}))} if step.get("template_id") else {}
-        copies.append(
-            {
-                **step,
-                **content,
-                **{branch: _add_contents(step[branch], contents) for branch in BRANCHES if branch in step},
-            }
-        )
+        copies.append(map_branches({**step, **content}, lambda nested: _add_contents(nested, contents)))
     return copies
 
 
@@ -122,9 +117,11 @@ def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: 
     """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
-    props = _parse_step(account_id, BY_TYPE[kind], raw)
-    step = {"id": _get_id_generator(draft)(), "type": kind, **props}
-    step |= {branch: [] for branch in BY_TYPE[kind].list_branches(props)}
+    new_id = _get_id_generator(draft)
+    step_id = new_id()
+    props = _parse_step(account_id, BY_TYPE[kind], raw, new_id)
+    nested: dict[str, list[Step]] = {key: [] for key in BY_TYPE[kind].list_branches(props)}
+    step = {"id": step_id, "type": kind, **branches.join_branches(props, nested)}
     _save_steps(draft, _check_steps(document.insert_step(draft.steps, position, step)), by)
     return int(step["id"])
 
@@ -137,7 +134,7 @@ def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any]
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     step = _get_step(draft, step_id)
-    parsed = _parse_step(account_id, BY_TYPE[step["type"]], raw)
+    parsed = _parse_step(account_id, BY_TYPE[step["type"]], raw, _get_id_generator(draft), step)
     content = parsed.pop("content", None)
     if "template_id" in step:
         parsed["template_id"] = step["template_id"]
@@ -152,12 +149,14 @@ def _replace_props(step: Step, props: dict[str, Any]) -> Step:
 
     Raises Invalid if a branch would be lost that has steps.
     """
-    branches: dict[str, list[Step]] = {
-        branch: step.get(branch) or [] for branch in BY_TYPE[step["type"]].list_branches(props)
-    }
-    if any(step.get(branch) for branch in BRANCHES if branch not in branches):
+    keys = BY_TYPE[step["type"]].list_branches(props)
+    lost = [branch for branch in list_branches(step) if branch.key not in keys and branch.steps]
+    if lost and not keys:
         raise Invalid({"base": [gettext("remove the steps in the branches first: this kind of wait has no branches")]})
-    return {"id": step["id"], "type": step["type"], **props, **branches}
+    if lost:
+        raise Invalid({"base": [gettext("remove the steps in this branch before you remove the branch")]})
+    nested = {key: branches.get_branch(step, key) or [] for key in keys}
+    return {"id": step["id"], "type": step["type"], **branches.join_branches(props, nested)}
 
 
 def move_step(account_id: int, flow_id: int, step_id: int, target: Position | int, by: Actor) -> None:
@@ -200,10 +199,7 @@ def include_contents(step: Step) -> Step:
     copied = dict(step)
     if copied.get("template_id"):
         copied["content"] = {}
-    return {
-        **copied,
-        **{branch: [include_contents(child) for child in step[branch]] for branch in BRANCHES if branch in step},
-    }
+    return map_branches(copied, lambda nested: [include_contents(child) for child in nested])
 
 
 def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[Step]:
@@ -289,11 +285,13 @@ def _get_id_generator(draft: FlowDraft) -> Callable[[], int]:
     return generate_id
 
 
-def _parse_step(account_id: int, kind: StepKind, raw: dict[str, Any]) -> dict[str, Any]:
+def _parse_step(
+    account_id: int, kind: StepKind, raw: dict[str, Any], new_id: Callable[[], int], previous: Step | None = None
+) -> dict[str, Any]:
     """Parse the props of a step; raises Invalid with all errors at the keys of the step, without a path."""
     faults = Faults()
-    raw_props = {key: value for key, value in raw.items() if key in kind.keys}
-    props = kind.parse(raw_props, ParseContext(account_id, "", faults))
+    raw_props = {key: value for key, value in raw.items() if key in kind.keys | set(kind.branch_keys)}
+    props = kind.parse(raw_props, ParseContext(account_id, "", faults, new_id, previous))
     if faults.fields:
         raise Invalid({name.removeprefix("."): messages for name, messages in faults.fields.items()})
     return props
@@ -413,7 +411,7 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
     differences = []
     if old["type"] == "wait" and old["duration"] != new["duration"]:
         differences.append(gettext("was %(duration)s", duration=format_duration(old["duration"])))
-    elif any(old.get(key) != new.get(key) for key in {*old, *new} - {*BRANCHES, "content"}):
+    elif _get_settings(old) != _get_settings(new):
         differences.append(gettext("settings"))
     if changed_template is not None:
         row, live = changed_template
@@ -423,6 +421,10 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
             )
         )
     return ", ".join(differences)
+
+
+def _get_settings(step: Step) -> dict[str, Any]:
+    return {key: value for key, value in branches.get_props(step).items() if key != "content"}
 
 
 def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None = None) -> Any:

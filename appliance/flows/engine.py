@@ -134,7 +134,7 @@ class StepExecutor:
         if result.to == "exit":
             self._finish(run, "exited", result.reason)
         else:
-            self._place_at(run, {"yes": node.yes, "no": node.no}.get(result.to, node.next))
+            self._place_at(run, node.branches.get(result.to, node.next))
 
     def _execute_step(
         self, node: Node, runs: list[ActiveRun], until: float | None

@@ -23,7 +23,8 @@ from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import LastRead, default
-from appliance.flows import document, event_waits, run_ends, triggers, versions
+from appliance.flows import event_waits, run_ends, triggers, versions
+from appliance.flows.branches import get_props
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages import preview, senders
@@ -117,7 +118,7 @@ def _find_step_blockers(flow: Flow) -> Iterator[Blocker]:
         yield Blocker("content_required", "can't be blank", "steps")
     contents = versions.get_contents(versions.list_step_templates(flow.steps))
     for path, step in walk(flow.steps):
-        props = document.get_props(step)
+        props = get_props(step)
         if "template_id" in props:
             props["content"] = contents.get(props["template_id"], {})
         for key, message in BY_TYPE[step["type"]].list_missing(props, flow.account_id):

@@ -15,6 +15,7 @@ from appliance.core.errors import CurrentState, Faults, NotAllowed, NotFound, Tr
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, DayOrWhen, Id, PageQuery, Short
 from appliance.flows import document, report, run_ends, store
+from appliance.flows.branches import BRANCH_KEY
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import Status
 from appliance.storage.database import Page, connection, rows, scalar
@@ -23,7 +24,7 @@ from appliance.storage.models.message import OPEN
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 RunStatus = Literal["live", "completed", "exited", "ignored"]
-Outcome = Literal["waiting", "went_on", "on", "yes", "no", "skipped", "exited"]
+Outcome = Annotated[str, Meta(pattern=f"^(waiting|went_on|on|skipped|exited|{BRANCH_KEY})$")]
 MessageFilter = Literal["any", "pending", "accepted", "opened", "clicked"] | Status
 _MAX_OFFSET = 2**53
 _STARTED_STATUSES = "('live', 'completed', 'exited')"

@@ -403,7 +403,8 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
     except Invalid as invalid:
         # The contact or a step of the script was deleted after the script was saved.
         return ScriptResult(name, False, len(expectations), _list_deleted(invalid.fields), "")
-    names = step_names.name_steps_by_id(flow.account_id, flow.steps if draft is None else draft.steps)
+    steps = flow.steps if draft is None else draft.steps
+    names = StepNames(step_names.name_steps_by_id(flow.account_id, steps), step_names.name_branches_by_id(steps))
     failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation, names)]
     return ScriptResult(name, not failures, len(expectations), failures, simulation.end.description)
 
@@ -437,19 +438,21 @@ _WRONG_END = {
 }
 _WRONG_OUTCOME = {
     "on": gettext_noop("%(step)s should continue: %(result)s"),
-    "yes": gettext_noop("%(step)s should take Yes: %(result)s"),
-    "no": gettext_noop("%(step)s should take No: %(result)s"),
     "skipped": gettext_noop("%(step)s should be skipped: %(result)s"),
     "exited": gettext_noop("the contact should exit at %(step)s: %(result)s"),
     "waits": gettext_noop("the contact should wait at %(step)s: %(result)s"),
 }
 
 
-def _list_failures(expectation: Expectation, simulation: Simulation, names: Mapping[int, str]) -> Iterator[str]:
-    """Yield a text for each way in which a simulation differs from an expectation.
+class StepNames(NamedTuple):
+    """The names of steps by id, and the labels of their branches by the id of the step and the key of the branch."""
 
-    `names` are the names of the steps by id.
-    """
+    steps: Mapping[int, str]
+    branches: Mapping[int, Mapping[str, str]]
+
+
+def _list_failures(expectation: Expectation, simulation: Simulation, names: StepNames) -> Iterator[str]:
+    """Yield a text for each way in which a simulation differs from an expectation."""
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
             yield gettext(_WRONG_END[expectation.end], result=simulation.end.description)
@@ -460,7 +463,7 @@ def _list_failures(expectation: Expectation, simulation: Simulation, names: Mapp
             )
         return
     step_id = expectation.step if isinstance(expectation.step, int) else 0
-    step_name = names.get(step_id, "")
+    step_name = names.steps.get(step_id, "")
     entries = [entry for entry in simulation.timeline if entry.step_id == step_id and entry.kind in ("step", "message")]
     if expectation.outcome == "not_reached":
         if entries:
@@ -469,17 +472,26 @@ def _list_failures(expectation: Expectation, simulation: Simulation, names: Mapp
     if not entries:
         yield (gettext("%(step)s was not reached", step=step_name) if step_name else gettext("the step was deleted"))
         return
-    yield from _list_step_failures(expectation, entries, step_name)
+    yield from _list_step_failures(expectation, entries, step_name, names.branches.get(step_id, {}))
+
+
+def _describe_wrong_outcome(outcome: str, step: str, branches: Mapping[str, str], result: str) -> str:
+    if outcome in _WRONG_OUTCOME:
+        return gettext(_WRONG_OUTCOME[outcome], step=step, result=result)
+    branch = branches.get(outcome, gettext("removed branch"))
+    return gettext("%(step)s should take “%(branch)s”: %(result)s", step=step, branch=branch, result=result)
 
 
 _WRONG_SUBJECT = gettext_noop("the subject of %(step)s should contain “%(text)s”: %(result)s")
 _WRONG_TEXT = gettext_noop("the text of %(step)s should contain “%(text)s”: %(result)s")
 
 
-def _list_step_failures(expectation: Expectation, entries: Sequence[Entry], step_name: str) -> Iterator[str]:
+def _list_step_failures(
+    expectation: Expectation, entries: Sequence[Entry], step_name: str, branches: Mapping[str, str]
+) -> Iterator[str]:
     description = entries[-1].description
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
-        yield gettext(_WRONG_OUTCOME[str(expectation.outcome)], step=step_name, result=description)
+        yield _describe_wrong_outcome(str(expectation.outcome), step_name, branches, description)
     messages = [entry.message for entry in entries if entry.message is not None]
     reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
     if expectation.reason is not UNSET and expectation.reason not in reasons:

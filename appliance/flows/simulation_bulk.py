@@ -28,6 +28,7 @@ from appliance.flows import (
     triggers,
     versions,
 )
+from appliance.flows.branches import get_props
 from appliance.flows.document import StepsWrite
 from appliance.flows.enrollment import Entrant, OpenFlow
 from appliance.flows.simulation import (
@@ -111,7 +112,7 @@ def count_steps(flow: Flow) -> list[StepCount]:
     """Count the visits and messages of each step in the sandbox; return the counts in document order."""
     counts = {}
     for path, step in document.walk(flow.steps):
-        kind, props = BY_TYPE[step["type"]], document.get_props(step)
+        kind, props = BY_TYPE[step["type"]], get_props(step)
         branches = [BranchCount(key, label) for key, label in kind.list_branches(props).items()]
         summary = kind.summary(props, flow.account_id)
         counts[step["id"]] = StepCount(step["id"], path, step["type"], summary, branches=branches)

@@ -22,6 +22,7 @@ from appliance.events import log, submit
 from appliance.events.log import NewEvent
 from appliance.events.submit import EventWrite
 from appliance.flows import event_waits
+from appliance.flows.branches import BRANCH_KEY
 from appliance.flows.document import StepsWrite
 from appliance.inbound import delivery_reports, incoming_sms
 from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
@@ -302,7 +303,7 @@ _APPLY: dict[str, Callable[[Assumption, SimulatedRun], str]] = {
 
 SCRIPTS = "scripts"
 MAX_SCRIPTS, MAX_EXPECTED = 20, 50
-Outcome = Literal["on", "yes", "no", "skipped", "exited", "waits", "not_reached"]
+Outcome = Annotated[str, Meta(pattern=f"^(on|skipped|exited|waits|not_reached|{BRANCH_KEY})$")]
 
 
 class SimulationInput(Struct):

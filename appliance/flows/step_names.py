@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from appliance.core.i18n import gettext
 from appliance.flows import document, drafts
-from appliance.flows.document import BRANCHES, Step
+from appliance.flows.branches import get_props, list_branches
+from appliance.flows.document import Step
 from appliance.flows.steps import BY_TYPE
 
 
@@ -16,7 +17,7 @@ def name_steps(account_id: int, steps: Sequence[Step]) -> dict[str, str]:
     """
     names = {path: BY_TYPE[step["type"]].name(step, account_id) for path, step in document.walk(steps)}
     counts = Counter(names.values())
-    places = _name_places(steps, names, None)
+    places = _name_places(steps, names)
     return {path: places[path] if counts[name] > 1 else name for path, name in names.items()}
 
 
@@ -26,31 +27,35 @@ def name_steps_by_id(account_id: int, steps: Sequence[Step]) -> dict[int, str]:
     return {step["id"]: names[path] for path, step in document.walk(steps)}
 
 
-def _name_places(
-    steps: Sequence[Step], names: dict[str, str], parent: Step | None, path: str = "steps"
-) -> dict[str, str]:  # fmt: skip
-    """Return the names of steps in a branch of `parent`, or at the top level, with what is before each, by path."""
+def name_branches_by_id(steps: Sequence[Step]) -> dict[int, dict[str, str]]:
+    """Return the labels of the branches of all stored steps, by the ids of the steps and the keys of the branches."""
+    return {step["id"]: _label_branches(step) for _, step in document.walk(steps)}
+
+
+def _label_branches(step: Step) -> dict[str, str]:
+    return BY_TYPE[step["type"]].list_branches(get_props(step))
+
+
+def _name_places(steps: Sequence[Step], names: dict[str, str], start: str = "", path: str = "steps") -> dict[str, str]:
+    """Return the names of steps in a branch, or at the top level, with what is before each, by path.
+
+    `start` is the name of the first step with its branch, empty at the top level.
+    """
     places = {}
     for index, step in enumerate(steps):
         step_path = f"{path}[{index}]"
-        places[step_path] = _name_place(names, path, index, parent)
-        for branch in BRANCHES:
-            places |= _name_places(step.get(branch) or (), names, step, f"{step_path}.{branch}")
+        name = names[step_path]
+        if index:
+            previous = names[f"{path}[{index - 1}]"]
+            places[step_path] = gettext("%(step)s after %(previous)s", step=name, previous=previous)
+        else:
+            places[step_path] = start or gettext("%(step)s at the start", step=name)
+        labels = _label_branches(step)
+        for branch in list_branches(step):
+            branch_path = f"{step_path}{branch.path}"
+            first = gettext(
+                "%(step)s on the path “%(branch)s” of %(split)s",
+                step=names.get(f"{branch_path}[0]", ""), split=name, branch=labels[branch.key],
+            )  # fmt: skip
+            places |= _name_places(branch.steps, names, first, branch_path)
     return places
-
-
-def _name_place(names: dict[str, str], path: str, index: int, parent: Step | None) -> str:
-    name = names[f"{path}[{index}]"]
-    if index:
-        return gettext("%(step)s after %(previous)s", step=name, previous=names[f"{path}[{index - 1}]"])
-    split_path, _, branch = path.rpartition(".")
-    if parent is None:
-        return gettext("%(step)s at the start", step=name)
-    if parent["type"] == "split":
-        if branch == "yes":
-            return gettext("%(step)s on the Yes path of %(split)s", step=name, split=names[split_path])
-        return gettext("%(step)s on the No path of %(split)s", step=name, split=names[split_path])
-    return gettext(
-        "%(step)s on the path “%(branch)s” of %(split)s", step=name, split=names[split_path],
-        branch=BY_TYPE[parent["type"]].list_branches(document.get_props(parent))[branch],
-    )  # fmt: skip

@@ -1,6 +1,5 @@
 """Flows in the database: listing, creating, updating and deleting them, and the starters that a flow can begin from."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,7 +19,7 @@ from appliance.core.i18n import gettext, gettext_noop, use_language
 from appliance.core.recipient_texts import language_of_locale
 from appliance.core.validation import Data, EventName, LastRead, Line, Name, PageQuery, Short, default, schema_name
 from appliance.flows import document, lifecycle, simulation_events, triggers, versions
-from appliance.flows.document import ParsedSteps
+from appliance.flows.document import ParsedSteps, walk
 from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
 from appliance.flows.versions import NO_CONTENTS, PreparedContents
 from appliance.sending.messages import sms_rules
@@ -110,17 +109,11 @@ class Starter(NamedTuple):
 
     def count_emails(self) -> int:
         """Return the number of emails on all branches."""
-        return sum("design" in step for step in _walk(self.steps))
+        return sum("design" in step for _, step in walk(self.steps))
 
     def count_steps(self) -> int:
         """Return the number of steps on all branches."""
-        return sum(1 for _ in _walk(self.steps))
-
-
-def _walk(steps: Steps) -> Iterator[dict[str, Any]]:
-    for step in steps:
-        yield step
-        yield from _walk([*step.get("yes", ()), *step.get("no", ())])
+        return sum(1 for _ in walk(self.steps))
 
 
 # The custom field with the birthday, as imported columns are named in the languages of the interface.

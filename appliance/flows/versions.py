@@ -23,8 +23,9 @@ from appliance.content.templates.validation import Content, TemplateWrite
 from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
-from appliance.flows import document
-from appliance.flows.document import BRANCHES, MAX_TAG_CODE, Step, walk
+from appliance.flows import branches
+from appliance.flows.branches import list_branches, map_branches
+from appliance.flows.document import MAX_TAG_CODE, Step, walk
 from appliance.flows.steps.base import MESSAGE_FIELDS, Node
 from appliance.sending.messages import shared_content
 from appliance.storage.database import connection, rows, run
@@ -41,7 +42,7 @@ NO_CONTENTS: PreparedContents = {}
 _MAX_CACHED_PLANS = 200
 _INSERT_STEP = (
     "INSERT INTO step (flow_id, version, action_id, kind, template_id, content_id, pinned, data, next_action, "
-    "yes_action, no_action, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "branches, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -69,15 +70,11 @@ def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Ite
     """
     for index, step in enumerate(steps):
         following = steps[index + 1]["id"] if index + 1 < len(steps) else after
-        props = {key: value for key, value in step.items() if key not in document.FRAME_KEYS}
-        if "yes" not in step and "no" not in step:
-            yield Node(step["id"], step["type"], props, following)
-            continue
-        yes, no = step.get("yes") or [], step.get("no") or []
-        ways = (yes[0]["id"] if yes else following, no[0]["id"] if no else following)
-        yield Node(step["id"], step["type"], props, following, *ways)
-        yield from _compile_siblings(yes, following)
-        yield from _compile_siblings(no, following)
+        nested = list_branches(step)
+        first_steps = {branch.key: branch.steps[0]["id"] if branch.steps else following for branch in nested}
+        yield Node(step["id"], step["type"], branches.get_props(step), following, first_steps)
+        for branch in nested:
+            yield from _compile_siblings(branch.steps, following)
 
 
 def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
@@ -96,8 +93,8 @@ def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict
         values.append(
             (
                 flow_id, version, node.id, node.kind, message.get("template"), message.get("content"),
-                None if pinned is None else encode(pinned).decode(), encode(node.props).decode(), node.next, node.yes,
-                node.no, position,
+                None if pinned is None else encode(pinned).decode(), encode(node.props).decode(), node.next,
+                encode(dict(node.branches)).decode(), position,
             )
         )  # fmt: skip
     connection().executemany(_INSERT_STEP, values)
@@ -140,10 +137,7 @@ def read_plan(flow_id: int, version: int) -> Plan:
         .where(tables_Step.flow == flow_id, tables_Step.version == version)
         .order_by(tables_Step.position)
     )
-    nodes = {
-        row.action_id: Node(row.action_id, row.kind, row.data, row.next_action, row.yes_action, row.no_action)
-        for row in step_rows
-    }
+    nodes = {row.action_id: Node(row.action_id, row.kind, row.data, row.next_action, row.branches) for row in step_rows}
     return Plan(flow_id, version, next(iter(nodes), None), nodes)
 
 
@@ -247,10 +241,12 @@ def _save_step_contents(
         if "content" in step:
             own, prepared = templates.get(step["id"]), contents.get(step["id"])
             stored["template_id"] = _write_template(account_id, flow_id, step, own, user_id, prepared).id
-        for branch in BRANCHES:
-            if branch in step:
-                stored[branch] = _save_step_contents(account_id, flow_id, step[branch], templates, user_id, contents)
-        stored_steps.append(stored)
+        stored_steps.append(
+            map_branches(
+                stored,
+                lambda nested: _save_step_contents(account_id, flow_id, nested, templates, user_id, contents),
+            )
+        )
     return stored_steps
 
 

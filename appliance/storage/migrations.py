@@ -193,9 +193,23 @@ def _experiments(handle: Any) -> None:
         handle.execute(statement)
 
 
+def _step_branches(handle: Any) -> None:
+    """Store the branches of a step by their keys: a database of before has two columns, for Yes and No."""
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(step)").fetchall()}
+    if "branches" in columns:
+        return
+    handle.execute("ALTER TABLE step ADD COLUMN branches TEXT NOT NULL DEFAULT '{}'")
+    handle.execute(
+        "UPDATE step SET branches = json_object('yes', yes_action, 'no', no_action) WHERE kind = 'split' "
+        "OR (kind = 'wait_until' AND json_extract(data, '$.until') <> 'time')"
+    )
+    handle.execute("ALTER TABLE step DROP COLUMN yes_action")
+    handle.execute("ALTER TABLE step DROP COLUMN no_action")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
-    _contact_name_order, _experiments,
+    _contact_name_order, _experiments, _step_branches,
 )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
     turned = [{**step, "id": step["id"]} for step in fine["steps"]]
     turned[2]["filters"][0]["predicate"] = "not_performed"
     broken = api.patch(f"/flows/{flow}", {"steps": turned}).expect(200)["scripts"]
-    assert [entry["passed"] for entry in broken] == [False] and "should take No" in broken[0]["failures"][0]
+    assert [entry["passed"] for entry in broken] == [False] and "should take “No”" in broken[0]["failures"][0]
     listed = api.get(f"/flows/{flow}/scripts")
     assert listed.expect(200) == broken and listed.headers["X-Total-Count"] == "1"
     error = api.patch(f"/flows/{flow}", {"data": {"scripts": [{"expect": 5}]}}).expect(422)["validation_errors"]

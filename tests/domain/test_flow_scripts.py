@@ -44,7 +44,7 @@ def test_a_failed_script_reports_each_unmet_expectation(home: Home) -> None:
     failed, passed = run_scripts(home, flow)
     assert passed.passed and not failed.passed
     (split_failure, unreached_failure, end_failure) = failed.failures
-    assert re.match(r"Branch “Clicked.*\?” should take Yes: Branch: No, .*found: never", split_failure), split_failure
+    assert re.match(r"Branch “Clicked.*\?” should take “Yes”: Branch: No, .*found: never", split_failure), split_failure
     assert unreached_failure.startswith("“Wait 1 minute” should not be reached: Wait 1 minute")
     assert end_failure.startswith("the contact should exit early: ")
     update_flow(home, flow, steps=[{**EMAIL_STEP, "id": 1, "subject": "Good day"}, {"duration": 60}])
@@ -76,7 +76,7 @@ def test_failures_name_equal_steps_by_what_is_before_them(home: Home) -> None:
     email = "Email “Welcome [First name]”"
     assert names[:3] == ["“Wait 1 day” at the start", email, f"“Wait 1 day” after {email}"], names
     assert re.fullmatch(r"Branch “[^”]+\?”", names[3]), names
-    assert names[4:] == [f"“Wait 1 day” on the Yes path of {names[3]}", "“Exit the flow”"], names
+    assert names[4:] == [f"“Wait 1 day” on the path “Yes” of {names[3]}", "“Exit the flow”"], names
 
 
 @pytest.mark.parametrize(

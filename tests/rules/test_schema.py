@@ -1,5 +1,6 @@
 """Migrations create the schema of the models, and unsuitable databases are rejected."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -206,3 +207,24 @@ def test_database_file_mode_and_pragmas(database: Path) -> None:
     assert database.stat().st_mode & 0o777 == 0o600
     results = {name: opening.scalar(f"PRAGMA {name}") for name in ("journal_mode", "synchronous", "foreign_keys")}
     assert results == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_a_database_with_columns_for_two_branches_is_migrated(tmp_path: Path) -> None:
+    """The first steps of Yes and No are kept by their keys, also those of empty branches."""
+    path = tmp_path / "campanero.db"
+    with contextlib.closing(create_database(MIGRATED, path)) as connection:
+        connection.execute(
+            "ALTER TABLE step ADD COLUMN yes_action INTEGER; ALTER TABLE step ADD COLUMN no_action INTEGER; "
+            "ALTER TABLE step DROP COLUMN branches; PRAGMA foreign_keys = 0; PRAGMA user_version = 6"
+        )
+        connection.executemany(
+            "INSERT INTO step (flow_id, version, action_id, kind, data, yes_action, no_action, position) "
+            "VALUES (1, 1, ?, ?, ?, ?, ?, ?)",
+            [(1, "split", "{}", 2, None, 0), (2, "wait", "{}", None, None, 1),
+             (3, "wait_until", '{"until":"time"}', None, None, 2), (4, "wait_until", '{"until":"date"}', 5, 6, 3)],
+        )  # fmt: skip
+    with contextlib.closing(create_database(MIGRATED, path)) as connection:
+        assert select_all(connection, "SELECT action_id, branches FROM step ORDER BY position") == [
+            (1, '{"yes":2,"no":null}'), (2, "{}"), (3, "{}"), (4, '{"yes":5,"no":6}'),
+        ]  # fmt: skip
+        assert "yes_action" not in columns(connection, "step")

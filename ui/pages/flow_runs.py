@@ -7,7 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.flows import drafts, runs, store
+from appliance.flows import drafts, runs, step_names, store
 from appliance.flows.runs import RunAction, RunSelection
 from appliance.storage.transactions import commit, fetch
 from ui import formats, view
@@ -31,8 +31,6 @@ _OUTCOME_HEADINGS = {
     "waiting": gettext_noop("Contacts waiting in %(step)s"),
     "went_on": gettext_noop("Contacts that continued after %(step)s"),
     "on": gettext_noop("Contacts that continued after %(step)s"),
-    "yes": gettext_noop("Contacts that took Yes in %(step)s"),
-    "no": gettext_noop("Contacts that took No in %(step)s"),
     "skipped": gettext_noop("Contacts that skipped %(step)s"),
     "exited": gettext_noop("Contacts that exited at %(step)s"),
 }
@@ -81,9 +79,9 @@ def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[st
     page = runs.list_runs(visit.account_id, flow_id, query)
     draft = drafts.load_draft(visit.account_id, flow_id)
     titles = flow_tree.step_titles(draft)
-    step = stored.get("step", "")
+    step, branch_labels = stored.get("step", ""), step_names.name_branches_by_id(draft.steps)
     return {
-        "flow": draft.flow, "page": page, "titles": titles, "heading": _runs_heading(stored, titles),
+        "flow": draft.flow, "page": page, "titles": titles, "heading": _runs_heading(stored, titles, branch_labels),
         "contacts_by_id": lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}),
         "waiting": stored.get("outcome") == "waiting" and step.isdecimal(),
         "may_send": visit.can("campaigns:send"), "states": _translate_states(), "reason_label": flow_tree.reason_label,
@@ -94,8 +92,11 @@ def _translate_states() -> dict[str, str]:
     return {status: gettext(label) for status, label in _RUN_STATES.items()}
 
 
-def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:
-    """Return the heading for runs filtered by `stored`; `titles` are the titles of steps by id."""
+def _runs_heading(stored: dict[str, str], titles: dict[int, str], labels: dict[int, dict[str, str]]) -> str:
+    """Return the heading for runs filtered by `stored`.
+
+    `titles` are the titles of steps by id, and `labels` those of their branches by id and key.
+    """
     step, where = stored.get("step", ""), ""
     if step.isdecimal():
         where = gettext("“%(text)s”", text=titles.get(int(step), gettext("a deleted step")))
@@ -105,6 +106,9 @@ def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:
     elif stored.get("outcome") in _OUTCOME_HEADINGS:
         outcome = stored["outcome"]
         heading = gettext(_OUTCOME_HEADINGS[outcome], step=where)
+    elif stored.get("outcome") and where:
+        branch = labels.get(int(step), {}).get(stored["outcome"], gettext("removed branch"))
+        heading = gettext("Contacts that took “%(branch)s” in %(step)s", branch=branch, step=where)
     elif where:
         heading = gettext("Contacts that entered %(step)s", step=where)
     else:

@@ -7,7 +7,7 @@ from appliance.audience.segments import explain
 from appliance.content.designs.merge import make_readable
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
-from appliance.flows import document, drafts, report, triggers
+from appliance.flows import branches, document, drafts, report, triggers
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.report import FlowReport, Number, StepFigures
 from appliance.flows.steps import BY_TYPE
@@ -148,10 +148,11 @@ def _build_card(
         list(errors.get(number, [])), change_kinds.get(number, ""),
         [
             CardBranch(
-                key, label, build_cards(draft, steps, figures, errors, change_kinds, step.get(key) or []),
+                key, label,
+                build_cards(draft, steps, figures, errors, change_kinds, branches.get_branch(step, key) or []),
                 *_branch_figures(key, step_figures, figures.entered),
             )
-            for key, label in kind.list_branches(document.get_props(step)).items()
+            for key, label in kind.list_branches(branches.get_props(step)).items()
         ],
     )  # fmt: skip
 
@@ -352,9 +353,5 @@ def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> s
     how = target.position.placement
     if how == document.AFTER:
         return gettext("After “%(step)s”", step=title)
-    if target.step["type"] != "split":
-        branches = BY_TYPE[target.step["type"]].list_branches(document.get_props(target.step))
-        return gettext("First step of “%(branch)s” in “%(step)s”", branch=branches[how], step=title)
-    if how == "yes":
-        return gettext("First step of Yes in “%(step)s”", step=title)
-    return gettext("First step of No in “%(step)s”", step=title)
+    branch = BY_TYPE[target.step["type"]].list_branches(branches.get_props(target.step))[how]
+    return gettext("First step of “%(branch)s” in “%(step)s”", branch=branch, step=title)

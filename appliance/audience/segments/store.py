@@ -29,6 +29,8 @@ AUDIENCE_DELETED = "audience_deleted"
 _COLUMN = {"list": "contact_list_id", "segment": "segment_id"}
 _LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') AND f.deleted_at IS NULL"
 # Steps of an older version of a flow are included while a contact is in that version.
+# The keys under which the stored steps of a flow have nested steps (`flows.branches`).
+_STEP_KEYS = ("yes", "no", "else", "branches", "steps")
 _STEPS = (
     f"SELECT f.id, f.name, s.data FROM flow f JOIN step s ON s.flow_id = f.id WHERE {_LIVE} "
     "AND s.kind IN ('split', 'list_add', 'list_remove') AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
@@ -62,21 +64,13 @@ def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
     """
     started = Trigger.get(Trigger.flow == flow.id)
     references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
-    filter_lists = [started.data.get("where"), *_split_filters(flow.steps)]
+    filter_lists = [started.data.get("where"), *(step.get("filters") for step in compiler.walk(flow.steps, _STEP_KEYS))]
     plans = "SELECT data FROM step WHERE flow_id = ? AND kind IN ('split', 'wait_until')"
     filter_lists += [msgspec.json.decode(data).get("filters") for (data,) in rows(plans, (flow.id,))]
     kinds: tuple[Kind, ...] = ("segment", "list")
     for filters in filter_lists:
         references |= {(kind, number) for kind in kinds for number in _find_references(flow.account_id, filters, kind)}
     return references
-
-
-def _split_filters(steps: Any) -> Iterator[Any]:
-    """Yield the `filters` of all steps, also in nested branches; None for steps without filters."""
-    for step in steps:
-        yield step.get("filters")
-        for branch in ("yes", "no"):
-            yield from _split_filters(step.get(branch) or [])
 
 
 def find_segments_in_use(account_id: int) -> set[int]:

@@ -2,7 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -25,17 +26,17 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 
 class Node(NamedTuple):
-    """One step of a compiled plan; `next`, `yes` and `no` are step ids, or None for the end of the flow.
+    """One step of a compiled plan; `next` is a step id, or None for the end of the flow, and so are the `branches`.
 
-    The `next` of the last step in a branch is the step after the split, so that no lookup is needed.
+    `branches` has the first step of each branch by its key; an empty branch leads to `next`. The `next` of the last
+    step in a branch is the step after the step with the branches, so that no lookup is needed.
     """
 
     id: int
     kind: str
     props: dict[str, Any]
     next: int | None
-    yes: int | None = None
-    no: int | None = None
+    branches: Mapping[str, int | None] = MappingProxyType({})
 
 
 class ActiveRun(Struct):
@@ -60,9 +61,10 @@ class ActiveRun(Struct):
 
 
 class StepResult(NamedTuple):
-    """Where a run goes after a step: `on`, `yes`, `no`, `wait` (until Unix milliseconds), or `exit`.
+    """Where a run goes after a step: `on`, the key of a branch, `wait` (until Unix milliseconds), or `exit`.
 
-    `outcome` is what the visit stores (`on`, `yes`, `no`, `skipped` or `exited`), and `reason` is a code, or None.
+    `outcome` is what the visit stores (`on`, the key of a branch, `skipped` or `exited`), and `reason` is a code, or
+    None.
     """
 
     to: str
@@ -72,8 +74,14 @@ class StepResult(NamedTuple):
 
 
 CONTINUE = StepResult("on", outcome="on")
-YES = StepResult("yes", outcome="yes")
-NO = StepResult("no", outcome="no")
+
+
+def take(branch: str, reason: str | None = None) -> StepResult:
+    """Return the result for a run that continues with the branch with this key; `reason` is a code, or None."""
+    return StepResult(branch, outcome=branch, reason=reason)
+
+
+YES, NO = take("yes"), take("no")
 
 
 def wait_until(until: int) -> StepResult:
@@ -121,11 +129,16 @@ class StepField(NamedTuple):
 
 
 class ParseContext(NamedTuple):
-    """The account, the path of the step in the request, and the errors so far, for parsing a step."""
+    """The account, the path of the step in the request, and the errors so far, for parsing a step.
+
+    `new_id` returns an id that was never given in the flow, and `previous` is the stored step with the same id, if any.
+    """
 
     account_id: int
     path: str
     faults: Faults
+    new_id: Callable[[], int]
+    previous: Mapping[str, Any] | None = None
 
     def add_fault(self, key: str, message: str) -> None:
         """Add an error at a key of the step, or at the step itself if the key is empty."""
@@ -140,9 +153,10 @@ class StepKind(ABC):
     icon: ClassVar[str]
     # A step without `type` is of this kind if it has any of these keys; without claims, it must name its `type`.
     claims: ClassVar[frozenset[str]] = frozenset()
-    # All keys of its steps except `id`, `type`, `yes` and `no`.
+    # All keys of its steps except `id`, `type` and `branch_keys`.
     keys: ClassVar[frozenset[str]] = frozenset()
-    branches: ClassVar[bool] = False
+    # The keys that have the branches of its steps (`flows.branches`); empty without branches.
+    branch_keys: ClassVar[tuple[str, ...]] = ()
     # Whether contacts come to this step to wait, so that its waiting contacts are counted and simulations tell when a
     # wait begins.
     waits: ClassVar[bool] = False
@@ -160,7 +174,7 @@ class StepKind(ABC):
 
     def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
         """Return the label of each branch of a step with these props, by its key; empty for a step without branches."""
-        return {"yes": gettext("Yes"), "no": gettext("No")} if self.branches else {}
+        return {"yes": gettext("Yes"), "no": gettext("No")} if self.branch_keys else {}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
         """Return (key, message) for each error that keeps a flow with this step from being activated."""

@@ -61,7 +61,7 @@ class Split(StepKind):
     icon = "split"
     claims = frozenset({"filters", "yes", "no"})
     keys = frozenset({"filters"})
-    branches = True
+    branch_keys = ("yes", "no")
     fields = (StepField("filters", gettext_noop("Conditions for Yes"), "filters", required=True),)
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from appliance.flows.steps.base import (
     StepField,
     StepKind,
     StepResult,
+    take,
     wait_until,
 )
 from appliance.flows.steps.wait import MAX_SECONDS, format_duration
@@ -51,7 +52,7 @@ class WaitUntil(StepKind):
     type = "wait_until"
     label = gettext_noop("Wait until")
     icon = "clock"
-    branches = True
+    branch_keys = ("yes", "no")
     waits = True
     keys = frozenset({"until"}).union(*_KEYS.values())
     fields = (
@@ -293,9 +294,9 @@ def _run_date(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCon
         day = parse_day(dates.get(run.id), zones[run.id].zone) if run.id in zones else None
         moment = None if day is None else _add_days(day, props, zones[run.id])
         if moment is None:
-            results.append(StepResult("no", outcome="no", reason="no_date"))
+            results.append(take("no", "no_date"))
         elif moment < context.now:
-            results.append(StepResult("no", outcome="no", reason="date_passed"))
+            results.append(take("no", "date_passed"))
         else:
             results.append(wait_until(moment) if moment > context.now else YES)
     return results
@@ -316,7 +317,7 @@ def _run_event(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCo
         if waited else set()
     )  # fmt: skip
     until = wait_until(context.now + props["timeout"] * 1000)
-    timed_out = StepResult("no", outcome="no", reason="timed_out")
+    timed_out = take("no", "timed_out")
     return [
         until if run.step_visit_id is None else YES if run.id in happened else timed_out
         for run in runs

@@ -344,8 +344,7 @@ class Step(Table):
     pinned = Json(null=True)  # the shared content besides the template revision, as in `Campaign`
     data = Json(default=dict)
     next_action = IntegerField(null=True)
-    yes_action = IntegerField(null=True)
-    no_action = IntegerField(null=True)
+    branches = Json(default=dict)  # the `action_id` of the first step of each branch, by its key
     position = IntegerField()
 
     class Meta:
