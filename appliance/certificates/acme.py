@@ -10,11 +10,11 @@ import hashlib
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, Uncertain
 from appliance.sending.delivery import http_client
 from appliance.sending.delivery.http_client import HttpRequest, HttpResponse, decode_response
@@ -308,11 +308,8 @@ def _read_retry_after(response: HttpResponse) -> float | None:
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdecimal():
         return min(float(value[:9]), _MAX_RETRY_AFTER_SECONDS)
-    try:
-        wait = parsedate_to_datetime(value) - parsedate_to_datetime(response.headers.get("date", ""))
-    except (ValueError, TypeError):
-        return None
-    return min(max(wait.total_seconds(), 0.0), _MAX_RETRY_AFTER_SECONDS)
+    until, now = (clock.parse_http_date(text) for text in (value, response.headers.get("date", "")))
+    return None if until is None or now is None else min(max((until - now) / 1000, 0.0), _MAX_RETRY_AFTER_SECONDS)
 
 
 def _error_text(value: Any) -> str:

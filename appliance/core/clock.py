@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -108,6 +109,18 @@ def parse(text: str) -> int:
     if moment.tzinfo is None:
         raise ValueError("a time must have a UTC offset")
     return _to_ms(moment)
+
+
+def parse_http_date(text: str) -> int | None:
+    """Return the time of a Date or Retry-After header in milliseconds since 1970 UTC, None for any other text.
+
+    It is a date of RFC 9110, section 5.6.7; other dates of RFC 5322 are accepted as well.
+    """
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _to_ms(moment: datetime) -> int:

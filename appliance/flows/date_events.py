@@ -124,9 +124,10 @@ def parse_day(value: Any, zone: ZoneInfo) -> date | None:
         if len(value) == 10:
             return date.fromisoformat(value)
         moment = datetime.fromisoformat(value)
+        # In another time zone, the first and the last day of the calendar may be outside of it (OverflowError).
+        return (moment if moment.tzinfo is None else moment.astimezone(zone)).date()
     except (ValueError, OverflowError, OSError):
         return None
-    return (moment if moment.tzinfo is None else moment.astimezone(zone)).date()
 
 
 _DATE_BATCH_SIZE = 200

@@ -38,6 +38,8 @@ ZONE = ZoneInfo("America/New_York")
         ("2026-05-13T02:00:00", "2026-05-13", False, True),
         ("1990-05-12 and so on", "2026-05-12", True, False),
         ("2026-13-45", "2026-05-12", True, False),
+        ("0001-01-01T00:00:00Z", "2026-01-01", True, False),
+        ("9999-12-31T23:59:59-12:00", "2026-12-31", True, False),
         (True, "2026-05-12", True, False),
         (None, "2026-05-12", True, False),
     ],

@@ -111,6 +111,15 @@ def _number_in_first_header(tar: tarfile.TarFile, files: dict[str, bytes]) -> No
     tar.addfile(info)
 
 
+def _long_number(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
+    """Begin an extended header with a length that no machine can count to."""
+    add_file(tar, MANIFEST, files[MANIFEST])
+    content = f"{'9' * 20} size=5\n".encode()
+    info = tarfile.TarInfo("pax")
+    info.type, info.size = tarfile.XHDTYPE, len(content)
+    tar.addfile(info, io.BytesIO(content))
+
+
 def _manifest_in_another_encoding(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     add_file(tar, MANIFEST, files[MANIFEST].replace(b'"version": "', b'"version": "\xff'))
 
@@ -177,6 +186,7 @@ def _member(name: str) -> Callable[[tarfile.TarFile, dict[str, bytes]], None]:
 
 
 ARCHIVES: dict[str, Callable[[tarfile.TarFile, dict[str, bytes]], None]] = {
+    "long number": _long_number,
     "long sums": _long_sums, "long manifest": _long_manifest, "long header": _long_header, "long name": _long_name,
     "zeros": _zeros, "more than the disk": _more_than_the_disk, "many headers": _many_headers,
     "many": _many, "twice": _twice,

@@ -361,9 +361,11 @@ def _open_reader(path: Path) -> Iterator[_ArchiveReader]:
     try:
         with gzip.open(path) as decompressed:
             yield _ArchiveReader(path, decompressed)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError, ValueError) as error:
+    except (
+        tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError, ValueError, OverflowError,
+    ) as error:  # fmt: skip
         # RecursionError: tarfile calls itself once for each header that extends the next header.
-        # ValueError: tarfile does not check the numbers in PAX headers, and a manifest may not be UTF-8.
+        # ValueError, OverflowError: tarfile does not check the numbers in PAX headers, and a manifest may not be UTF-8.
         raise DamagedArchive(f"{path} cannot be read as a backup: {error}") from None
 
 

@@ -14,7 +14,6 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from appliance.core import clock
 from appliance.core.errors import ConnectionFailed, Uncertain
 from appliance.sending.delivery import connection_errors
 
@@ -258,12 +258,8 @@ def parse_retry_after(response: HttpResponse) -> float:
     if value.isascii() and value.isdecimal():
         seconds = float(value[:9])
     else:
-        try:
-            seconds = (
-                parsedate_to_datetime(value) - parsedate_to_datetime(response.headers.get("date", ""))
-            ).total_seconds()
-        except (ValueError, TypeError):
-            seconds = 1.0
+        until, now = (clock.parse_http_date(text) for text in (value, response.headers.get("date", "")))
+        seconds = 1.0 if until is None or now is None else (until - now) / 1000
     return min(max(seconds, 1.0), _MAX_WAIT_SECONDS)
 
 

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -224,9 +223,10 @@ def _message_time(message: Mapping[str, Any]) -> int:
     """
     date = str(message.get("date_created") or message.get("date_sent"))
     try:
-        return clock.parse(date) if "T" in date[8:11] else int(parsedate_to_datetime(date).timestamp() * 1000)
-    except (ValueError, TypeError, OverflowError):
-        return 2**53
+        moment = clock.parse(date) if "T" in date[8:11] else clock.parse_http_date(date)
+    except (ValueError, OverflowError):
+        moment = None
+    return 2**53 if moment is None else moment
 
 
 def _clock_skew(response: HttpResponse) -> int:
@@ -234,10 +234,9 @@ def _clock_skew(response: HttpResponse) -> int:
 
     The result is 0 if the provider's clock is ahead of ours, or the header is missing or invalid.
     """
-    try:
-        return max(0, clock.now_ms() - int(parsedate_to_datetime(response.headers.get("date", "")).timestamp() * 1000))
-    except (ValueError, TypeError):
-        return 0
+    now = clock.now_ms()
+    theirs = clock.parse_http_date(response.headers.get("date", ""))
+    return 0 if theirs is None else max(0, now - theirs)
 
 
 def _is_same_message(message: Mapping[str, Any], text: OutgoingSms) -> bool:
