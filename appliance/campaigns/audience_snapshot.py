@@ -146,8 +146,8 @@ _COLUMNS = (
 )
 # In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out.
 _VARIANT_COLUMNS = (
-    "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' WHEN variant = 0 "
-    "OR {sql.due} > :now THEN 'held' ELSE :open END, CASE WHEN variant = -1 THEN 'held_out' ELSE why END, 'campaign', "
+    "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' "
+    "WHEN variant = 0 THEN 'held' ELSE :open END, CASE WHEN variant = -1 THEN 'held_out' ELSE why END, 'campaign', "
     "0, :test, :provider, 0, 0, CASE WHEN variant > 0 THEN {sql.due} END"
 )
 # SQLite computes the variant once for each row only if the inner query has a LIMIT.

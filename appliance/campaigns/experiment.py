@@ -341,7 +341,7 @@ class NextStep(NamedTuple):
 
 
 _RUNNING = (
-    "SELECT x.campaign_id FROM experiment x INDEXED BY experiment_running JOIN campaign c ON c.id = x.campaign_id "
+    "SELECT x.campaign_id FROM experiment x JOIN campaign c ON c.id = x.campaign_id "
     "WHERE x.state = 'testing' AND c.phase IN ('sending', 'completed', 'cancelled') AND c.deleted_at IS NULL "
     "AND c.pending_snapshot IS NULL AND c.pending_end IS NULL ORDER BY x.decide_at"
 )

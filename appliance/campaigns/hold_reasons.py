@@ -23,12 +23,14 @@ from appliance.sending.messages.transport_choice import TransportRules, Transpor
 from appliance.settings import config
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, scalar
-from appliance.storage.models import Account, Campaign
+from appliance.storage.models import Account, Campaign, Experiment
 
 # The number of messages, the next to be sent, that are examined for their recipient groups or phone numbers.
 _SAMPLE_SIZE = 500
 # The condition on `channel` lets the index return rows in the order of `due_at`; without it all rows would be sorted.
-_OPEN = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
+# Messages that wait for the winner of an A/B test have no time.
+_OPEN_OR_WAITING = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
+_OPEN = f"{_OPEN_OR_WAITING} AND due_at NOT NULL"
 _PAUSE_TEXTS = {
     None: gettext_noop("paused by a user"),
     "bounce_rate": gettext_noop("paused: hard bounce rate is over 5%%"),
@@ -100,9 +102,13 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
         f"SELECT {COLUMNS}, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _index_values(campaign)
     )
     if next_message is None:
-        return None
+        return _find_test(campaign, zone)
     status, due_at = get_send_status(campaign.channel), next_message[-1]
-    provider = _choose_transport(LedgerRow._make(next_message[:-1]), status)
+    row = LedgerRow._make(next_message[:-1])
+    if row.variant is not None and due_at > clock.now_ms() and not row.attempts:
+        text = gettext("the next variant goes out at %(time)s", time=_format_time(due_at, zone))
+        return HoldReason("variant", text, due_at)
+    provider = _choose_transport(row, status)
     is_sms = campaign.channel == "sms"
     for transport in status.paused_transports:
         if transport.provider == provider:
@@ -120,6 +126,21 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
             or _find_retry(campaign, due_at, zone)
         )
     return _find_rate_limit(campaign, status, provider, zone) or _find_retry(campaign, due_at, zone)
+
+
+def _find_test(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
+    """Return the reason if the only open messages wait for the winner of an A/B test."""
+    is_waiting = fetch_one(
+        f"SELECT 1 FROM message WHERE {_OPEN_OR_WAITING} AND due_at IS NULL LIMIT 1", _index_values(campaign)
+    )
+    if is_waiting is None:
+        return None
+    experiment = Experiment.get(Experiment.campaign == campaign.id)
+    if experiment.decide_at <= clock.now_ms():
+        return HoldReason("winner", gettext("waiting for your choice of the winner of the A/B test"))
+    until = _format_time(experiment.decide_at, zone)
+    text = gettext("waiting for the winner of the A/B test, until %(time)s", time=until)
+    return HoldReason("winner", text, experiment.decide_at)
 
 
 def _choose_transport(row: LedgerRow, status: SendStatus) -> str:

@@ -516,10 +516,8 @@ class Experiment(Table):
     created_at = Time()
     updated_at = Time()
 
-
-Experiment.add_index(
-    SQL("CREATE INDEX experiment_running ON experiment (state, decide_at) WHERE state IN ('testing', 'releasing')")
-)
+    class Meta:
+        indexes = ((("state", "decide_at"), False),)
 
 
 class Variant(Table):
