@@ -245,13 +245,13 @@ class Experiment(Struct):
         Literal["draft", "testing", "releasing", "decided"],
         Meta(description="`releasing`: the winner is being given to those who wait"),
     ]
-    variants: list[Variant]
+    variants: Annotated[list[Variant], Meta(description="variants in order of their numbers; one for a holdout alone")]
     test_share: Annotated[float, Meta(description="share of the audience that gets the variants")]
     metric: Annotated[Literal["clicks", "opens", "event"], Meta(description="what decides")]
     event: Annotated[str, Meta(description="name of the event that is counted")] | None
     by_amount: Annotated[bool, Meta(description="whether the amounts of the events are compared")]
     decide_after_minutes: Annotated[int, Meta(description="minutes from the first message to the end of the test")]
-    decided_by: Literal["service", "person"]
+    decided_by: Annotated[Literal["service", "person"], Meta(description="who decides")]
     too_close: Annotated[
         Literal["leader", "person"], Meta(description="what the service does at the end without a winner")
     ]

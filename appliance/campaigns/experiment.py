@@ -8,7 +8,7 @@ follow the same ranges.
 
 import secrets
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import Meta, Struct, convert, to_builtins
 
@@ -289,7 +289,7 @@ def choose_winner(account_id: int, campaign_id: int, number: int, by: Actor) -> 
     """Send a variant to all recipients who wait for the winner, on a user's decision; return the campaign.
 
     Raises NotFound; Invalid for an unknown variant (`variant`), or unless the test is running
-    (`experiment_not_running`); Unavailable while the audience is still being stored.
+    (`invalid_transition`); Unavailable while the audience is still being stored.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -302,8 +302,8 @@ def choose_winner(account_id: int, campaign_id: int, number: int, by: Actor) -> 
         raise Unavailable(gettext("The recipients of this test are still being stored."), "unavailable", retry_after=2)
     if setup.experiment.state != "testing" or campaign.phase in ("holding", "cancelled"):
         raise Invalid(
-            {"base": [gettext("this test is not running")]}, reason="experiment_not_running",
-            status=setup.experiment.state,
+            {"base": [gettext("this test is not running")]}, reason="invalid_transition",
+            **cast(Any, {"from": setup.experiment.state, "to": "decided", "allowed": []}),
         )  # fmt: skip
     _finish(setup, number, by.name, experiment_results.decide(campaign, setup))
     return store.get(account_id, campaign_id)

@@ -36,9 +36,9 @@ _MINUTE_MS = 60_000
 class Interval(Struct):
     """An estimate with an interval that holds however often one looks (95 %); null where nothing is known yet."""
 
-    estimate: float | None
-    low: float | None
-    high: float | None
+    estimate: Annotated[float, Meta(description="estimate")] | None
+    low: Annotated[float, Meta(description="lower end of the interval")] | None
+    high: Annotated[float, Meta(description="upper end of the interval")] | None
 
 
 class ExperimentDecision(Struct):
@@ -63,7 +63,7 @@ class ExperimentDecision(Struct):
 class VariantResult(Struct):
     """The counts of a variant. `recipients` is the sum of `statuses`."""
 
-    number: int
+    number: Annotated[int, Meta(description="number of the variant, from 1")]
     name: Annotated[str, Meta(description="its name, by default its letter")]
     differences: Annotated[list[str], Meta(description="fields that it has itself; `content`: body and design")]
     recipients: Annotated[int, Meta(description="number of recipients, with those who got it as the winner")]
@@ -82,11 +82,11 @@ class HoldoutFigures(Struct):
     """Those who got nothing, compared with all others since the start; the rates are of the event."""
 
     recipients: Annotated[int, Meta(description="number of contacts who got the campaign or wait for it")]
-    converted: int
+    converted: Annotated[int, Meta(description="number of them who have the event")]
     held_out: Annotated[int, Meta(description="number of contacts who got nothing")]
-    held_out_converted: int
-    rate: float
-    held_out_rate: float
+    held_out_converted: Annotated[int, Meta(description="number of them who have the event")]
+    rate: Annotated[float, Meta(description="rate of the event without the held-out")]
+    held_out_rate: Annotated[float, Meta(description="rate of the event of the held-out")]
     difference: Annotated[Interval, Meta(description="difference of the rates")]
     people: Annotated[Interval, Meta(description="number of conversions that the campaign caused")]
     lift: Annotated[Interval, Meta(description="the difference as a part of the held-out rate")]
@@ -96,7 +96,7 @@ class HoldoutFigures(Struct):
 class SampleSize(Struct):
     """What a test of this size can find, at the rate of earlier campaigns."""
 
-    variants: int
+    variants: Annotated[int, Meta(description="number of variants")]
     recipients: Annotated[int, Meta(description="number of recipients of each variant, at present")]
     rate: Annotated[float, Meta(description="expected rate of conversions")]
     is_measured: Annotated[bool, Meta(description="whether the rate is that of the last 90 days, not an assumption")]
@@ -110,17 +110,20 @@ class SampleSize(Struct):
 class ExperimentResult(Struct):
     """The state of an A/B test or holdout: counts that add up, and what they say."""
 
-    state: Literal["draft", "testing", "releasing", "decided"]
-    metric: Metric
-    event: str | None
-    by_amount: bool
+    state: Annotated[
+        Literal["draft", "testing", "releasing", "decided"],
+        Meta(description="`releasing`: messages are being given to those who wait"),
+    ]
+    metric: Annotated[Metric, Meta(description="what decides")]
+    event: Annotated[str, Meta(description="name of the event that is counted")] | None
+    by_amount: Annotated[bool, Meta(description="whether the amounts of the events are compared")]
     ends_at: Annotated[Moment, Meta(description="when the test ends; null before the send")] | None
     is_waiting_for_person: Annotated[bool, Meta(description="whether a person has to choose the winner now")]
     winner: Annotated[int, Meta(description="number of the variant that those who waited get")] | None
     chosen_by: Annotated[str, Meta(description="`service`, or the user or API key that chose the winner")] | None
     chosen_at: Annotated[Moment, Meta(description="when it was decided")] | None
     decision: Annotated[ExperimentDecision, Meta(description="what the counts say; null without a comparison")] | None
-    variants: list[VariantResult]
+    variants: Annotated[list[VariantResult], Meta(description="counts of each variant")]
     waiting: Annotated[int, Meta(description="number of recipients who wait for the winner")]
     held_out: Annotated[int, Meta(description="number of contacts who are held out")]
     skipped: Annotated[int, Meta(description="number of contacts who could not get the campaign when it was sent")]

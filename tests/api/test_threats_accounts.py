@@ -40,6 +40,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/reject": {"note": "taken"},
     "POST /campaigns/{id}/duplicate": {"name": "taken"},
     "POST /campaigns/{id}/reject": {"note": "taken"},
+    "POST /campaigns/{id}/experiment/winner": {"variant": 1},
     "POST /flows/{id}/enroll": {"contact_ids": []},
     "POST /flows/{id}/runs/move_on": {"step": 1},
     "POST /flows/{id}/runs/take_out": {"step": 1},

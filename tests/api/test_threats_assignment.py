@@ -52,6 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/reject": {},
     "POST /campaigns/{id}/duplicate": {},
     "POST /campaigns/{id}/reject": {},
+    "POST /campaigns/{id}/experiment/winner": {"variant": 1},
     "POST /webhooks": {"url": "https://hostile.example/", "enabled": False},
     "PATCH /webhooks/{id}": {"events": ["renamed"]},
     "POST /webhooks/{id}/test": {},

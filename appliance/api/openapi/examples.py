@@ -160,6 +160,15 @@ STORY: tuple[Example, ...] = (
         "name": "Open on Sunday", "channel": "sms", "trigger_attributes": {"contact_list_id": 1},
         "template_attributes": {"body": "We are open on Sunday!"},
     }),
+    Example("POST /campaigns", "Create a campaign with an A/B test of subjects", {
+        "name": "Summer menu", "trigger_attributes": {"contact_list_id": 1},
+        "template_attributes": {"subject": "The summer menu is out", "design": DESIGN},
+        "experiment": {"variants": [{}, {"subject": "Strawberries!"}], "test_share": 0.2, "decide_after_minutes": 240},
+    }),
+    Example("POST /campaigns/{id}/send", "Send the campaign with the test", {}, 4),
+    Example("POST /campaigns/{id}/experiment/winner", "Choose the winner before the end of the test", {
+        "variant": 2,
+    }, 4),
     Example("POST /messages", "Send a receipt", {
         "to": "ann@example.com", "subject": "Your order {{ data.number }}", "data": {"number": "4711"},
         "body": '<p>Thank you! <a href="https://example.com/orders/4711">See your order</a></p>',

@@ -59,6 +59,7 @@ D data object?
 D trigger_attributes TriggerWrite
 D template_attributes Content
 O tracking boolean -- opens and clicks may be left uncounted
+O experiment ExperimentWrite? -- A/B test or holdout
 = PATCH /campaigns/{{id}}
 D name string
 D channel enum(email,sms)
@@ -69,12 +70,15 @@ D template_attributes Content
 D status enum(draft,active,paused,completed,live,cancelled,scheduled)
 D updated_at date-time
 O tracking boolean -- opens and clicks may be left uncounted
+O experiment ExperimentWrite? -- A/B test or holdout
 = POST /campaigns/{{id}}/send
 S trigger_attributes TriggerWrite
 S template_attributes Content
 D scheduled_at date-time?
 D confirm_send_to_all boolean
 D hold_seconds integer
+= POST /campaigns/{{id}}/experiment/winner
+O variant integer! -- number of the variant, from 1
 = POST /campaigns/{{id}}/duplicate
 O name string -- without one it is that of the campaign, with "(copy)"
 = POST /campaigns/{{id}}/approve
