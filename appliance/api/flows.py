@@ -20,6 +20,7 @@ from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
 from appliance.audience.filters import compiler
+from appliance.audience.filters.fields import is_event_path
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
@@ -330,7 +331,8 @@ def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stor
 
 
 def _list_filters(steps: Sequence[document.Step]) -> list[Any]:
-    return [step["filters"] for _, step in document.walk(steps) if step.get("filters")]
+    filter_lists = (BY_TYPE[step["type"]].list_filters(step) for _, step in document.walk(steps))
+    return [filters for filters in filter_lists if filters]
 
 
 @ROUTES.add(
@@ -496,7 +498,9 @@ def _require_simulation_access(request: ApiRequest) -> None:
 def _compares_event_data(raw_steps: Any) -> bool:
     """Return whether any branch in the steps of a request, which may be invalid, compares the data of events."""
     steps = compiler.walk(raw_steps, branches.NESTING_KEYS)
-    return any(compiler.asks_about_event_data(step.get("filters")) for step in steps)
+    return any(
+        compiler.asks_about_event_data(step.get("filters")) or is_event_path(step.get("field")) for step in steps
+    )
 
 
 def _require_bulk_simulation_access(request: ApiRequest) -> None:

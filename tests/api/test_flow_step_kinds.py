@@ -111,3 +111,67 @@ def test_errors_of_a_tag(api: Client) -> None:
         "steps[0].tag": ["can't be blank"], "steps[1].tag": ["can't be blank"],
         "steps[2].tag": ["is too long (maximum is 64 characters)"], "steps[3].tag": ["is invalid"],
     }  # fmt: skip
+
+
+VALUES: dict[str, Any] = {
+    "type": "split_value", "field": "data.plan",
+    "branches": [{"values": ["Gold", "platinum"], "steps": [{"type": "tag_add", "tag": "vip"}]},
+                 {"values": [3, True], "steps": []}],
+    "else": [{"type": "exit"}],
+}  # fmt: skip
+
+
+def test_a_split_by_value_round_trips(api: Client) -> None:
+    """Branches get keys that stay; a new branch gets a new one, and removing a branch keeps the others."""
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": [VALUES]}).expect(201)
+    (step,) = flow["steps"]
+    first, second = step["branches"]
+    assert [first["values"], second["values"]] == [["Gold", "platinum"], ["3", "true"]]
+    assert first["steps"][0]["tag"] == "vip" and step["else"][0]["type"] == "exit" and step["yes"] == step["no"] == []
+    assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
+    changed = {**step, "branches": [second, {"values": ["new"]}]}
+    (after,) = api.patch(f"/flows/{flow['id']}", {"steps": [changed]}).expect(200)["steps"]
+    keys = [branch["key"] for branch in after["branches"]]
+    assert keys[0] == second["key"] and keys[1] not in (first["key"], second["key"]), keys
+
+
+def test_a_simulation_of_a_split_by_value(api: Client) -> None:
+    """Case does not matter, a number matches its text, and everyone else takes `else`; a removed key is refused."""
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": [VALUES]}).expect(201)
+    keys = [branch["key"] for branch in flow["steps"][0]["branches"]]
+    for value, key, label in (("GOLD", keys[0], "Gold, platinum"), (3, keys[1], "3, true"), ("3", keys[1], "3, true"),
+                              (True, keys[1], "3, true"), ("lead", "else", "Everyone else"),
+                              (None, "else", "Everyone else")):  # fmt: skip
+        contact = {"email": "gil@example.org", "data": {} if value is None else {"plan": value}}
+        simulation = api.post(f"/flows/{flow['id']}/simulate", {"contact": contact}).expect(200)
+        entry = next(entry for entry in simulation["timeline"] if entry["type"] == "split_value")
+        assert (entry["outcome"], entry["branch"], entry["data"]["value"]) == (key, label, value)
+        assert f"Split by “Plan”: {label}" in simulation["text"]
+    event = {**VALUES, "field": "event.size", "branches": [{"values": ["L"]}]}
+    request = {"event": {"size": "l"}, "steps": [event]}
+    simulation = api.post(f"/flows/{flow['id']}/simulate", request).expect(200)
+    assert simulation["timeline"][1]["branch"] == "L"
+
+
+def test_errors_of_a_split_by_value(api: Client) -> None:
+    """Every wrong value has its error at its place, also in the steps of a branch."""
+    split = {"type": "split_value"}
+    assert step_errors(
+        api, split, {**split, "field": "contact_list", "branches": [{"values": [" "]}, "no", {"values": [1, "1", {}]}]},
+        {**split, "field": "data.plan", "branches": [{"key": 7, "values": ["x"], "size": 1, "steps": [{"type": "go"}]}],
+         "yes": [{"type": "exit"}]},
+        {**split, "field": "country", "branches": [{"values": ["DE"], "steps": [{"type": "tag_add"}]}],
+         "else": [{"type": "tag_add"}]},
+    ) == {
+        "steps[0].field": ["can't be blank"],
+        "steps[0].branches": ["must have between 1 and 20 items"],
+        "steps[1].field": ["is not included in the list"],
+        "steps[1].branches[0].values[0]": ["can't be blank"],
+        "steps[1].branches[1]": ["is invalid"],
+        "steps[1].branches[2].values[1]": ["has already been taken"],
+        "steps[1].branches[2].values[2]": ["is invalid"],
+        "steps[2]": ["is a step of type split_value, which has no yes"],
+        "steps[2].branches[0].steps[0].type": ["is not included in the list"],
+        "steps[3].branches[0].steps[0].tag": ["can't be blank"],
+        "steps[3].else[0].tag": ["can't be blank"],
+    }  # fmt: skip

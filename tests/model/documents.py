@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.model.interpreter import map_branches
+
 SENT = ("m_one", "m_two")  # events that clients send
 NAMES = (*SENT, "m_own")  # `m_own` is emitted by steps only
 HOURS = st.integers(0, 4)
@@ -80,7 +82,15 @@ def steps(
             {"type": st.just("wait_until"), "until": st.just("date"), "path": st.just("data.renewal"), "yes": branch,
              "no": branch}
         )  # fmt: skip
-        step = st.one_of(step, step, split, split, date)
+        values = st.permutations(["0", "1", "2"]).map(list)
+        split_value = st.builds(
+            lambda field, values, first, second, other: {
+                "type": "split_value", "field": field, "else": other,
+                "branches": [{"values": values[:1], "steps": first}, {"values": values[1:2], "steps": second}],
+            },
+            st.sampled_from(["event.n", "data.n", "data.seen"]), values, branch, branch, branch,
+        )  # fmt: skip
+        step = st.one_of(step, step, split, split, split_value, date)
     ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
     return st.builds(lambda some, end: some + end, st.lists(step, min_size=min_size, max_size=max_size), ending)
 
@@ -122,7 +132,7 @@ def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[
     """Return steps as they are sent: `type` may be omitted where the keys imply it."""
     sent = []
     for step in document:
-        keys = {key: without_types(value, leave_out) if key in ("yes", "no") else value for key, value in step.items()}
+        keys = map_branches(step, lambda nested: without_types(nested, leave_out))
         if leave_out and step["type"] in KINDS_WITHOUT_TYPE:
             del keys["type"]
         sent.append(keys)
@@ -132,8 +142,15 @@ def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[
 def with_ids(document: list[dict[str, Any]], response: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Return the sent steps with the ids of the response, matched by position."""
     assert [step["type"] for step in document] == [step["type"] for step in response], (document, response)
-    return tuple(
-        step | {"id": returned["id"]}
-        | {key: with_ids(step[key], returned[key]) for key in ("yes", "no") if key in step}
-        for step, returned in zip(document, response, strict=True)
-    )  # fmt: skip
+    return tuple(_with_ids(step, returned) for step, returned in zip(document, response, strict=True))
+
+
+def _with_ids(step: dict[str, Any], returned: dict[str, Any]) -> dict[str, Any]:
+    numbered = step | {"id": returned["id"]}
+    numbered |= {key: with_ids(step[key], returned[key]) for key in ("yes", "no", "else") if key in step}
+    if "branches" in step:
+        numbered["branches"] = [
+            item | {"key": other["key"], "steps": with_ids(item["steps"], other["steps"])}
+            for item, other in zip(step["branches"], returned["branches"], strict=True)
+        ]
+    return numbered

@@ -4,13 +4,27 @@ It implements docs/decisions.md#12 without versions, plans, rows, batches or cur
 Where the order of changes is not defined, `next_states` returns each possibility. Time is counted in whole hours.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tests.domain.filters_reference import get_path, json_matches
 
 MAX_CHAIN_DEPTH = 5
 Step = dict[str, Any]
+
+
+def get_branches(step: Step) -> dict[str, Any]:
+    """Return the steps of each branch of a step by its key."""
+    listed = {item["key"]: item["steps"] for item in step.get("branches", ())}
+    return listed | {key: step[key] for key in ("yes", "no", "else") if key in step}
+
+
+def map_branches(step: Step, change: Callable[[Any], Any]) -> Step:
+    """Return a step with the result of `change` in place of the steps of each branch."""
+    changed = {key: change(value) if key in ("yes", "no", "else") else value for key, value in step.items()}
+    if "branches" in step:
+        changed["branches"] = [item | {"steps": change(item["steps"])} for item in step["branches"]]
+    return changed
 
 
 class Flow(NamedTuple):
@@ -173,6 +187,9 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
     if kind == "split":
         outcome = "yes" if all(matches_filter(condition, contact, run.event) for condition in step["filters"]) else "no"
         rest = (*step[outcome], *rest)
+    if kind == "split_value":
+        outcome = choose_by_value(step, contact, run.event)
+        rest = (*get_branches(step)[outcome], *rest)
     if kind == "wait_until":
         # The contacts of the model have no dates.
         outcome, reason, rest = "no", "no_date", (*step["no"], *rest)
@@ -188,6 +205,15 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
     entered = now if run.entered is None else run.entered
     trail = (*run.trail, (step["id"], outcome, reason, entered, now))
     return update_run(contact, index, rest=rest, entered=None, trail=trail)
+
+
+def choose_by_value(step: Step, contact: Contact, event: dict[str, Any]) -> str:
+    """Return the key of the first branch that has the value of a field, or `else`."""
+    scope, _, path = step["field"].partition(".")
+    value = get_path(event if scope == "event" else contact.data, path)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    text = str(value) if is_number or isinstance(value, str) else None
+    return next((str(item["key"]) for item in step["branches"] if text in item["values"]), "else")
 
 
 def apply_step(contact: Contact, run: Run, step: Step) -> Contact:

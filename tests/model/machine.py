@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.model import documents
-from tests.model.interpreter import Contact, Event, Flow, end_run, ignore_reason, record_event, start_run, update_run
+from tests.model.interpreter import (
+    Contact,
+    Event,
+    Flow,
+    end_run,
+    ignore_reason,
+    map_branches,
+    record_event,
+    start_run,
+    update_run,
+)
 from tests.model.stage import PEOPLE, Environment, Example, Tally
 
 MAX_FLOWS = 3
@@ -229,9 +239,7 @@ class FlowMachine(RuleBasedStateMachine):
 
 def _as_sent(step: dict[str, Any]) -> dict[str, Any]:
     """Return a step of the interpreter as it is sent."""
-    return {
-        key: [_as_sent(nested) for nested in value] if key in ("yes", "no") else value for key, value in step.items()
-    }
+    return map_branches(step, lambda nested: [_as_sent(child) for child in nested])
 
 
 def exit_runs(contact: Contact, flow: int, reason: str, hour: int) -> Contact:

@@ -12,6 +12,7 @@ from tests.model.interpreter import (
     Step,
     advance_run,
     can_advance,
+    get_branches,
     is_triggered_by,
     next_states,
 )
@@ -103,12 +104,9 @@ class FlowSet:
         """Return the effects of steps and of the steps in their branches."""
         effects = Effects()
         for step in steps:
-            effects = (
-                effects
-                | self.effects_of_step(step)
-                | self.effects_of_steps(step.get("yes", ()))
-                | self.effects_of_steps(step.get("no", ()))
-            )
+            effects |= self.effects_of_step(step)
+            for nested in get_branches(step).values():
+                effects |= self.effects_of_steps(nested)
         return effects
 
     def effects_of_step(self, step: Step) -> Effects:
@@ -116,6 +114,8 @@ class FlowSet:
         kind = step["type"]
         if kind == "split":
             return Effects(frozenset(_filter_subject(condition) for condition in step["filters"]))
+        if kind == "split_value":
+            return Effects(frozenset({step["field"].rpartition(".")[2]}))
         if kind in ("list_add", "list_remove"):
             group = frozenset({f"list {step['contact_list_id']}"})
             return Effects(group, group) | self.effects_of_events(kind)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model import documents
-from tests.model.interpreter import Contact, Flow, Run, record_event
+from tests.model.interpreter import Contact, Flow, Run, map_branches, record_event
 from tests.model.possible import TooManyStates, final_states, outline, states_before_event
 
 CHAIN = [{"id": 1, "type": "emit_event", "event_name": "m_one", "forward_event_data": True}]
@@ -86,9 +86,15 @@ def numbered(steps: list[dict[str, Any]], counter: list[int]) -> tuple[dict[str,
     result = []
     for step in steps:
         counter[0] += 1
-        inner = {key: numbered(step[key], counter) for key in ("yes", "no") if key in step}
-        result.append(step | {"id": counter[0]} | inner)
+        result.append(with_keys(map_branches(step | {"id": counter[0]}, lambda nested: numbered(nested, counter))))
     return tuple(result)
+
+
+def with_keys(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step whose listed branches have keys."""
+    if "branches" not in step:
+        return step
+    return step | {"branches": [item | {"key": f"b{index}"} for index, item in enumerate(step["branches"], 1)]}
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, database=None)

@@ -109,7 +109,8 @@ def _without_absent_keys(steps: Any) -> Any:
 
 
 def _present_keys(step: dict[str, Any]) -> dict[str, Any]:
-    return {key: _without_absent_keys(value) if key in ("yes", "no") else value for key, value in step.items() if value}
+    branches = ("yes", "no", "else")
+    return {key: _without_absent_keys(value) if key in branches else value for key, value in step.items() if value}
 
 
 def _without_empty_texts(value: Any) -> Any:

@@ -81,3 +81,38 @@ def test_the_simulation_of_a_wait_names_the_time_zone_and_offers_the_event(
     page = page.follow("What if: checkout")
     assert "Assumed: checkout" in page.text and "at most 2 days: Happened" in page.text
     assert "Wait until 09:00" in HtmlPage(user, f"/flows/{flow}/crowd").text
+
+
+def test_splitting_by_a_value(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """A field that is not in the list is named, rows become branches, and an emptied row removes its branch."""
+    page = add_step(user, flow, "Split by value").press("Add step")
+    assert "This field is required." in page.text
+    page.fill("Field", "Another custom field…")
+    page = page.press("Add step")
+    page.fill("Name of the field", "plan")
+    page.fill("Values of branch 1", 'Gold, "Silver, new"')
+    page.fill("Values of branch 2", "Trial")
+    page = page.press("Add step")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert step["field"] == "data.plan"
+    assert [branch["values"] for branch in step["branches"]] == [["Gold", "Silver, new"], ["Trial"]]
+    assert "Split by “Plan”" in page.text and "Everyone else" in page.text
+
+    api.patch(f"/flows/{flow}", {"steps": [{**step, "else": [{"type": "exit"}]}]}).expect(200)
+    page = page.reload()
+    page.fill("Values of branch 1", "")
+    page.fill("Values of branch 3", "trial")
+    page = page.press("Save")
+    assert "already in use" in page.text
+    page.fill("Values of branch 2", "Basic")
+    page = page.press("Save")
+    (after,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert [branch["values"] for branch in after["branches"]] == [["Trial"], ["Basic"]]
+    assert after["branches"][0]["key"] == step["branches"][1]["key"] and after["else"][0]["type"] == "exit"
+    page = HtmlPage(user, f"/flows/{flow}?at={after['branches'][1]['key']}-{after['id']}").press("Exit")
+    assert api.get(f"/flows/{flow}").expect(200)["steps"][0]["branches"][1]["steps"][0]["type"] == "exit"
+    assert "First step of “Everyone else”" in page.html
+    page = HtmlPage(user, f"/flows/{flow}?step={after['id']}")
+    page.fill("Values of branch 2", "")
+    assert "Remove the steps in this branch" in page.press("Save").text
+    assert "Trial" in HtmlPage(user, f"/flows/{flow}/crowd").text

@@ -18,8 +18,9 @@ from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
 from ui import labels
-from ui.forms import Form, FormPart, FormParts, KnownNames, error_sentence, lookups, parse_int
-from ui.forms.filter_rows import FilterRows, normalize_event_name
+from ui.forms import Form, FormPart, FormParts, KnownNames, branch_rows, error_sentence, lookups, parse_int
+from ui.forms.branch_rows import BRANCH_FIELDS
+from ui.forms.filter_rows import ANY_DATA, ANY_EVENT_DATA, FilterRows, normalize_event_name
 from ui.widgets import filter_builder
 
 # The units of durations, by their seconds, with marked labels.
@@ -121,8 +122,10 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
             }
         elif field.type == "path":
             values[field.name] = str(value or "").removeprefix("data.")
-        elif field.type == "awaited_event":
+        elif field.type == "awaited_event" or field.type == "value_field":
             values |= {field.name: str(value or ""), f"{field.name}_other": ""}
+        elif field.type in BRANCH_FIELDS:
+            values |= branch_rows.build_values(field.type, value or [])
         elif field.type == "object":
             values[field.name] = _format_lines(value or {})
         elif field.type not in ("design", "filters"):
@@ -153,11 +156,23 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
         elif field.type == "awaited_event":
             raw[field.name] = _read_event_name(form, f"{field.name}_other") if text == OTHER else text or None
+        elif field.type == "value_field":
+            raw[field.name] = _read_value_field(text, form[f"{field.name}_other"])
+        elif field.type in BRANCH_FIELDS:
+            raw[field.name] = branch_rows.read_values(form, field.type)
         elif field.type == "event":
             raw[field.name] = normalize_event_name(text) or None
         elif field.type not in ("design", "filters") and field.name in form.values:
             raw[field.name] = text or None
     return raw
+
+
+def _read_value_field(name: str, path: str) -> str | None:
+    """Return the field of a split by value; `path` is the path of data that is not in the list of fields."""
+    prefix = {ANY_DATA: "data.", ANY_EVENT_DATA: "event."}.get(name)
+    if prefix is None:
+        return name or None
+    return f"{prefix}{path.strip().removeprefix(prefix)}" if path.strip() else None
 
 
 def _parse_duration(name: str, text: str, unit: str) -> int:
@@ -293,6 +308,10 @@ def _parse_date_path(text: str) -> str | None:
 def add_errors(form: StepForm, error: errors.Invalid) -> StepForm:
     """Add the errors of an Invalid to the fields of the form that they name, or to `base`; return the form."""
     for path, messages in error.fields.items():
+        row = branch_rows.find_name(form, path)
+        if row is not None:
+            form.add_error(row, _error_sentence(messages[0], row, path))
+            continue
         last = re.sub(r"\[\d+\]", "", path).split(".")
         name = next((field_name for field_name in reversed(last) if field_name in form.values), None)
         name = {"event": "event", "offset_days": "offset", "frequency": "often"}.get(last[-1], name)
@@ -442,6 +461,10 @@ def step_parts(kind: str) -> FormParts:
             form_parts.append(FormPart(field.label, (field.name, f"{field.name}_other")))
         elif field.type == "duration":
             form_parts.append(FormPart(field.label, (field.name, f"{field.name}_unit")))
+        elif field.type == "value_field":
+            form_parts.append(FormPart(field.label, (field.name, f"{field.name}_other")))
+        elif field.type in BRANCH_FIELDS:
+            form_parts.append(FormPart(field.label, branch_rows.list_names(field.type)))
         elif field.type != "design":
             form_parts.append(FormPart(field.label, (field.name,), field.type == "boolean"))
     return StepParts(*form_parts)
@@ -465,7 +488,8 @@ def build_stored_step_form(step: dict[str, Any]) -> StepForm:
 
 def get_layout(form: Form) -> str:
     """Return which fields a step's form shows, posted as `shown`, so that another choice first shows its fields."""
-    return f"{form['until']}.{OTHER}" if form["event_name"] == OTHER else form["until"]
+    other = [form[name] for name in ("event_name", "field") if form[name] in (OTHER, ANY_DATA, ANY_EVENT_DATA)]
+    return ".".join([form["until"], *other])
 
 
 def is_layout_changed(form: Form) -> bool:

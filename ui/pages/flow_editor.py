@@ -26,7 +26,7 @@ from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, forms, labels, view
-from ui.forms import Form, FormParts, error_sentence, flow_forms, lookups, parse_id
+from ui.forms import Form, FormParts, branch_rows, error_sentence, flow_forms, lookups, parse_id
 from ui.forms.filter_rows import FilterRows
 from ui.forms.flow_forms import StepForm
 from ui.guard import signed_in
@@ -149,7 +149,8 @@ def _load_panel(
         "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
         "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
         "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
-        "awaited_events": [], "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
+        "awaited_events": [], "value_fields": [], "branch_fields": [*branch_rows.BRANCH_FIELDS],
+        "branch_rows": branch_rows.list_rows, "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
@@ -204,6 +205,10 @@ def _load_event_fields(
         if any(field.type == "awaited_event" for field in kind.fields):
             awaited = form["event_name"]
             page["awaited_events"] = flow_forms.list_goal_groups(visit.account_id, awaited)
+        if any(field.type == "value_field" for field in kind.fields):
+            page["value_fields"] = filter_builder.list_value_fields(
+                visit.account_id, draft.trigger.event or "", form["field"]
+            )
     if kind is None or flow_forms.shows_rules(form, kind.type):
         filters = draft.trigger.data.get("where") if kind is None else step.get("filters") if step else []
         rows = form.rows or (FilterRows.from_filters(filters) if filters else FilterRows.blank())
@@ -503,7 +508,13 @@ def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
 
 
 def _read_new_step(form: StepForm, kind: str) -> Any:
-    """Return the properties of a new step from its form, or None if a button of its filter rows was pressed."""
+    """Return the properties of a new step from its form, or None if the form is to be shown with other fields.
+
+    That is after a button of its filter rows was pressed, or another choice made.
+    """
+    if flow_forms.is_layout_changed(form):
+        flow_forms.add_missing_values(form, kind)
+        return None
     raw = flow_forms.read_step(form, kind)
     if flow_forms.shows_rules(form, kind):
         rows = form.rows = FilterRows.from_form(form.lists)

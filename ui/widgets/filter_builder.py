@@ -16,6 +16,7 @@ from appliance.audience.segments.members import BackgroundCount
 from appliance.core import i18n
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.flows.steps import split_value
 from appliance.imports import store as imports
 from appliance.storage.transactions import scan
 from ui import formats, labels
@@ -279,6 +280,25 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
         groups[_TRIGGER] = [(f"event.{key.path}", _event_field_label(key.path)) for key in event_keys]
         groups[_TRIGGER].append((ANY_EVENT_DATA, gettext("Another field of the event…")))
     return [(gettext(name), [_with_words(*option) for option in result]) for name, result in groups.items() if result]
+
+
+def list_value_fields(account_id: int, event: str, chosen: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the fields by whose values a flow can be split, by group, and `chosen` if it is not among them.
+
+    `event` is the event that starts the flow. Each group is (label, [(field, label)]).
+    """
+    groups = [
+        (label, [(name, text) for name, text, *_ in options if _has_values(name)])
+        for label, options in _field_groups(account_id, BRANCH, event)
+    ]
+    groups = [(label, options) for label, options in groups if options]
+    if chosen and not any(chosen == name for _, options in groups for name, _ in options):
+        groups.append((gettext("Current field"), [(chosen, split_value.title_field(chosen))]))
+    return groups
+
+
+def _has_values(name: str) -> bool:
+    return name in (ANY_DATA, ANY_EVENT_DATA) or split_value.find_value_field(name) is not None
 
 
 def _with_words(name: str, label: str) -> tuple[str, ...]:

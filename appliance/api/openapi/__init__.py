@@ -32,6 +32,7 @@ from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by
 from appliance.flows.document import STEP_KEYS
 from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.split_value import MAX_VALUES
 from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
 from appliance.flows.steps.wait import MAX_SECONDS
 from appliance.flows.steps.wait_until import MIN_TIMEOUT_SECONDS, ZONES
@@ -249,6 +250,22 @@ def _theme_schema() -> dict[str, Any]:
     }
 
 
+def _branch_schema() -> dict[str, Any]:
+    properties: dict[str, tuple[dict[str, Any], str]] = {
+        "key": ({"type": "string"}, "key of an existing branch; absent for a new one"),
+        "values": (
+            {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "maxItems": MAX_VALUES},
+            "values of `field`, regardless of case; a number also matches as text",
+        ),
+        "steps": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps of the branch"),
+    }
+    return {
+        "type": "object",
+        "properties": {name: _nullable(*schema) for name, schema in properties.items()},
+        "additionalProperties": False,
+    }
+
+
 # The schema and description of each key of a step.
 _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "id": ({"type": "integer"}, "id of an existing step; absent for a new one"),
@@ -269,6 +286,19 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "yes": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that match"),
     "no": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that do not match"),
+    "field": (
+        {"type": "string"},
+        "field whose value chooses the branch, as filters name it, such as `data.plan`, `event.size` (of the event "
+        "that started the run) or `country`",
+    ),
+    "branches": (
+        {"type": "array", "items": _branch_schema()},
+        "branches of `split_value`, of which a contact takes the first that has its value",
+    ),
+    "else": (
+        {"type": "array", "items": _reference("FlowStepWrite")},
+        "steps for contacts that take none of the `branches`",
+    ),
     "event_name": ({"type": "string"}, "name of an event to record or wait for, `^[a-z][a-z0-9_]{0,63}$`"),
     "event_data": ({"type": "object"}, "data of that event"),
     "forward_event_data": (

@@ -11,6 +11,7 @@ from appliance.flows.steps.exit import Exit
 from appliance.flows.steps.lists import ListAdd, ListRemove
 from appliance.flows.steps.sms import Sms
 from appliance.flows.steps.split import Split
+from appliance.flows.steps.split_value import SplitValue
 from appliance.flows.steps.tags import TagAdd, TagRemove
 from appliance.flows.steps.unsubscribe import Unsubscribe
 from appliance.flows.steps.wait import Wait
@@ -22,6 +23,7 @@ KINDS: tuple[StepKind, ...] = (
     Wait(),
     WaitUntil(),
     Split(),
+    SplitValue(),
     EmitEvent(),
     ListAdd(),
     ListRemove(),

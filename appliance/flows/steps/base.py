@@ -140,6 +140,10 @@ class ParseContext(NamedTuple):
     new_id: Callable[[], int]
     previous: Mapping[str, Any] | None = None
 
+    def at(self, key: str) -> "ParseContext":
+        """Return the context for a part of the step."""
+        return self._replace(path=f"{self.path}.{key}")
+
     def add_fault(self, key: str, message: str) -> None:
         """Add an error at a key of the step, or at the step itself if the key is empty."""
         self.faults.add(f"{self.path}.{key}" if key else self.path, message)
@@ -175,6 +179,10 @@ class StepKind(ABC):
     def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
         """Return the label of each branch of a step with these props, by its key; empty for a step without branches."""
         return {"yes": gettext("Yes"), "no": gettext("No")} if self.branch_keys else {}
+
+    def list_filters(self, props: dict[str, Any]) -> list[Any]:
+        """Return the filters, as sent, that a step with these props compares contacts and events with."""
+        return list(props.get("filters") or [])
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
         """Return (key, message) for each error that keeps a flow with this step from being activated."""

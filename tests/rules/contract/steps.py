@@ -16,6 +16,7 @@ BY_TYPE_ONLY = {
     "contact_update": {"data_merge"},
     "unsubscribe": {"channel"},
     "exit": set(),
+    "split_value": {"field"},
     "wait_until": {
         "until",
         "at",

@@ -1,0 +1,93 @@
+"""The rows of a step's form for its branches: what is entered in each, beside the key of a stored branch.
+
+There is one empty row more than there are branches, so that a branch can be added without a script. A row that was
+emptied removes its branch.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from appliance.flows.branches import LISTED_KEY
+from appliance.flows.steps import split_value
+from ui.forms import Form
+
+_MIN_ROWS = 2
+_ITEM_PATH = re.compile(rf"{LISTED_KEY}\[(\d+)\](?:\.(\w+))?")
+
+
+class RowFields(NamedTuple):
+    """What the rows of a field type have: the inputs of a row, and how an item is written to them and read."""
+
+    names: tuple[str, ...]
+    max_rows: int
+    format: Callable[[Mapping[str, Any]], dict[str, str]]
+    parse: Callable[[Mapping[str, str]], dict[str, Any]]
+
+
+def _format_texts(item: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a branch, separated by commas; a value with a comma is in quotation marks."""
+    return {"values": ", ".join(_quote(text) for text in item["values"])}
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace('"', '""')
+    return f'"{escaped}"' if "," in text or '"' in text else text
+
+
+def _parse_texts(values: Mapping[str, str]) -> dict[str, Any]:
+    texts = next(csv.reader([values["values"].replace("\n", " ")], skipinitialspace=True), [])
+    return {"values": [text.strip() for text in texts if text.strip()]}
+
+
+BRANCH_FIELDS = {
+    "branch_values": RowFields(("values",), split_value.MAX_BRANCHES, _format_texts, _parse_texts),
+}
+
+
+def build_values(kind: str, items: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the form values of the branches of a stored step."""
+    fields = BRANCH_FIELDS[kind]
+    values = dict.fromkeys(list_names(kind), "")
+    for index, item in enumerate(items[: fields.max_rows]):
+        values[_name(index, "key")] = item["key"]
+        values |= {_name(index, name): text for name, text in fields.format(item).items()}
+    return values
+
+
+def list_names(kind: str) -> tuple[str, ...]:
+    """Return the names of all inputs of all rows."""
+    fields = BRANCH_FIELDS[kind]
+    return tuple(_name(index, name) for index in range(fields.max_rows) for name in ("key", *fields.names))
+
+
+def list_rows(form: Form, kind: str) -> list[int]:
+    """Return the numbers of the rows to show: those with an entry, and one that is empty."""
+    fields = BRANCH_FIELDS[kind]
+    filled = [index for index in range(fields.max_rows) if any(form[_name(index, name)] for name in fields.names)]
+    return list(range(min(max(_MIN_ROWS, filled[-1] + 2 if filled else 0), fields.max_rows)))
+
+
+def read_values(form: Form, kind: str) -> list[dict[str, Any]]:
+    """Return the branches of a form, as sent to the API; rows of the form are moved up to fill empty ones."""
+    fields = BRANCH_FIELDS[kind]
+    rows = [{name: form[_name(index, name)] for name in ("key", *fields.names)} for index in range(fields.max_rows)]
+    rows = [row for row in rows if any(row[name] for name in fields.names)]
+    form.values |= dict.fromkeys(list_names(kind), "")
+    for index, row in enumerate(rows):
+        form.values |= {_name(index, name): text for name, text in row.items()}
+    return [{"key": row["key"] or None, **fields.parse(row)} for row in rows]
+
+
+def find_name(form: Form, path: str) -> str | None:
+    """Return the input that an error at a path of a step concerns, or None if it is about no row."""
+    match = _ITEM_PATH.match(path)
+    if match is None:
+        return _name(0, "values") if path == LISTED_KEY and _name(0, "values") in form.values else None
+    names = (_name(int(match[1]), name) for name in (match[2] or "", "values"))
+    return next((name for name in names if name in form.values), None)
+
+
+def _name(index: int, name: str) -> str:
+    return f"{LISTED_KEY}_{index}_{name}"
