@@ -175,3 +175,36 @@ def test_errors_of_a_split_by_value(api: Client) -> None:
         "steps[3].branches[0].steps[0].tag": ["can't be blank"],
         "steps[3].else[0].tag": ["can't be blank"],
     }  # fmt: skip
+
+
+def test_a_random_split_round_trips_and_is_simulated(api: Client) -> None:
+    """Branches without a name have letters; the simulation says which branch chance chose."""
+    split = {"type": "random_split", "branches": [{"name": "Short", "share": 30, "steps": [{"type": "exit"}]},
+                                                  {"share": 70}]}  # fmt: skip
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": [split]}).expect(201)
+    assert [(branch["name"], branch["share"]) for branch in flow["steps"][0]["branches"]] == [("Short", 30), ("", 70)]
+    assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)
+    assert simulation["timeline"][1]["branch"] in ("Short (30%)", "B (70%)")
+    assert "Split at random: Short 30%, B 70%: " in simulation["text"]
+
+
+def test_errors_of_a_random_split(api: Client) -> None:
+    """Two to five branches have shares that add up to 100."""
+    split = {"type": "random_split"}
+    half = {"share": 50}
+    assert step_errors(
+        api, split, {**split, "branches": [half, {"share": 40}]}, {**split, "branches": [half, {"share": 0}, {}]},
+        {**split, "branches": [{**half, "name": "x" * 61}, {**half, "values": []}, {"share": 0.5, "name": 1}]},
+        {**split, "branches": [half] * 6},
+    ) == {
+        "steps[0].branches": ["must have between 2 and 5 items"],
+        "steps[1].branches": ["must have shares that add up to 100, not to 90"],
+        "steps[2].branches[1].share": ["must be greater than or equal to 1"],
+        "steps[2].branches[2].share": ["can't be blank"],
+        "steps[3].branches[0].name": ["is too long (maximum is 60 characters)"],
+        "steps[3].branches[1].values": ["is not a known field"],
+        "steps[3].branches[2].share": ["is not a number"],
+        "steps[3].branches[2].name": ["is invalid"],
+        "steps[4].branches": ["must have between 2 and 5 items"],
+    }  # fmt: skip

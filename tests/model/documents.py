@@ -90,7 +90,14 @@ def steps(
             },
             st.sampled_from(["event.n", "data.n", "data.seen"]), values, branch, branch, branch,
         )  # fmt: skip
-        step = st.one_of(step, step, split, split, split_value, date)
+        random_split = st.builds(
+            lambda share, first, second: {
+                "type": "random_split",
+                "branches": [{"share": share, "steps": first}, {"share": 100 - share, "steps": second}],
+            },
+            st.integers(1, 99), branch, branch,
+        )  # fmt: skip
+        step = st.one_of(step, step, split, split, split_value, random_split, date)
     ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
     return st.builds(lambda some, end: some + end, st.lists(step, min_size=min_size, max_size=max_size), ending)
 

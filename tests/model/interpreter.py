@@ -90,7 +90,7 @@ def next_states(contact: Contact, flows: Mapping[int, Flow], now: int) -> Iterat
         yield process_event(contact, flows, now)
     for index in range(len(contact.runs)):
         if can_advance(contact, index, flows, now):
-            yield advance_run(contact, index, now)
+            yield from advance_run(contact, index, now)
     for index, mail in enumerate(contact.mails):
         flow = flows[contact.runs[mail.run].flow]
         if mail.status == "queued" and flow.status == "active":
@@ -173,8 +173,18 @@ def ignore_reason(flow: Flow, event: Event, contact: Contact, now: int) -> str |
     return None
 
 
-def advance_run(contact: Contact, index: int, now: int) -> Contact:
-    """Take one step of a run that can advance."""
+def advance_run(contact: Contact, index: int, now: int) -> Iterator[Contact]:
+    """Yield the states after one step of a run that can advance: one for each branch that chance may choose."""
+    step = next(iter(contact.runs[index].rest), None)
+    if step is None or step["type"] != "random_split":
+        yield take_step(contact, index, now)
+        return
+    for key in get_branches(step):
+        yield take_step(contact, index, now, key)
+
+
+def take_step(contact: Contact, index: int, now: int, chosen: str = "") -> Contact:
+    """Take one step of a run; `chosen` is the branch that chance chooses."""
     run = contact.runs[index]
     if not run.rest:
         return end_run(contact, index, "completed", None, now)
@@ -187,8 +197,8 @@ def advance_run(contact: Contact, index: int, now: int) -> Contact:
     if kind == "split":
         outcome = "yes" if all(matches_filter(condition, contact, run.event) for condition in step["filters"]) else "no"
         rest = (*step[outcome], *rest)
-    if kind == "split_value":
-        outcome = choose_by_value(step, contact, run.event)
+    if kind in ("split_value", "random_split"):
+        outcome = chosen or choose_by_value(step, contact, run.event)
         rest = (*get_branches(step)[outcome], *rest)
     if kind == "wait_until":
         # The contacts of the model have no dates.

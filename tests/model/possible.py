@@ -185,7 +185,7 @@ def _successors(contact: Contact, flow_set: FlowSet) -> Iterator[Contact]:
     """Yield the states that may follow; a step that nothing depends on is taken first, as the only one."""
     for index, run in enumerate(contact.runs):
         if can_advance(contact, index, flow_set.flows, flow_set.now) and flow_set.is_independent(run, contact):
-            yield advance_run(contact, index, flow_set.now)
+            yield from advance_run(contact, index, flow_set.now)
             return
     yield from next_states(contact, flow_set.flows, flow_set.now)
 

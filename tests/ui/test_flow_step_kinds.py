@@ -116,3 +116,25 @@ def test_splitting_by_a_value(user: ScriptlessBrowser, api: Client, flow: int) -
     page.fill("Values of branch 2", "")
     assert "Remove the steps in this branch" in page.press("Save").text
     assert "Trial" in HtmlPage(user, f"/flows/{flow}/crowd").text
+
+
+def test_splitting_at_random(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """Two halves come first; the form names branches, adds one, and wants shares that add up to 100."""
+    page = add_step(user, flow, "Random split")
+    assert "Split at random: A 50%, B 50%" in page.text
+    page.fill("Name of branch 1", "Short series")
+    page.fill("Share of branch 3 in percent", "20%")
+    page = page.press("Save")
+    assert "100" in page.text and "120" in page.text
+    page.fill("Share of branch 2 in percent", "30")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert [(branch["name"], branch["share"]) for branch in step["branches"]] == [
+        ("Short series", 50), ("", 30), ("", 20)
+    ]  # fmt: skip
+    assert "Short series (50%)" in page.text and "C (20%)" in page.text
+    page.fill("Share of branch 2 in percent", "")
+    page.fill("Share of branch 1 in percent", "80")
+    page = page.press("Save")
+    (after,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert [branch["key"] for branch in after["branches"]] == [step["branches"][0]["key"], step["branches"][2]["key"]]

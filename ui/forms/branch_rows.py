@@ -9,21 +9,42 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from appliance.core.i18n import gettext_noop
+from appliance.experiments.assignment import MAX_VARIANTS
 from appliance.flows.branches import LISTED_KEY
-from appliance.flows.steps import split_value
+from appliance.flows.steps import random_split, split_value
 from ui.forms import Form
 
 _MIN_ROWS = 2
 _ITEM_PATH = re.compile(rf"{LISTED_KEY}\[(\d+)\](?:\.(\w+))?")
 
 
-class RowFields(NamedTuple):
-    """What the rows of a field type have: the inputs of a row, and how an item is written to them and read."""
+class RowInput(NamedTuple):
+    """An input of a row; its label is a marked text with the number of the branch."""
 
-    names: tuple[str, ...]
+    name: str
+    label: str
+    is_optional: bool = False
+    mode: str = ""
+    max_characters: int = 0
+
+
+class RowFields(NamedTuple):
+    """What the rows of a field type have: the inputs of a row, and how an item is written to them and read.
+
+    A row counts as a branch if its input `main` is filled.
+    """
+
+    inputs: tuple[RowInput, ...]
+    main: str
     max_rows: int
     format: Callable[[Mapping[str, Any]], dict[str, str]]
     parse: Callable[[Mapping[str, str]], dict[str, Any]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the inputs of a row."""
+        return tuple(row_input.name for row_input in self.inputs)
 
 
 def _format_texts(item: Mapping[str, Any]) -> dict[str, str]:
@@ -41,9 +62,31 @@ def _parse_texts(values: Mapping[str, str]) -> dict[str, Any]:
     return {"values": [text.strip() for text in texts if text.strip()]}
 
 
+def _format_share(item: Mapping[str, Any]) -> dict[str, str]:
+    return {"name": item["name"], "share": str(item["share"])}
+
+
+def _parse_share(values: Mapping[str, str]) -> dict[str, Any]:
+    text = values["share"].removesuffix("%").strip()
+    return {"name": values["name"] or None, "share": int(text) if text.isdecimal() and len(text) < 6 else text or None}
+
+
 BRANCH_FIELDS = {
-    "branch_values": RowFields(("values",), split_value.MAX_BRANCHES, _format_texts, _parse_texts),
-}
+    "branch_values": RowFields(
+        (RowInput("values", gettext_noop("Values of branch %(number)s"), max_characters=4_000),), "values",
+        split_value.MAX_BRANCHES, _format_texts, _parse_texts,
+    ),
+    "branch_shares": RowFields(
+        (
+            RowInput(
+                "name", gettext_noop("Name of branch %(number)s"), is_optional=True,
+                max_characters=random_split.MAX_NAME_CHARACTERS,
+            ),
+            RowInput("share", gettext_noop("Share of branch %(number)s in percent"), mode="numeric", max_characters=3),
+        ),
+        "share", MAX_VARIANTS, _format_share, _parse_share,
+    ),
+}  # fmt: skip
 
 
 def build_values(kind: str, items: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -73,7 +116,8 @@ def read_values(form: Form, kind: str) -> list[dict[str, Any]]:
     """Return the branches of a form, as sent to the API; rows of the form are moved up to fill empty ones."""
     fields = BRANCH_FIELDS[kind]
     rows = [{name: form[_name(index, name)] for name in ("key", *fields.names)} for index in range(fields.max_rows)]
-    rows = [row for row in rows if any(row[name] for name in fields.names)]
+    # A new row with a name only is kept, so that its missing entry is an error.
+    rows = [row for row in rows if row[fields.main] or (not row["key"] and any(row.values()))]
     form.values |= dict.fromkeys(list_names(kind), "")
     for index, row in enumerate(rows):
         form.values |= {_name(index, name): text for name, text in row.items()}
@@ -84,8 +128,9 @@ def find_name(form: Form, path: str) -> str | None:
     """Return the input that an error at a path of a step concerns, or None if it is about no row."""
     match = _ITEM_PATH.match(path)
     if match is None:
-        return _name(0, "values") if path == LISTED_KEY and _name(0, "values") in form.values else None
-    names = (_name(int(match[1]), name) for name in (match[2] or "", "values"))
+        names = (_name(0, fields.main) for fields in BRANCH_FIELDS.values() if path == LISTED_KEY)
+        return next((name for name in names if name in form.values), None)
+    names = (_name(int(match[1]), name) for name in (match[2] or "", *(each.main for each in BRANCH_FIELDS.values())))
     return next((name for name in names if name in form.values), None)
 
 

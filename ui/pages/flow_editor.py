@@ -149,7 +149,7 @@ def _load_panel(
         "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
         "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
         "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
-        "awaited_events": [], "value_fields": [], "branch_fields": [*branch_rows.BRANCH_FIELDS],
+        "awaited_events": [], "value_fields": [], "branch_fields": branch_rows.BRANCH_FIELDS,
         "branch_rows": branch_rows.list_rows, "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
@@ -368,7 +368,7 @@ _steps_before_removal: "OrderedDict[int, list[Any]]" = OrderedDict()
 # The types of steps that are added without a form first, and their initial values.
 _DEFAULT_STEPS: dict[str, dict[str, Any]] = {
     "email": {}, "sms": {}, "wait": {"duration": 86_400}, "wait_until": {"until": "time"}, "unsubscribe": {},
-    "exit": {},
+    "exit": {}, "random_split": {"branches": [{"share": 50}, {"share": 50}]},
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by
 from appliance.flows.document import STEP_KEYS
 from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
 from appliance.flows.steps.split_value import MAX_VALUES
 from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
 from appliance.flows.steps.wait import MAX_SECONDS
@@ -257,6 +258,11 @@ def _branch_schema() -> dict[str, Any]:
             {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "maxItems": MAX_VALUES},
             "values of `field`, regardless of case; a number also matches as text",
         ),
+        "name": ({"type": "string", "maxLength": MAX_NAME_CHARACTERS}, "name of a branch of `random_split`"),
+        "share": (
+            {"type": "integer", "minimum": 1, "maximum": 99},
+            "share of a branch of `random_split`, in percent",
+        ),
         "steps": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps of the branch"),
     }
     return {
@@ -293,7 +299,8 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "branches": (
         {"type": "array", "items": _branch_schema()},
-        "branches of `split_value`, of which a contact takes the first that has its value",
+        "branches of `split_value`, of which a contact takes the first that has its value, or of `random_split`, "
+        "whose shares add up to 100",
     ),
     "else": (
         {"type": "array", "items": _reference("FlowStepWrite")},

@@ -9,6 +9,7 @@ from appliance.flows.steps.email import Email
 from appliance.flows.steps.emit_event import EmitEvent
 from appliance.flows.steps.exit import Exit
 from appliance.flows.steps.lists import ListAdd, ListRemove
+from appliance.flows.steps.random_split import RandomSplit
 from appliance.flows.steps.sms import Sms
 from appliance.flows.steps.split import Split
 from appliance.flows.steps.split_value import SplitValue
@@ -24,6 +25,7 @@ KINDS: tuple[StepKind, ...] = (
     WaitUntil(),
     Split(),
     SplitValue(),
+    RandomSplit(),
     EmitEvent(),
     ListAdd(),
     ListRemove(),

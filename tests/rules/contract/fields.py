@@ -102,7 +102,7 @@ S design Design
 S event_data object
 S transactional boolean
 D id integer
-D type enum(email,sms,wait,wait_until,split,split_value,emit_event,list_add,list_remove,\
+D type enum(email,sms,wait,wait_until,split,split_value,random_split,emit_event,list_add,list_remove,\
 tag_add,tag_remove,contact_update,unsubscribe,exit)
 D template_id integer?
 D contact_list_id integer

@@ -17,6 +17,7 @@ BY_TYPE_ONLY = {
     "unsubscribe": {"channel"},
     "exit": set(),
     "split_value": {"field"},
+    "random_split": set(),
     "wait_until": {
         "until",
         "at",

@@ -1,0 +1,109 @@
+"""The step that splits contacts at random between branches with shares, for example to compare two series of emails.
+
+The branch follows from the id of the run, so a run that comes to the step again takes the same one. All branches
+continue with the step after the split.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from appliance.core import i18n
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.experiments.assignment import MAX_VARIANTS, Assignment, add_batch, get_group, start_assignment
+from appliance.flows.branches import LISTED_KEY
+from appliance.flows.steps.base import (
+    ActiveRun,
+    Node,
+    ParseContext,
+    StepContext,
+    StepField,
+    StepKind,
+    StepResult,
+    take,
+)
+from appliance.flows.steps.listed_branches import read_branches
+from appliance.flows.triggers import check_integer
+
+MIN_BRANCHES, MAX_NAME_CHARACTERS = 2, 60
+_ITEM_KEYS = frozenset({"name", "share"})
+_PERCENT = 100
+
+
+class RandomSplit(StepKind):
+    """A step that chooses a branch at random, by shares in percent."""
+
+    type = "random_split"
+    label = gettext_noop("Random split")
+    icon = "shuffle"
+    branch_keys = (LISTED_KEY,)
+    fields = (
+        StepField(
+            LISTED_KEY, gettext_noop("Branches"), "branch_shares", required=True,
+            help=gettext_noop("The shares must add up to 100. Empty the share of a branch to remove it."),
+        ),
+    )  # fmt: skip
+
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse `branches`, each with a `share` from 1 to 99, which add up to 100, and optionally a `name`."""
+        sizes = range(MIN_BRANCHES, MAX_VARIANTS + 1)
+        branches = read_branches(raw.get(LISTED_KEY), context, _ITEM_KEYS, _read_item, sizes)
+        shares = [item["share"] for item in branches]
+        total = sum(share for share in shares if share is not None)
+        if len(branches) in sizes and None not in shares and total != _PERCENT:
+            error = gettext("must have shares that add up to 100, not to %(total)s", total=total)
+            context.add_fault(LISTED_KEY, error)
+        return {LISTED_KEY: branches}
+
+    def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
+        """Return the name of each branch, or a letter, with its share."""
+        return {
+            item["key"]: gettext("%(name)s (%(share)s)", name=name_branch(item, index), share=_format(item["share"]))
+            for index, item in enumerate(props.get(LISTED_KEY, ()))
+        }
+
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Return the branch of each run."""
+        items = node.props[LISTED_KEY]
+        assignment = _assign(context.flow_id, node.id, tuple(item["share"] for item in items))
+        return [take(items[get_group(assignment, run.id) - 1]["key"]) for run in runs]
+
+    def summary(self, props: dict[str, Any], account_id: int) -> str:
+        """Return a text with the shares, such as `Split at random: A 50 %, B 50 %`."""
+        shares = ", ".join(
+            f"{name_branch(item, index)} {_format(item['share'])}" for index, item in enumerate(props[LISTED_KEY])
+        )
+        return gettext("Split at random: %(shares)s", shares=shares)
+
+
+def _format(share: int | None) -> str:
+    """Return a share as text; None is an invalid one."""
+    return "" if share is None else i18n.format_percent(share / _PERCENT, 0)
+
+
+def name_branch(item: dict[str, Any], index: int) -> str:
+    """Return the name of a branch; without one a letter, from A."""
+    return str(item["name"]) or chr(ord("A") + index)
+
+
+@lru_cache(maxsize=1_000)
+def _assign(flow_id: int, step_id: int, shares: tuple[int, ...]) -> Assignment:
+    """Return the assignment of a step: all runs, divided by the shares of the branches."""
+    # Two numbers as one: neither ids of flows nor those of steps reach 2^31.
+    return add_batch(start_assignment((flow_id << 31) + step_id), 1.0, shares)
+
+
+def _read_item(item: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+    name, share = item.get("name"), item.get("share")
+    if name is not None and not isinstance(name, str):
+        context.add_fault("name", gettext("is invalid"))
+        name = None
+    elif name is not None and len(name.strip()) > MAX_NAME_CHARACTERS:
+        message = gettext("is too long (maximum is %(max)s characters)", max=MAX_NAME_CHARACTERS)
+        context.add_fault("name", message)
+    if share is None:
+        context.add_fault("share", gettext("can't be blank"))
+    elif error := check_integer(1, _PERCENT - 1)(share):
+        context.add_fault("share", gettext(error))
+        share = None
+    return {"name": (name or "").strip(), "share": share}
