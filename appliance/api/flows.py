@@ -305,34 +305,34 @@ async def list_flows(request: ApiRequest) -> ApiResponse:
 def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stored: models.Flow | None = None) -> None:
     """Raise a 403 error if the credential lacks the scope that the new conditions of a flow require.
 
-    A branch and a condition on the contact need `contacts:read`, and a condition on the data of events needs
-    `events:read`. The runs of a flow show which contacts its trigger matched and which branch each took, so a key that
-    chooses the conditions could read any value of any contact or event (T45 in docs/threats.md). The conditions of a
-    starter, and those that the flow has already, are not new.
+    A step that asks about the contact (`StepKind.get_questions`) and a condition on it need `contacts:read`, and a
+    condition on the data of events needs `events:read`. The runs of a flow show which contacts its trigger matched,
+    which branch each took and until when it waits, so a key that chooses the conditions could read any value of any
+    contact or event (T45 in docs/threats.md). What a starter asks, and what the flow asks already, is not new.
     """
-    known_filters = [] if stored is None else _list_filters(stored.steps)
+    known = [] if stored is None else _list_questions(stored.steps)
     steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()
-    new_filters = [filters for filters in _list_filters(steps) if filters not in known_filters]
-    asked_filters = new_filters
+    new = [questions for questions in _list_questions(steps) if questions not in known]
+    asked = new
     trigger = draft.trigger if request.body.trigger is not UNSET else None
     if trigger is not None and stored is not None:
         previous = triggers.get_spec(stored.loaded_trigger)
         if previous.event != trigger.event:
             # The branches on event data now ask about another event.
-            asked_filters = [*new_filters, *known_filters]
+            asked = [*new, *known]
         if triggers.has_same_conditions(previous, trigger):
             trigger = None
-    if new_filters or (trigger is not None and triggers.asks_about_contact(trigger)):
+    if new or (trigger is not None and triggers.asks_about_contact(trigger)):
         require_contacts_scope(request)
-    if compiler.asks_about_event_data(asked_filters) or (
+    if any(compiler.asks_about_event_data(questions.get("filters")) for questions in asked) or (
         trigger is not None and triggers.asks_about_event_data(trigger)
     ):
         require_scope(request.credential, "events:read")
 
 
-def _list_filters(steps: Sequence[document.Step]) -> list[Any]:
-    filter_lists = (BY_TYPE[step["type"]].list_filters(step) for _, step in document.walk(steps))
-    return [filters for filters in filter_lists if filters]
+def _list_questions(steps: Sequence[document.Step]) -> list[dict[str, Any]]:
+    asked = (BY_TYPE[step["type"]].get_questions(step) for _, step in document.walk(steps))
+    return [questions for questions in asked if questions]
 
 
 @ROUTES.add(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
 from appliance.content.designs import merge, merge_limits
@@ -159,6 +160,11 @@ class _StepParser:
         step: Step = {"id": self._assign_id(previous_step), "type": kind.type}
         context = ParseContext(self.account_id, path, self.faults, self._get_new_id, previous_step)
         props = kind.parse(_select_keys(raw, kind, previous_step), context)
+        for key, value in props.items():
+            key_path = f"{path}.{key}"
+            is_known = any(fault_path.startswith(key_path) for fault_path in self.faults.fields)
+            if not is_known and not _is_storable(value):
+                self.faults.add(key_path, gettext("is invalid"))
         return step | self._parse_branches(kind, props, raw, path)
 
     def _parse_branches(self, kind: StepKind, props: Step, raw: Step, path: str) -> Step:
@@ -261,6 +267,15 @@ def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> S
         return BY_TYPE["email"]
     is_wait = not sent_keys and type(raw.get("duration")) is int
     return BY_TYPE["wait"] if is_wait else None
+
+
+def _is_storable(value: Any) -> bool:
+    """Return whether a property of a step can be stored: a lone surrogate, and a very deep value, cannot."""
+    try:
+        msgspec.json.encode(value)
+    except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:

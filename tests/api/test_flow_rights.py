@@ -362,3 +362,32 @@ def test_no_role_lacks_the_scopes_of_conditions() -> None:
     """Every role, `full` and `read` may read contacts and events, so that no page refuses a condition."""
     for scopes in (*map(access.role_scopes, access.ROLES), access.expand_scopes("full"), access.expand_scopes("read")):
         assert {"contacts:read", "events:read"} <= scopes
+
+
+@pytest.mark.parametrize("step", [
+    {"type": "wait_until", "until": "date", "path": "data.birthday"},
+    {"type": "wait_until", "until": "time", "at": "09:00"},
+    {"type": "wait_until", "until": "event", "event_name": "order", "timeout": 60,
+     "filters": [{"name": "event.amount", "predicate": "gt", "value": 100}]},
+    {"type": "split_value", "field": "data.plan", "branches": [{"values": ["gold"], "steps": []}], "else": []},
+])  # fmt: skip
+def test_a_step_that_asks_about_contacts_needs_their_scope(server: Server, step: dict[str, Any]) -> None:
+    """Runs show when a wait ends and which branch was taken, so the key could read any field of any contact."""
+    narrow = server.client(server.new_key("narrow", "--scope", "flows:read,flows:write,campaigns:send"))
+    assert narrow.post("/flows", {"trigger": STARTS, "steps": [step]}).expect(403)["required_scope"] == "contacts:read"
+    flow = narrow.post("/flows", {"trigger": STARTS, "steps": []}).expect(201)
+    assert narrow.patch(flow_path(flow), {"steps": [step]}).expect(403)["required_scope"] == "contacts:read"
+    by_account_time = {"type": "wait_until", "until": "time", "at": "09:00", "time_zone": "account"}
+    by_event = {"type": "wait_until", "until": "event", "event_name": "order", "timeout": 60}
+    assert narrow.patch(flow_path(flow), {"steps": [by_account_time, by_event]}).status == 200
+
+
+def test_a_condition_of_the_flow_is_not_moved_to_another_event(api: Client, server: Server) -> None:
+    """The owner's condition on orders would tell about salaries."""
+    filters = [{"name": "event.amount", "predicate": "gt", "value": 100}]
+    step = {"type": "wait_until", "until": "event", "event_name": "order", "timeout": 60, "filters": filters}
+    flow = api.post("/flows", {"trigger": STARTS, "steps": [step]}).expect(201)
+    narrow = server.client(server.new_key("narrow", "--scope", "flows:read,flows:write,campaigns:send"))
+    assert narrow.patch(flow_path(flow), {"steps": [{**step, "timeout": 90}]}).status == 200
+    moved = narrow.patch(flow_path(flow), {"steps": [{**step, "event_name": "salary"}]})
+    assert moved.expect(403)["required_scope"] == "contacts:read"

@@ -273,3 +273,16 @@ def test_flow_spec(api: Client) -> None:
     ]  # fmt: skip
     assert spec["limits"] == {"steps": 200, "depth": 10, "wait_seconds": 31_622_400}
     assert {"list_add", "order_paid", "date_reached"} <= {event["name"] for event in spec["events"]}
+
+
+@pytest.mark.parametrize(("step", "key"), [
+    ({"type": "wait_until", "until": ["mon"]}, "until"),
+    ({"type": "wait_until", "until": {"time": 1}}, "until"),
+    ({"type": "tag_add", "tag": "\ud800"}, "tag"),
+    ({"type": "wait_until", "until": "event", "event_name": "a\ud800", "timeout": 60}, "event_name"),
+    ({"type": "split_value", "field": "data.plan", "branches": [{"values": ["\ud800"], "steps": []}]}, "branches"),
+])  # fmt: skip
+def test_values_that_cannot_be_stored_are_faults_of_their_keys(api: Client, step: dict[str, Any], key: str) -> None:
+    """A lone surrogate and a value of another type are told like any other fault."""
+    faults = api.post("/flows", {"trigger": STARTS, "steps": [step]}).expect(422)["validation_errors"]
+    assert [path for path in faults if path.startswith(f"steps[0].{key}")] == list(faults)

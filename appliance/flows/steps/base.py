@@ -184,6 +184,14 @@ class StepKind(ABC):
         """Return the filters, as sent, that a step with these props compares contacts and events with."""
         return list(props.get("filters") or [])
 
+    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return what a step with these props asks about contacts and events, empty if it asks nothing.
+
+        Who may read the runs of a flow sees the answers, so only a key that may read contacts may ask anew.
+        """
+        filters = self.list_filters(props)
+        return {"filters": filters} if filters else {}
+
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
         """Return (key, message) for each error that keeps a flow with this step from being activated."""
         return []

@@ -93,7 +93,7 @@ class WaitUntil(StepKind):
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         """Parse `until`, and the keys that belong to it; all other keys must be absent."""
         until = raw.get("until")
-        if until not in _KEYS:
+        if not isinstance(until, str) or until not in _KEYS:
             message = "can't be blank" if until is None else "is not included in the list"
             context.add_fault("until", gettext(message))
             return {"until": None}
@@ -113,6 +113,15 @@ class WaitUntil(StepKind):
         if props.get("until") == _EVENT:
             return {"yes": gettext("Happened"), "no": gettext("Not in time")}
         return {}
+
+    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return the filters with their event, the field of the date, or that the contact's time zone counts.
+
+        An event without filters is no question, as in a trigger.
+        """
+        if props.get("until") == _EVENT:
+            return {"filters": props["filters"], "event": props["event_name"]} if props["filters"] else {}
+        return {key: props[key] for key in ("path", "time_zone") if props.get(key) not in (None, "account")}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
         """Return (path, message) for each error of the stored filters, such as a segment that was deleted."""
