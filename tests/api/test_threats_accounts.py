@@ -61,7 +61,7 @@ NAMES = {
     "remove": "contacts", "channels_attributes[].id": "channels",
     "contact.channels_attributes[].id": "channels", "template_id": "templates",
     "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages",
-    "run_ids": "runs",
+    "run_ids": "runs", "experiment.variants[].id": "variants",
 }  # fmt: skip
 # Ids of parts of an object, which belong to no resource
 OWN = ("steps[].id",)

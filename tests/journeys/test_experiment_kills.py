@@ -20,7 +20,7 @@ EXPERIMENT = {
 PATH = "/campaigns/1"
 
 
-def kill_until(server: Server, is_done: Callable[[], bool], is_amid: Callable[[], bool], kills: int = 3) -> int:
+def kill_until(server: Server, is_done: Callable[[], bool], is_amid: Callable[[], bool], kills: int = 2) -> int:
     """Kill and restart a server amid something until it is done; return how many kills were amid it."""
     hits, deadline = 0, time.monotonic() + 120
     while not is_done():

@@ -40,7 +40,9 @@ class Tenant:
         ids["templates"] = api.post("/templates", template).expect(201)["id"]
         translation = {"texts": {"subject": "Übersetzt"}}
         api.put(f"/templates/{ids['templates']}/translations/de", translation).expect(200)
-        ids["campaigns"] = api.post("/campaigns", {"name": f"{prefix} campaign"}).expect(201)["id"]
+        test = {"variants": [{}, {"subject": f"{prefix} b"}]}
+        campaign = api.post("/campaigns", {"name": f"{prefix} campaign", "experiment": test}).expect(201)
+        ids["campaigns"], ids["variants"] = campaign["id"], campaign["experiment"]["variants"][1]["id"]
         steps = [
             {"duration": 31_622_400}, {"subject": prefix, "body": "<p>x</p>"},
             {"type": "list_add", "contact_list_id": ids["lists"]},
