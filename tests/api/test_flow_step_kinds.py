@@ -146,7 +146,7 @@ def test_a_simulation_of_a_split_by_value(api: Client) -> None:
         simulation = api.post(f"/flows/{flow['id']}/simulate", {"contact": contact}).expect(200)
         entry = next(entry for entry in simulation["timeline"] if entry["type"] == "split_value")
         assert (entry["outcome"], entry["branch"], entry["data"]["value"]) == (key, label, value)
-        assert f"Split by “Plan”: {label}" in simulation["text"]
+        assert f"Split by Plan: {label}" in simulation["text"]
     event = {**VALUES, "field": "event.size", "branches": [{"values": ["L"]}]}
     request = {"event": {"size": "l"}, "steps": [event]}
     simulation = api.post(f"/flows/{flow['id']}/simulate", request).expect(200)

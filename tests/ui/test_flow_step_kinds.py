@@ -96,7 +96,7 @@ def test_splitting_by_a_value(user: ScriptlessBrowser, api: Client, flow: int) -
     (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
     assert step["field"] == "data.plan"
     assert [branch["values"] for branch in step["branches"]] == [["Gold", "Silver, new"], ["Trial"]]
-    assert "Split by “Plan”" in page.text and "Everyone else" in page.text
+    assert "Split by Plan" in page.text and "Everyone else" in page.text
 
     api.patch(f"/flows/{flow}", {"steps": [{**step, "else": [{"type": "exit"}]}]}).expect(200)
     page = page.reload()

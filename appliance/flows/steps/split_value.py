@@ -107,12 +107,8 @@ class SplitValue(StepKind):
         return {"field": node.props["field"], "value": None if value is None else msgspec.json.decode(value)}
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a text with the field, such as `Split by “Plan”`."""
-        return gettext("Split by “%(field)s”", field=title_field(props["field"]))
-
-    def name(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the text of `summary`, which has quotation marks already."""
-        return self.summary(props, account_id)
+        """Return a text with the field, such as `Split by Plan`."""
+        return gettext("Split by %(field)s", field=title_field(props["field"]))
 
 
 def find_value_field(name: str) -> Field | None:
