@@ -26,7 +26,8 @@ from msgspec import UNSET, Struct, convert, to_builtins
 
 from appliance.campaigns import audience, experiment, states
 from appliance.campaigns.audience import Audience
-from appliance.campaigns.store import MAX_AT_ONCE, TriggerWrite, validate_trigger
+from appliance.campaigns.store import MAX_AT_ONCE
+from appliance.campaigns.trigger import TriggerWrite, validate_trigger
 from appliance.core import clock, data_dir, signals
 from appliance.core.errors import Faults, Unavailable
 from appliance.core.i18n import gettext

@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, preflight, store
+from appliance.campaigns import audience, preflight, store, variants
 from appliance.campaigns.states import check_template_change
 from appliance.content import brand as brands
 from appliance.content.designs import links, markup
@@ -211,17 +211,22 @@ def _read_starter(account_id: int, key: str) -> tuple[str, dict[str, Any]]:
 
 
 def render_preview(
-    account_id: int, campaign_id: int, contact_id: int | None = None, language: str | None = None
+    account_id: int, campaign_id: int, contact_id: int | None = None, language: str | None = None, variant: int = 1
 ) -> dict[str, Any]:
     """Render a campaign for a contact, by default the first recipient, or a sample person if there is none.
 
-    The text is in the contact's language, or in `language` if that is given. Unsubscribe, preferences and view links
+    The text is in the contact's language, or in `language` if that is given. `variant` is the number of a variant of
+    an A/B test. Unsubscribe, preferences and view links
     are `#`. Raises NotFound. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None for the sample person),
     `sms` (`compose.describe_sms`, None for an email), `lengths` (of an email's fields), and `error` (why the template
     does not render, or None). If there is no error, the keys `from_name` (None for SMS) and `from_email` (an SMS's
     sender) are added.
     """
     campaign = store.get(account_id, campaign_id)
+    if variant > 1:
+        if campaign.setup is None:
+            raise NotFound
+        campaign = variants.build_view(campaign, variants.get_variant(campaign.setup, variant))
     account = Account.get_by_id(account_id)
     contact = contacts.get(account_id, contact_id) if contact_id is not None else find_sample_contact(campaign)
     brand = brands.get(account_id)

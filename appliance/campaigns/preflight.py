@@ -4,6 +4,7 @@ The composer and the API show the same findings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from msgspec import Struct
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
-from appliance.campaigns import audience, audience_snapshot, special_preflight, store, variants
+from appliance.campaigns import audience, audience_snapshot, special_preflight, store, variant_preflight, variants
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
@@ -104,6 +105,8 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
         for check in (*_CHECKS, *(_EMAIL_CHECKS if case.is_email else special_preflight.SMS_CHECKS))
         for finding in check(case)
     ]
+    findings += _find_variant_warnings(case, findings)
+    findings += variant_preflight.advise_test(case, facts["sendable"])
     findings += special_preflight.find_translation_warnings(case, facts.get("languages", []))
     findings += _size_advice(case, max(facts["html_bytes"], rehearsal.result.html_bytes if rehearsal else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
@@ -229,6 +232,19 @@ _EMAIL_CHECKS: tuple[_Check, ...] = (
     _check_dormant_recipients,
     _check_recent_campaign,
 )
+
+
+def _find_variant_warnings(case: PreflightInput, known: list[Finding]) -> list[Finding]:
+    """Return the warnings about the content of the variants of an A/B test, in addition to those of the campaign."""
+    checks = (
+        (_check_content_advice, _check_placeholders, _check_size) if case.is_email else special_preflight.SMS_CHECKS
+    )
+    load = partial(load_input, confirmed=case.is_confirmed, by=case.by)
+    return list(variant_preflight.find_of_variants(case.campaign, load, checks, known))
+
+
+def _check_size(case: PreflightInput) -> list[Finding]:
+    return _size_advice(case, _measure_size(case))
 
 
 def _size_advice(case: PreflightInput, largest: int) -> list[Finding]:
@@ -509,13 +525,17 @@ def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
 # In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
 _BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
     _check_audience, _check_confirmation, _check_content, _check_sender, _check_approval, _check_rendering,
-    _check_missing_values,
+    _check_missing_values, variant_preflight.check_test,
 )  # fmt: skip
+# Those that variants of an A/B test can have too
+_VARIANT_BLOCKERS = (_check_content, _check_sender, _check_rendering, _check_missing_values)
 
 
 def find_blockers(case: PreflightInput) -> list[Finding]:
-    """Return all blockers of a send, in the order of docs/decisions.md#3."""
-    return [finding for check in _BLOCKERS for finding in check(case)]
+    """Return all blockers of a send, in the order of docs/decisions.md#3; those of variants come last."""
+    findings = [finding for check in _BLOCKERS for finding in check(case)]
+    load = partial(load_input, confirmed=case.is_confirmed, by=case.by)
+    return [*findings, *variant_preflight.find_of_variants(case.campaign, load, _VARIANT_BLOCKERS, findings)]
 
 
 def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:

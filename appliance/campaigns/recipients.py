@@ -98,6 +98,13 @@ class RecipientQuery(PageQuery):
         Annotated[bool, Meta(description="true: only emails with a recorded reply; false: only others")] | UnsetType
     ) = UNSET
     contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET
+    variant: (
+        Annotated[
+            int,
+            Meta(description="only those of this variant of an A/B test; 0: waiting for the winner, -1: held out"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 _FILTERS = tuple(name for name in RecipientQuery.__struct_fields__ if name not in PageQuery.__struct_fields__)
@@ -165,6 +172,8 @@ def _select_matching(account_id: int, campaign_id: int, query: RecipientQuery) -
         messages = messages.where(Message.status == query.status)
     if query.contact_id is not UNSET:
         messages = messages.where(Message.contact == query.contact_id)
+    if query.variant is not UNSET:
+        messages = messages.where(Message.variant == query.variant)
     for is_wanted, statuses in ((query.pending, OPEN), (query.accepted, _ACCEPTED)):
         if is_wanted is not UNSET:
             within = Message.status.in_(statuses)

@@ -24,7 +24,7 @@ from msgspec import Meta, Struct, field
 
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import is_sendable
-from appliance.campaigns import audience
+from appliance.campaigns import audience, variants
 from appliance.campaigns.findings import find_transport
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
@@ -268,12 +268,17 @@ class RehearsalResult(Struct):
 class RehearsalRun:
     """One pass over the recipients of a campaign, which renders its message for each of them in their language.
 
-    `starts_at` is the start of the send in Unix milliseconds, for the quiet hours of SMS. Raises MergeError if the
-    message does not compile.
+    Of a campaign with an A/B test, every variant is rendered for every recipient, because anybody may get any of them;
+    the figures are those of the worst variant, and a recipient fails if any variant does. Variants that do not compile
+    are left out, as preflight reports them. `starts_at` is the start of the send in Unix milliseconds, for the quiet
+    hours of SMS. Raises MergeError if the message does not compile.
     """
 
-    def __init__(self, campaign: Campaign, starts_at: int | None = None) -> None:
+    def __init__(self, campaign: Campaign, starts_at: int | None = None, whole: "RehearsalRun | None" = None) -> None:
         self.campaign = campaign
+        self._whole = whole  # the run that a variant after the first belongs to
+        self.others = [] if whole is not None else _start_variants(campaign, starts_at, self)
+        self._failed_ids: set[int] = set()
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         document = to_document(campaign.template)
         self.sms = RecipientRenderer(campaign, account, starts_at) if campaign.channel == "sms" else None
@@ -312,7 +317,11 @@ class RehearsalRun:
         sample = array("q", contact_ids if self.sms is None else sample_evenly(contact_ids))
         started = reported = time.monotonic()
         for start in range(0, len(sample), _BATCH_SIZE):
-            self._render_batch(sample[start : start + _BATCH_SIZE].tolist())
+            ids = sample[start : start + _BATCH_SIZE].tolist()
+            self._render_batch(ids)
+            for other in self.others:
+                other._render_batch(ids)
+                self._add_variant(other)
             if time.monotonic() - started > MAX_SECONDS:
                 break
             if time.monotonic() - reported > _PROGRESS_SECONDS:
@@ -322,8 +331,18 @@ class RehearsalRun:
 
     def _current_result(self) -> RehearsalResult:
         if self.sms is not None:
-            self.result.sms = self.sms.get_totals(self.result.done, self.result.total)
+            done, total = self.result.done, self.result.total
+            totals = [run.sms.get_totals(done, total) for run in (self, *self.others) if run.sms is not None]
+            self.result.sms = max(totals, key=lambda sms: sms.parts)
         return self.result
+
+    def _add_variant(self, other: "RehearsalRun") -> None:
+        """Add the figures of a variant, after each batch, to those of the campaign."""
+        self.result.html_bytes = max(self.result.html_bytes, other.result.html_bytes)
+        for name, missing in other.lacks.items():
+            if missing.count > self.lacks.setdefault(name, missing).count:
+                self.lacks[name] = missing
+        self.result.lacking = list(self.lacks.values())
 
     def _get_content(self, language: MessageLanguage) -> CompiledMessage | None:
         """Return the email in a language, with tracked links if the campaign tracks them; None for SMS."""
@@ -378,9 +397,25 @@ class RehearsalRun:
         return None
 
     def _add_failure(self, contact_id: int, error: str) -> None:
+        if self._whole is not None:
+            self._whole._add_failure(contact_id, error)
+            return
+        if contact_id in self._failed_ids:
+            return
+        self._failed_ids.add(contact_id)
         self.result.failed += 1
         if len(self.result.failures) < _MAX_LISTED_CONTACTS:
             self.result.failures.append(RenderFailure(contact_id, error))
+
+
+def _start_variants(campaign: Campaign, starts_at: int | None, whole: RehearsalRun) -> list[RehearsalRun]:
+    runs = []
+    for _, view in variants.list_views(campaign):
+        try:
+            runs.append(RehearsalRun(view, starts_at, whole))
+        except MergeError as error:
+            log.info("rehearsal: a variant does not compile campaign=%s: %s", campaign.id, error.describe())
+    return runs
 
 
 def _get_value(filled_in: Mapping[str, Any], name: str) -> Any:
@@ -470,6 +505,7 @@ def _cache_key(campaign: Campaign) -> str:
         campaign.name, campaign.template_id, campaign.template.revision, campaign.template.updated_at, brand.updated_at,
         account.updated_at, trigger.contact_list_id, trigger.segment_id, trigger.data, campaign.channel,
         campaign.tracking, campaign.scheduled_at if campaign.channel == "sms" else None,
+        [(view.template.id, view.template.revision) for _, view in variants.list_views(campaign)],
     ]  # fmt: skip
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_campaigns import create_draft
+from tests.api.test_campaigns import create_draft, list_with_contacts
 from tests.kit.client import Client
 
 CONTENT = {"subject": "Offer", "preheader": "Today", "body": "<p>Hi <a href='https://example.org/a'>offer</a></p>"}
@@ -122,3 +122,37 @@ def test_a_draft_shows_its_sample_size(api: Client) -> None:
     assert result["sample_size"]["recipients"] == 0
     assert result["sample_size"]["needed"] > 10_000
     assert api.get(f"/campaigns/{create_draft(api)['id']}/experiment").status == 404
+
+
+def test_preflight_covers_every_variant(api: Client) -> None:
+    """Blockers and warnings stand at the field of the variant that has them, and a blocker of one blocks the send."""
+    list_id = list_with_contacts(api, "Variants", 3)
+    variants = [
+        {},
+        {"name": "Plain"},
+        {"body": "<p>{{ contact.nick }} {{ nobody.knows }}</p>", "from_email": "a@b.example"},
+    ]
+    campaign = set_up(api, {"variants": variants}, trigger_attributes={"contact_list_id": list_id})
+    path = f"/campaigns/{campaign['id']}"
+    result = api.get(f"{path}/preflight").expect(200)
+    warnings = {(warning["code"], warning["field"]) for warning in result["warnings"]}
+    messages = [warning["message"] for warning in result["warnings"]]
+
+    assert result["ok"], result["blockers"]
+    assert {
+        ("unknown_merge_tag", "experiment.variants[2].body"), ("variant_alike", "experiment.variants[1].subject"),
+        ("test_too_small", "experiment.test_share"),
+    } <= warnings  # fmt: skip
+    assert any(message.startswith("variant C: nobody.knows") for message in messages), messages
+    rehearsed = api.wait(
+        f"{path}/preflight", lambda row: row["facts"].get("rehearsal", {}).get("status") == "complete", 30
+    )["facts"]["rehearsal"]
+    assert (rehearsed["done"], rehearsed["failed"]) == (3, 0)
+    assert {missing["name"]: missing["count"] for missing in rehearsed["lacking"]} == {"contact.nick": 3}
+
+    api.patch(path, {"tracking": False}).expect(200)
+    design = {"sections": [{"type": "hologram"}]}
+    kept = [{"id": variant["id"]} for variant in campaign["experiment"]["variants"]]
+    api.patch(path, {"experiment": {"variants": [kept[0], kept[1] | {"design": design}, kept[2]]}}).expect(200)
+    error = api.post(f"{path}/send").expect(422)
+    assert set(error["validation_errors"]) == {"experiment.metric", "experiment.variants[1].design.sections[0]"}

@@ -13,7 +13,7 @@ from appliance.api import openapi
 from appliance.audience.contacts import store
 from appliance.audience.contacts.store import ContactQuery
 from appliance.campaigns import states
-from appliance.campaigns.store import TriggerWrite
+from appliance.campaigns.trigger import TriggerWrite
 from appliance.content.brand import BrandWrite
 from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
