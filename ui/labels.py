@@ -152,6 +152,8 @@ _REASONS = {
     "overdue_on_resume": gettext_noop("Expired while paused"),
     "render_error": gettext_noop("The content could not be personalised for this contact"),
     "contact_deleted": gettext_noop("The contact was deleted"),
+    "held_out": gettext_noop("Held out to be measured"),
+    "control_group": gettext_noop("In the control group"),
     "sender_not_ready": gettext_noop("The sender is not set up yet"),
     "smtputf8_unsupported": gettext_noop("The mail server does not support international addresses"),
     "bounce_rate": gettext_noop("Hard bounce rate over 5%%"),
@@ -428,6 +430,8 @@ def _count_reasons(count: int) -> dict[str, str]:
             "%(num)s expired during quiet hours", "%(num)s expired during quiet hours", count
         ),
         "overdue_on_resume": ngettext("%(num)s expired while paused", "%(num)s expired while paused", count),
+        "held_out": ngettext("%(num)s held out to be measured", "%(num)s held out to be measured", count),
+        "control_group": ngettext("%(num)s in the control group", "%(num)s in the control group", count),
         "render_error": ngettext(
             "%(num)s with content that could not be personalised",
             "%(num)s with content that could not be personalised", count,

@@ -1,5 +1,6 @@
 """Accounts: their settings, and cached counts of their objects and messages."""
 
+import secrets
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
@@ -56,6 +57,9 @@ class QuietHours(Struct, rename={"from_": "from"}):
 
 
 _MAX_HINT_LANGUAGES = 20  # the maximum number of translations of a template, too
+
+
+MAX_CONTROL_SHARE = 0.5
 
 
 class AccountWrite(Struct):
@@ -160,6 +164,18 @@ class AccountWrite(Struct):
         ]
         | UnsetType
     ) = UNSET
+    control_share: (
+        Annotated[
+            float,
+            Meta(ge=0, le=MAX_CONTROL_SHARE),
+            Meta(
+                description="share of contacts who get no campaigns, so that all campaigns together can be measured; "
+                "null for none. A larger share only adds contacts"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
     privacy_ip: (
         Annotated[Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")]
         | UnsetType
@@ -239,6 +255,8 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         after_commit(lambda: signals.wake("outbox"))
     if values.keys() & {"sms_quiet_hours", "time_zone"}:
         after_commit(lambda: signals.wake("quiet_hours"))
+    if account.control_share and account.control_seed is None:
+        account.control_seed = secrets.randbits(53)
     account.updated_at = clock.now_ms()
     account.save()
     return account

@@ -194,6 +194,10 @@ class Account(Struct):
         ]
         | None
     )
+    control_share: (
+        Annotated[float, Meta(description="share of contacts who get no campaigns, to be measured; null for none")]
+        | None
+    )
     sms_quiet_hours: (
         Annotated[accounts.QuietHours, Meta(description="hours in which no marketing SMS is sent; null for none")]
         | None

@@ -418,6 +418,16 @@ class Message(Struct, rename={"from_": "from"}):
     delivered_at: Annotated[Moment, Meta(description="when the message was reported as delivered")] | None
     opened_at: Annotated[Moment, Meta(description="when a person first opened the message")] | None
     clicked_at: Annotated[Moment, Meta(description="when a person first clicked a link")] | None
+    variant: (
+        Annotated[
+            int,
+            Meta(
+                description="number of the variant in the A/B test of its campaign; 0: waiting for the winner, -1: "
+                "held out; null without a test"
+            ),
+        ]
+        | None
+    )
     bounced_at: Annotated[Moment, Meta(description="when the message was reported as undeliverable")] | None
     created_at: Moment
     updated_at: Moment

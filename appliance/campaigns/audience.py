@@ -21,6 +21,7 @@ from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
 from appliance.core.validation import PageQuery, Short
+from appliance.experiments import assignment
 from appliance.sending.messages import sms_rules
 from appliance.storage.database import Page, fetch_one, rows, scalar
 from appliance.storage.models import Campaign, ContactList, Segment
@@ -38,16 +39,20 @@ _SKIP_REASON = (
     "WHEN h.suppression IS NOT NULL THEN 'suppressed_' || h.suppression "
     "WHEN h.subscribed = 0 AND h.opt_out_at IS NOT NULL THEN 'unsubscribed' "
     "WHEN h.subscribed = 0 THEN 'no_consent' "
-    "WHEN h.verified_at IS NULL AND {double} THEN 'not_verified' END"
+    "WHEN h.verified_at IS NULL AND {double} THEN 'not_verified' {control}END"
 )
 
 
 class Audience(NamedTuple):
-    """An audience as SQL: a query of contact ids, its parameters, and whether each address must be verified."""
+    """An audience as SQL: a query of contact ids, its parameters, and whether each address must be verified.
+
+    `control` is the SQL of the group of contact `c` in the account's control group, empty if there is none.
+    """
 
     sql: str
     parameters: dict[str, Any]
     double_opt_in: bool
+    control: str = ""
 
 
 class AudienceCounts(NamedTuple):
@@ -135,7 +140,16 @@ def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audie
     for index, excluded_id in enumerate([] if ignore_exclusions else data.get("exclude_segment_ids") or []):
         clauses.append(f"({_in_segment(account_id, int(excluded_id), parameters, f'y{index}_')}) IS NOT TRUE")
     double_opt_in = any(contact_list is not None and contact_list.double_opt_in for contact_list in lists.values())
-    return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double_opt_in)
+    sql = f"SELECT c.id FROM {' AND '.join(clauses)}"
+    return Audience(sql, parameters, double_opt_in, _build_control_group(account_id))
+
+
+def _build_control_group(account_id: int) -> str:
+    """Return the SQL of the group of contact `c` in the account's control group, or an empty text if it has none."""
+    row = fetch_one("SELECT control_share, control_seed FROM account WHERE id = ?", (account_id,))
+    if row is None or not row[0] or row[1] is None:
+        return ""
+    return assignment.build_group_sql(assignment.start_assignment(row[1], row[0]), "c.id")
 
 
 def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
@@ -272,7 +286,9 @@ def get_channel_kind(campaign: Campaign) -> str:
 
 
 def _select_skip_reason(audience: Audience) -> str:
-    return _SKIP_REASON.format(double=int(audience.double_opt_in))
+    # Who could not get the campaign anyway is not in the control group, so that it can be compared with the recipients.
+    control = f"WHEN {audience.control} = {assignment.HELD_OUT} THEN 'control_group' " if audience.control else ""
+    return _SKIP_REASON.format(double=int(audience.double_opt_in), control=control)
 
 
 def select_members(audience: Audience) -> str:
@@ -336,14 +352,25 @@ def find_last_sent_and_added(campaign: Campaign) -> tuple[int, int | None]:
 def _cache_key(campaign: Campaign) -> Hashable:
     """Return a cache key that differs for each audience, so that an edit takes effect at once."""
     audience = build_audience(campaign)
-    return audience.sql, repr(sorted(audience.parameters.items())), audience.double_opt_in, get_channel_kind(campaign)
+    parameters, kind = repr(sorted(audience.parameters.items())), get_channel_kind(campaign)
+    return audience.sql, parameters, audience.double_opt_in, audience.control, kind
 
 
 # Segment filters for a recipient query, so that the recipients behind a figure of the report can become a segment.
 
 Filters = list[dict[str, Any]]
 # The filters of a `RecipientQuery` that a segment cannot express.
-_UNSUPPORTED_FILTERS = ("status", "domain", "country", "problem", "pending", "unsubscribed", "replied", "contact_id")
+_UNSUPPORTED_FILTERS = (
+    "status",
+    "domain",
+    "country",
+    "problem",
+    "pending",
+    "unsubscribed",
+    "replied",
+    "contact_id",
+    "variant",
+)
 
 
 def build_recipient_filters(campaign_id: int, query: RecipientQuery) -> Filters | None:

@@ -189,11 +189,12 @@ class SnapshotState(Struct):
     listed: int = 0  # number of rows written from earlier recipient lists
     first_id: int = 0  # the message id of position p in this recipient list is first_id + p
     last: int = 0  # contact id of the last row written
+    control: str = ""  # the SQL of the account's control group
 
     @property
     def audience(self) -> Audience:
         """Return the audience of the send."""
-        return Audience(self.sql, self.parameters, self.double_opt_in)
+        return Audience(self.sql, self.parameters, self.double_opt_in, self.control)
 
 
 class AudienceSize(NamedTuple):
@@ -252,7 +253,7 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
     require_write_transaction()
     members = audience.build_audience(campaign)
     if _is_large(campaign, size):
-        state = SnapshotState(members.sql, members.parameters, members.double_opt_in, provider)
+        state = SnapshotState(members.sql, members.parameters, members.double_opt_in, provider, control=members.control)
         campaign.pending_snapshot, campaign.audience_count = to_builtins(state), 0
         after_commit(lambda: signals.wake("audiences"))
         return

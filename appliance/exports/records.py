@@ -69,7 +69,7 @@ MESSAGES = ExportKind(
         "segments attempts error_code error_smtp error_enhanced error_text"
     )
     | {"next_attempt_at": "CASE WHEN status IN ('queued', 'held') THEN max(due_at, created_at) END"}
-    | _map_same("sent_at delivered_at opened_at clicked_at bounced_at created_at updated_at"),
+    | _map_same("sent_at delivered_at opened_at clicked_at bounced_at variant created_at updated_at"),
     _map_same("source_type channel status contact_id campaign_id flow_id test") | {"to": "recipient_key"},
     ("contact_id", "campaign_id", "flow_id"),
 )
@@ -221,7 +221,7 @@ _RECIPIENT_COLUMNS = {
     "contact_id": "m.contact_id", "first_name": "c.first_name", "last_name": "c.last_name", "to": "m.recipient",
     "status": "m.status", "skip_reason": "m.skip_reason", "answer": "m.error_text", "sent_at": "m.sent_at",
     "delivered_at": "m.delivered_at", "opened_at": "m.opened_at", "clicked_at": "m.clicked_at",
-    "bounced_at": "m.bounced_at", "message_id": "m.id",
+    "bounced_at": "m.bounced_at", "message_id": "m.id", "variant": "m.variant",
 }  # fmt: skip
 
 

@@ -189,6 +189,8 @@ def _experiments(handle: Any) -> None:
     database.create_tables([models.Experiment, models.Variant], safe=False)
     for column in ("variant", "variant_batch"):
         handle.execute(f"ALTER TABLE message ADD COLUMN {column} INTEGER")
+    handle.execute("ALTER TABLE account ADD COLUMN control_share REAL")
+    handle.execute("ALTER TABLE account ADD COLUMN control_seed INTEGER")
     for statement in models.VARIANT_INDEXES:
         handle.execute(statement)
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.api.test_campaigns import create_draft, list_with_contacts
 from tests.kit.client import Client
+from tests.kit.recipients import create_list
+from tests.kit.server import Server
 
 CONTENT = {"subject": "Offer", "preheader": "Today", "body": "<p>Hi <a href='https://example.org/a'>offer</a></p>"}
 
@@ -156,3 +158,35 @@ def test_preflight_covers_every_variant(api: Client) -> None:
     api.patch(path, {"experiment": {"variants": [kept[0], kept[1] | {"design": design}, kept[2]]}}).expect(200)
     error = api.post(f"{path}/send").expect(422)
     assert set(error["validation_errors"]) == {"experiment.metric", "experiment.variants[1].design.sections[0]"}
+
+
+def test_the_control_group_gets_no_campaign(server: Server) -> None:
+    """The account's control group is counted, explained and skipped; a larger share only adds contacts to it."""
+    api = server.client()
+    list_id = create_list(api, 200, "control")
+    api.patch("/account", {"control_share": 0.2}).expect(200)
+    campaign = create_draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": list_id})
+    path = f"/campaigns/{campaign['id']}"
+    smaller = api.get(f"{path}/preflight").expect(200)["facts"]
+    contacts = [contact["id"] for contact in api.all("/contacts", list_id=list_id)]
+
+    def list_control() -> set[int]:
+        explained = {contact_id: api.get(f"{path}/explain", contact_id=contact_id).json for contact_id in contacts[:60]}
+        return {contact_id for contact_id, row in explained.items() if row["skip_reason"] == "control_group"}
+
+    few = list_control()
+    assert api.patch("/account", {"control_share": 0.4}).expect(200)["control_share"] == 0.4
+    larger = api.get(f"{path}/preflight").expect(200)["facts"]
+    many = list_control()
+    assert few < many
+    assert 20 <= smaller["skipped"]["control_group"] <= 60 < larger["skipped"]["control_group"] <= 100
+    assert larger["sendable"] + larger["skipped"]["control_group"] == larger["audience"] == 200
+
+    api.post(f"{path}/send").expect(200)
+    completed = api.wait(path, lambda row: row["status"] == "completed", 30)
+    assert completed["stats"]["skipped"] == larger["skipped"]["control_group"]
+    skipped = api.all(f"{path}/recipients", status="skipped")
+    assert {row["skip_reason"] for row in skipped} == {"control_group"}
+    assert many <= {row["contact_id"] for row in skipped}
+    assert api.patch("/account", {"control_share": 0.6}).expect(422)["validation_errors"].keys() == {"control_share"}
+    api.patch("/account", {"control_share": None}).expect(200)

@@ -17,7 +17,7 @@ template | integer id | integer? flow_id action_id | string? name subject body p
     | object design variables | array languages | date-time created_at updated_at
 campaign | integer id account_id sent_count | string status approval_state channel name phase | object data trigger
     template stats | array templates | boolean editable | string? pause_reason | date-time created_at updated_at |
-    date-time? scheduled_at cancelled_at
+    date-time? scheduled_at cancelled_at | object? experiment
 flow | integer id account_id sent_count | string status approval_state name | string? goal | object trigger stats |
     array steps templates | date-time created_at updated_at
 step | string? subject body preheader event_name | integer? duration | array filters yes no | boolean
@@ -40,15 +40,16 @@ record | string record_type name value priority valid purpose | boolean required
 event | integer id account_id chain_depth | integer? contact_id user_id | string event | number? amount | object data
     | boolean test generated | string? idempotency_key resource_uid resource_name resource_url ip user_agent browser
     os device_type referrer utm_source utm_medium utm_term utm_content utm_campaign | date-time created_at updated_at
-message | integer id account_id attempts | integer? contact_id campaign_id flow_id step_id template_id segments |
-    object tags | string channel status provider source_type | boolean transactional test | object? error | date-time
-    created_at updated_at | string? to from reply_to subject skip_reason source_name provider_id idempotency_key
-    internet_message_id | date-time? next_attempt_at sent_at delivered_at opened_at clicked_at bounced_at
+message | integer id account_id attempts | integer? contact_id campaign_id flow_id step_id template_id segments
+    variant | object tags | string channel status provider source_type | boolean transactional test | object? error |
+    date-time created_at updated_at | string? to from reply_to subject skip_reason source_name provider_id
+    idempotency_key internet_message_id | date-time? next_attempt_at sent_at delivered_at opened_at clicked_at
+    bounced_at
 account | integer id | string base_url version name time_zone locale privacy_ip | date-time created_at updated_at |
     string? email_from_name email_from_email email_reply_to sms_from stop_reason sms_opt_out_hint | object?
     frequency_cap sms_quiet_hours | boolean can_send using_sandbox domain_verified approval_required
     block_on_missing_variable transactional_allowed sending_stopped | array blockers | object transport capabilities
-    onboarding counts usage brand sms_opt_out_hints
+    onboarding counts usage brand sms_opt_out_hints | number? control_share
 error | string code message request_id | boolean error
 """
 KINDS: dict[str, tuple[type, ...]] = {

@@ -142,7 +142,8 @@ _FIELD_LABELS = {
     "approval_by_another": gettext_noop("Require a different approver"),
     "block_on_missing_variable": gettext_noop("Require a value for every merge tag"),
     "transactional_allowed": gettext_noop("Allow transactional messages"),
-    "frequency_cap": gettext_noop("Frequency cap"), "sms_opt_out_hint": gettext_noop("Opt-out text"),
+    "frequency_cap": gettext_noop("Frequency cap"), "control_share": gettext_noop("Control group"),
+    "sms_opt_out_hint": gettext_noop("Opt-out text"),
     "sms_opt_out_hints": gettext_noop("Opt-out in other languages"), "privacy_ip": gettext_noop("IP addresses"),
 }  # fmt: skip
 # How a user signed in, by the kind of the session

@@ -1,6 +1,6 @@
 """Tables of accounts, with their users, API keys, settings, audit log, contacts, consent, segments and lists."""
 
-from peewee import SQL, BlobField, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
+from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, ForeignKeyField, IntegerField, TextField
 
 from appliance.storage.database import Json, Records, Table, Time
 
@@ -28,6 +28,8 @@ class Account(Table):
     sms_opt_out_hint = TextField(null=True)
     sms_opt_out_hints = Json(default=dict)  # in other languages, by language tag
     privacy_ip = TextField(default="truncated")
+    control_share = FloatField(null=True)  # the share of contacts who get no campaigns, to be measured
+    control_seed = IntegerField(null=True)  # draws them; set with the first share and never changed
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     created_at = Time()
     updated_at = Time()

@@ -10,6 +10,7 @@ D source_type enum(transactional,campaign,flow,test,system)
 D to,from,reply_to,subject,skip_reason,source_name,provider_id,idempotency_key,internet_message_id string?
 D transactional,test boolean
 D tags object
+O variant integer? -- the variant of a campaign's A/B test
 D error MessageError?
 D next_attempt_at,sent_at,delivered_at,opened_at,clicked_at,bounced_at date-time?
 D created_at,updated_at date-time
@@ -89,6 +90,7 @@ O approval_by_another boolean -- nobody approves of what they wrote last
 D sending_stopped boolean
 D stop_reason string?
 D frequency_cap FrequencyCap?
+O control_share number? -- contacts who get no campaigns, to be measured
 D sms_quiet_hours QuietHours?
 D sms_opt_out_hint string?
 O sms_opt_out_hints object -- and in other languages

@@ -55,6 +55,8 @@ D no_channel,invalid_address,not_verified,no_consent,frequency_cap,quiet_hours_e
 D overdue_on_resume,render_error,contact_deleted,smtputf8_unsupported
 O country_not_allowed -- SMS go only to the countries that the operator named
 O sender_not_allowed -- nobody who may write to that country sends it
+O held_out -- the holdout of a campaign
+O control_group -- the account's contacts who get no campaigns, to be measured
 O too_late -- an answer to a question by SMS that was asked long ago
 O transactional_disabled -- the account's switch, met within a flow
 O sender_not_ready -- a mail of the service itself, before anybody may send
