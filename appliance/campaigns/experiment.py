@@ -62,8 +62,8 @@ def start(campaign: Campaign, get_sender: Callable[[Campaign, Account], dict[str
             variant.sender = get_sender(view, campaign.account)
             variant.save(only=["document", "sender"])
     first_at = campaign.hold_until or campaign.started_at
-    share = _get_test_share(setup) / (UNEVEN_BATCHES if experiment.uneven else 1)
     assignment = assignments.start_assignment(secrets.randbits(53), experiment.holdout)
+    share = _get_batch_share(setup, assignment, 1)
     experiment.assignment = to_builtins(assignments.add_batch(assignment, share, [1] * len(setup.variants)))
     experiment.batches = [{"at": first_at, "sizes": [0] * len(setup.variants)}]
     experiment.held_out_count = experiment.released_id = 0
@@ -73,10 +73,17 @@ def start(campaign: Campaign, get_sender: Callable[[Campaign, Account], dict[str
     _save(experiment)
 
 
-def _get_test_share(setup: Setup) -> float:
-    """Return the share of all contacts that gets the variants at the start of a test, or in all its batches."""
-    free = 1 - float(setup.experiment.holdout)
-    return min(float(setup.experiment.test_share), free) if variants.is_test(setup) else free
+def _get_batch_share(setup: Setup, assignment: Assignment, batch: int) -> float:
+    """Return the share of all contacts that gets the variants in a batch, from 1; the rest keeps waiting."""
+    experiment, free = setup.experiment, assignments.get_waiting_share(assignment)
+    share = float(experiment.test_share)
+    # What is left, not the sum of the shares, because of rounding: nobody may wait if everybody is in the test.
+    is_everybody = not variants.is_test(setup) or share + float(experiment.holdout) >= 1
+    if not experiment.uneven:
+        return free if is_everybody else share
+    if is_everybody and batch == UNEVEN_BATCHES:
+        return free
+    return min(free, min(share, 1 - float(experiment.holdout)) / UNEVEN_BATCHES)
 
 
 def _get_next_batch_at(experiment: Experiment) -> int | None:
@@ -403,8 +410,7 @@ def take_step(step: NextStep) -> None:
         return
     experiment = setup.experiment
     assignment = convert(experiment.assignment, Assignment)
-    share = _get_test_share(setup) / UNEVEN_BATCHES
-    share = min(share, assignments.get_waiting_share(assignment))
+    share = _get_batch_share(setup, assignment, len(experiment.batches) + 1)
     experiment.assignment = to_builtins(assignments.add_batch(assignment, share, step.weights))
     experiment.batches.append({"at": clock.now_ms(), "sizes": [0] * len(setup.variants)})
     experiment.next_batch_at = _get_next_batch_at(experiment)

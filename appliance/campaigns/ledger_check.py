@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from appliance.campaigns import store
+from appliance.campaigns import store, variants
 from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.experiments.assignment import HELD_OUT
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign
 
@@ -44,11 +45,15 @@ _DUPLICATE_ADDRESSES = (
 )
 _NEVER_DUE = (
     "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status IN ('queued', 'held') AND due_at IS NULL "
-    "AND variant IS NOT 0"
+    "AND (variant IS NOT 0 OR EXISTS (SELECT 1 FROM experiment x WHERE x.campaign_id = message.campaign_id "
+    "AND x.state IN ('draft', 'decided')))"
 )
 _CLAIMED_BY_ENDED_PROCESS = (
     "SELECT count(*), min(id) FROM message WHERE campaign_id = ? AND status = 'sending' "
     "AND claimed_by IS DISTINCT FROM ?"
+)
+_COUNT_VARIANTS = (
+    "SELECT variant, variant_batch, count(*) FROM message WHERE campaign_id = ? AND variant NOT NULL GROUP BY 1, 2"
 )
 _SENT_WITHOUT_EVENT = gettext_noop("%(count)s sent messages have no event; the first is %(first)s")
 _SENT_TWICE = gettext_noop("%(count)s addresses have more than one message; the first is %(first)s")
@@ -96,8 +101,29 @@ def check_thoroughly(
     if max_sorted is None or campaign.audience_count <= max_sorted:
         yield _describe_rows(_DUPLICATE_ADDRESSES, (campaign.id,), _SENT_TWICE)
     yield _describe_rows(_NEVER_DUE, (campaign.id,), _OPEN_AND_NEVER_DUE)
+    yield _compare_variants(campaign)
     if process is not None:
         yield _describe_rows(_CLAIMED_BY_ENDED_PROCESS, (campaign.id, process), _ABANDONED)
+
+
+def _compare_variants(campaign: Campaign) -> list[str]:
+    """Return the differences between the counters of an A/B test, by which variants are compared, and the messages."""
+    setup = variants.find(campaign.id)
+    if setup is None or not setup.experiment.batches:
+        return []
+    expected: dict[tuple[int, int | None], int] = {(HELD_OUT, None): setup.experiment.held_out_count}
+    for batch, stored in enumerate(setup.experiment.batches, 1):
+        expected |= {(number, batch): size for number, size in enumerate(stored["sizes"], 1)}
+    actual = {(row[0], row[1]): row[2] for row in rows(_COUNT_VARIANTS, (campaign.id,))}
+    compared = expected.keys() | {key for key in actual if key[1] is not None}
+    return [
+        gettext(
+            "the counter of variant %(variant)s is %(counter)s, but %(actual)s have a message",
+            variant=number, counter=expected.get((number, batch), 0), actual=actual.get((number, batch), 0),
+        )
+        for number, batch in sorted(compared, key=str)
+        if expected.get((number, batch), 0) != actual.get((number, batch), 0)
+    ]  # fmt: skip
 
 
 def _describe_rows(sql: str, values: tuple[Any, ...], text: str) -> list[str]:

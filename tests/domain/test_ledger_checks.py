@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from appliance.audience.contacts import removal
-from appliance.campaigns import ledger_check, states, store
+from appliance.campaigns import ledger_check, states, store, variants
 from appliance.campaigns.ledger_check import LedgerChecker
+from appliance.campaigns.variants import ExperimentWrite, VariantWrite
 from appliance.events import log
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
@@ -161,3 +162,19 @@ def test_each_address_gets_one_row_and_one_message(build: Callable[[Home], list[
 
     assert sent.audience_count == len(keys) == len(set(keys)) == messages == count
     assert find_problems(home, campaign) == []
+
+
+def test_counters_of_variants_are_compared_with_the_rows(home: Home) -> None:
+    """Messages that wait for the winner are no finding; a wrong counter of a variant, or of the held-out, is."""
+    contacts = [home.contact(f"v{number}@example.org") for number in range(40)]
+    draft = home.campaign(home.list_of(*(contact.id for contact in contacts)).id)
+    request = ExperimentWrite(variants=[VariantWrite(), VariantWrite(subject="B")], test_share=0.4, holdout=0.2)
+    transactions.write(variants.apply, draft, request)
+    sent_campaign = home.send(draft)
+
+    assert rows("SELECT count(*) > 0 FROM message WHERE variant = 0 AND due_at IS NULL") == [(1,)]
+    assert find_problems(home, sent_campaign) == []
+    transactions.write(run, "UPDATE experiment SET held_out_count = held_out_count + 1")
+    transactions.write(run, "UPDATE message SET variant = 1 WHERE variant = 2")
+    problems = find_problems(home, sent_campaign)
+    assert len(problems) == 3 and all(problem.startswith("the counter of variant") for problem in problems)
