@@ -192,7 +192,7 @@ def _get_due(campaign: Campaign, variant: Variant, due: int) -> int:
 
 
 _COUNT_NEW = (
-    "SELECT variant, count(*) FROM message WHERE id > ? AND id <= ? AND +campaign_id = ? "
+    "SELECT variant, count(*) FROM message NOT INDEXED WHERE id > ? AND id <= ? AND campaign_id = ? "
     "AND variant NOT NULL GROUP BY variant"
 )
 
@@ -220,8 +220,8 @@ _WAITING_IDS = (
 _RELEASE = (
     "UPDATE message SET variant = p.variant, variant_batch = :new_batch, status = 'queued', due_at = :due, "
     "sender = {sender}, reply_to = {reply_to}, updated_at = :now "
-    "FROM (SELECT id AS message_id, coalesce({group}, :winner) AS variant FROM message WHERE id > :after "
-    "AND id <= :last AND +campaign_id = :campaign AND variant = 0 AND status = 'held' AND due_at IS NULL) AS p "
+    "FROM (SELECT id AS message_id, coalesce({group}, :winner) AS variant FROM message NOT INDEXED WHERE id > :after "
+    "AND id <= :last AND campaign_id = :campaign AND variant = 0 AND status = 'held' AND due_at IS NULL) AS p "
     "WHERE message.id = p.message_id AND p.variant > 0"
 )
 
@@ -274,8 +274,8 @@ def release_batch(campaign_id: int, size: int) -> int:
 def _count_released(experiment: Experiment, scope: dict[str, Any], batch: int) -> None:
     counts = dict(
         rows(
-            "SELECT variant, count(*) FROM message WHERE id > :after AND id <= :last AND +campaign_id = :campaign "
-            "AND variant_batch = :batch GROUP BY 1",
+            "SELECT variant, count(*) FROM message NOT INDEXED WHERE id > :after AND id <= :last "
+            "AND campaign_id = :campaign AND variant_batch = :batch GROUP BY 1",
             {**scope, "batch": batch},
         )
     )

@@ -28,6 +28,7 @@ O approval_state,awaiting_approval -- what waits for approval
 = GET /campaigns/{{id}}/recipients
 O status,opened,clicked,link,domain,country,problem,pending,accepted,unsubscribed,contact_id -- each figure's people
 O replied -- as the report counts replies
+O variant -- those of an A/B test
 = GET /campaigns/{{id}}/explain
 D contact_id
 = GET /contacts
