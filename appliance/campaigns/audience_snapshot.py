@@ -26,6 +26,7 @@ from msgspec import UNSET, Struct, convert, to_builtins
 
 from appliance.campaigns import audience, experiment, states
 from appliance.campaigns.audience import Audience
+from appliance.campaigns.experiment import RowSql
 from appliance.campaigns.store import MAX_AT_ONCE
 from appliance.campaigns.trigger import TriggerWrite, validate_trigger
 from appliance.core import clock, data_dir, signals
@@ -190,6 +191,8 @@ class SnapshotState(Struct):
     first_id: int = 0  # the message id of position p in this recipient list is first_id + p
     last: int = 0  # contact id of the last row written
     control: str = ""  # the SQL of the account's control group
+    row_sql: RowSql | None = None  # for the columns of an A/B test
+    counts: dict[int, int] = {}  # of an A/B test: the number of rows written by variant
 
     @property
     def audience(self) -> Audience:
@@ -252,25 +255,31 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
     """
     require_write_transaction()
     members = audience.build_audience(campaign)
+    row_sql = experiment.build_row_sql(campaign, "contact", campaign.hold_until or DUE_NOW)
     if _is_large(campaign, size):
-        state = SnapshotState(members.sql, members.parameters, members.double_opt_in, provider, control=members.control)
-        campaign.pending_snapshot, campaign.audience_count = to_builtins(state), 0
+        state = SnapshotState(
+            members.sql, members.parameters, members.double_opt_in, provider, control=members.control, row_sql=row_sql
+        )  # fmt: skip
+        campaign.pending_snapshot, campaign.audience_count = to_builtins(state, str_keys=True), 0
         after_commit(lambda: signals.wake("audiences"))
         return
     last_used_id = _reserve_ids()
     sql = _SELECT_CURRENT.format(members=audience.select_members(members))
-    _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id})
+    _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id}, row_sql)
     campaign.audience_count = int(connection().changes())
-    experiment.count_new_rows(campaign.id, last_used_id, last_used_id + campaign.audience_count)
+    if row_sql is not None:
+        last_id = last_used_id + campaign.audience_count
+        experiment.store_sizes(campaign.id, experiment.count_new_rows(campaign.id, last_used_id, last_id))
     connection().execute(
         _INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_used_id + campaign.audience_count, campaign.id)
     )
 
 
-def _insert_messages(campaign: Campaign, provider: str, people: str, values: dict[str, Any]) -> None:
-    """Write a message row for each row of the SQL `people`, with its group in the A/B test of the campaign."""
+def _insert_messages(
+    campaign: Campaign, provider: str, people: str, values: dict[str, Any], sql: RowSql | None
+) -> None:
+    """Write a message row for each row of the SQL `people`; `sql` is that of an A/B test of the campaign."""
     parameters = _build_parameters(campaign, provider) | values
-    sql = experiment.build_row_sql(campaign, "contact", parameters["due"])
     if sql is None:
         statement = _INSERT_MESSAGES.format(columns=_COLUMNS, variant="NULL, NULL", people=people)
     else:
@@ -302,7 +311,9 @@ def _build_parameters(campaign: Campaign, provider: str) -> dict[str, Any]:
 
 def get_state(campaign: Campaign) -> SnapshotState | None:
     """Return the progress of a snapshot in batches, or None if there is none or it is complete."""
-    return None if campaign.pending_snapshot is None else convert(campaign.pending_snapshot, SnapshotState)
+    return (
+        None if campaign.pending_snapshot is None else convert(campaign.pending_snapshot, SnapshotState, str_keys=True)
+    )
 
 
 def record_list(key: SnapshotKey, count: int) -> None:
@@ -332,8 +343,10 @@ def write_batch(key: SnapshotKey, size: int) -> int:
     offset = state.done - state.listed
     last = min(offset + size, state.total - state.listed)
     values = {"id": state.first_id, "after": offset, "last": last}
-    _insert_messages(campaign, state.provider, _SELECT_LISTED, values)
-    experiment.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
+    _insert_messages(campaign, state.provider, _SELECT_LISTED, values, state.row_sql)
+    if state.row_sql is not None:
+        counts = experiment.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
+        state.counts = {number: state.counts.get(number, 0) + counts.get(number, 0) for number in state.counts | counts}
     connection().execute(
         _INSERT_SKIP_EVENTS, (campaign.name, state.first_id + offset, state.first_id + last, campaign.id)
     )
@@ -345,8 +358,10 @@ def write_batch(key: SnapshotKey, size: int) -> int:
 
 
 def _save_state(campaign: Campaign, state: SnapshotState) -> None:
-    campaign.pending_snapshot = None if state.done == state.total else to_builtins(state)
+    campaign.pending_snapshot = None if state.done == state.total else to_builtins(state, str_keys=True)
     if campaign.pending_snapshot is None:
+        if state.row_sql is not None:
+            experiment.store_sizes(campaign.id, state.counts)
         after_commit(lambda: signals.wake("campaigns"))
     campaign.save(only=["pending_snapshot", "audience_count"])
 

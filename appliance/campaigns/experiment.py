@@ -7,7 +7,7 @@ follow the same ranges.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import Meta, Struct, convert, to_builtins
@@ -137,7 +137,7 @@ def shift(campaign_id: int, pause_ms: int) -> None:
 # The rows of the ledger: the groups as SQL, and the release of rows that wait.
 
 
-class RowSql(NamedTuple):
+class RowSql(Struct, frozen=True):
     """SQL expressions for the rows of a campaign, by a column `variant`, and their parameters.
 
     `group` computes the variant from a column of contact ids. `due` is only for rows that do not wait.
@@ -197,17 +197,26 @@ _COUNT_NEW = (
 )
 
 
-def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> None:
-    """Add the rows with the ids after one and up to another, just written, to the sizes of the first batch."""
+def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> dict[int, int]:
+    """Return the number of messages by variant with the ids after one and up to another, which were just written."""
+    return dict(rows(_COUNT_NEW, (after_id, last_id, campaign_id)))
+
+
+def store_sizes(campaign_id: int, counts: Mapping[int, int]) -> None:
+    """Store the number of messages by variant once the audience is fixed: they are the sizes of the first batch."""
     require_write_transaction()
-    experiment = Experiment.get_or_none(Experiment.campaign == campaign_id)
-    if experiment is None or not experiment.batches:
-        return
-    counts = dict(rows(_COUNT_NEW, (after_id, last_id, campaign_id)))
-    experiment.held_out_count += counts.get(HELD_OUT, 0)
-    sizes = experiment.batches[-1]["sizes"]
-    experiment.batches[-1]["sizes"] = [size + counts.get(number, 0) for number, size in enumerate(sizes, 1)]
+    experiment = Experiment.get(Experiment.campaign == campaign_id)
+    experiment.held_out_count = counts.get(HELD_OUT, 0)
+    sizes = experiment.batches[0]["sizes"]
+    experiment.batches[0]["sizes"] = [counts.get(number, 0) for number in range(1, len(sizes) + 1)]
     experiment.save(only=["held_out_count", "batches"])
+
+
+def store_unfinished_sizes(campaign: Campaign) -> None:
+    """Store the sizes of a test whose campaign ends while its audience is still being fixed."""
+    state = campaign.pending_snapshot
+    if state is not None and state.get("row_sql") is not None:
+        store_sizes(campaign.id, {int(number): count for number, count in state["counts"].items()})
 
 
 # The condition on `channel` and `run_id` lets the index of open messages find those without a time.

@@ -527,6 +527,8 @@ def delete_messages(campaign: Campaign) -> None:
 
 def _start_ending_messages(campaign: Campaign, mode: str) -> None:
     require_write_transaction()
+    if mode == "cancel":
+        experiment.store_unfinished_sizes(campaign)
     # Members of the audience that have no row yet get none.
     campaign.pending_snapshot = None
     if campaign.pending_end is not None or campaign.audience_count > MAX_AT_ONCE:
