@@ -22,7 +22,7 @@ from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
 from ui import documentation, formats, labels, session, static_files, transport_labels
 from ui.forms.lookups import describe_time_zone
-from ui.widgets import charts
+from ui.widgets import charts, experiment_views
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
 SHORTCUTS = (
@@ -140,6 +140,7 @@ _MACRO_FILES = {
     "flows": "flows",
     "chart": "charts",
     "report": "report",
+    "experiment": "experiment",
     "live": "live",
     "approvals": "approval",
     "queue": "queue",
@@ -176,6 +177,7 @@ def template_environment() -> Environment:
         "labels": labels,
         "shortcuts": SHORTCUTS,
         "charts": charts,
+        "experiments": experiment_views,
     }
     for name, file in _MACRO_FILES.items():
         environment.globals[name] = environment.get_template(f"parts/{file}.html").module

@@ -169,6 +169,9 @@ def describe_version(row: Any) -> str:
         chosen = drafts.find_references(draft)
     else:
         content = [row.template.revision, row.trigger.updated_at]
+        if row.setup is not None:
+            revisions = [variant.template.revision for variant in row.setup.variants]
+            content += [row.setup.experiment.updated_at, revisions]
         chosen = segments.find_campaign_references(row)
     audience = segments.describe_audience(row.account_id, chosen)
     return hashlib.sha256(msgspec.json.encode([content, audience])).hexdigest()[:20]

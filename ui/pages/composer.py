@@ -1,4 +1,4 @@
-"""The composer of a draft campaign: four cards that save themselves, the checklist, sending, scheduling and undo."""
+"""The composer of a draft campaign: cards that save themselves, the checklist, sending, scheduling and undo."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,19 +17,19 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
 from ui import formats, forms, labels, view
-from ui.forms import Form, FormPart, FormParts, lookups
+from ui.forms import Form, FormPart, FormParts, experiment_forms, lookups
 from ui.forms.lookups import describe_time_zone
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
-from ui.widgets import filter_builder
+from ui.widgets import experiment_views, filter_builder
 
 pages = Pages("ui_composer", url_prefix="/campaigns")
 
 
-CARDS = ("to", "from", "content", "when")
-# The parts of each card's form, for edit conflicts.
-CARD_PARTS = {
+CARDS = ("to", "from", "content", "experiment", "when")
+# The parts of each card's form, for edit conflicts; those of the card with the A/B test depend on its variants.
+_CARD_PARTS = {
     "to": lookups.AudienceParts(
         FormPart(gettext_noop("Recipients"), ("who", "list", "segment", "sure"), True),
         FormPart(gettext_noop("Excluded"), ("without",), True),
@@ -48,6 +48,11 @@ CARD_PARTS = {
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
 
 
+def get_parts(card: str, campaign: Any) -> FormParts:
+    """Return the parts of a card's form."""
+    return experiment_forms.ExperimentParts(campaign.setup) if card == "experiment" else _CARD_PARTS[card]
+
+
 def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
     """Return the template context that the pages of a draft share. Raises NotFound for an unknown campaign.
 
@@ -64,6 +69,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     sms = campaign.channel == "sms"
     message_count = facts["sms"]["parts"] if sms and facts["sms"]["parts"] else facts["sendable"]
     is_later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
+    test = experiment_views.build_test(campaign, facts["sendable"], rendered)
     return {
         "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
         "audience": lookups.describe_audience(campaign, choices.names), "has_audience": audience.is_set(campaign),
@@ -85,7 +91,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
         **describe_render_check(facts), "sender": sender,
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
         "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
-        "bare_links": content.list_bare_links(campaign),
+        "bare_links": content.list_bare_links(campaign), "test": test,
         "approval": approvals.load_approval(
             visit, campaign, [finding.code for finding in checks.blockers]
         ),
@@ -121,10 +127,11 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
         "to": lookups.build_audience_form(campaign),
         "from": Form({name: getattr(template, name) or "" for name in SENDER_FIELDS}),
         "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
+        "experiment": experiment_forms.build_form(campaign),
         "when": Form(when),
         "name": Form({"name": campaign.name}),
     }
-    return {card: forms.open_form(form, CARD_PARTS[card]) for card, form in card_forms.items()}
+    return {card: forms.open_form(form, get_parts(card, campaign)) for card, form in card_forms.items()}
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
@@ -139,6 +146,7 @@ def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
         "to": context["has_audience"] and context["sums"]["sendable"] > 0,
         "from": (bool(template.subject) or context["sms"]) and not unfinished_lines,
         "content": bool((template.body or "").strip() or context["sections"]) and unfinished_fields == unfinished_lines,
+        "experiment": True,
         "when": True,
     }
 
@@ -192,15 +200,18 @@ def _describe_missing_value(tag: str, count: int) -> str:
 
 
 # Blocks that depend on the values of the cards and are rendered after each save.
-_FOLLOWING_BLOCKS = ("side", "saved", "title_line", "ready", "approval")
+_FOLLOWING_BLOCKS = ("side", "saved", "title_line", "ready", "approval", "card_notice")
+_FOLLOWING_CARDS = {"to": ("card_content", "card_experiment"), "from": ("card_experiment",)}
 
 
 async def render_composer(
-    request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
-) -> HTTPResponse:
+    request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = "",
+    notice: dict[str, Any] | None = None,
+) -> HTTPResponse:  # fmt: skip
     """Render the composer, or, for a partial request, a card that was saved and the blocks that depend on the card.
 
     `form` is the posted form of `card`, if it has errors or conflicts; without `form` the stored values are shown.
+    `notice` is shown after a partial request.
     """
     context = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
     card_forms = build_card_forms(context["campaign"], visit)
@@ -208,13 +219,16 @@ async def render_composer(
         card_forms[card] = form
     complete = complete_cards(context)
     first = next((name for name in CARDS if not complete[name]), "")
-    # The size of an SMS depends on the recipients, so its card follows the audience.
-    also = (*_FOLLOWING_BLOCKS, "card_content") if card == "to" else _FOLLOWING_BLOCKS
+    # The size of an SMS and of the groups of a test depend on the recipients; variants show the texts of the campaign.
+    also = (*_FOLLOWING_BLOCKS, *_FOLLOWING_CARDS.get(card, ()))
+    posted = Form.from_request(request) if card == "experiment" else Form()
+    setup = context["campaign"].setup
     return view.render(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
         also=also, forms=card_forms, complete=complete,
         opened=(card in CARDS and card) or request.args.get("open") or first,
-        has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)),
+        has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)), card_notice=notice,
+        shown={row.id: experiment_forms.list_shown(row, posted) for row in (setup.variants if setup else ())},
         **context,
     )  # fmt: skip
 
@@ -224,9 +238,9 @@ async def render_composer(
 @forms.retry_on_change
 async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the audience."""
-    form, campaign = await _merge_card(request, visit, campaign_id, "to")
+    form, campaign = await merge_card(request, visit, campaign_id, "to")
     audience = lookups.read_audience_form(form, campaign.trigger.data)
-    return await _save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": audience})
+    return await save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": audience})
 
 
 @pages.post("/<campaign_id:int>/from")
@@ -234,9 +248,9 @@ async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
 @forms.retry_on_change
 async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with subject, preview text and sender."""
-    form, _ = await _merge_card(request, visit, campaign_id, "from")
+    form, _ = await merge_card(request, visit, campaign_id, "from")
     values = {name: form.text(name) for name in SENDER_FIELDS if name in form.values}
-    return await _save_card(request, visit, campaign_id, form, "from", {"template_attributes": values})
+    return await save_card(request, visit, campaign_id, form, "from", {"template_attributes": values})
 
 
 @pages.post("/<campaign_id:int>/content")
@@ -244,14 +258,14 @@ async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPR
 @forms.retry_on_change
 async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the content and the tracking choice."""
-    form, _ = await _merge_card(request, visit, campaign_id, "content")
+    form, _ = await merge_card(request, visit, campaign_id, "content")
     params: dict[str, Any] = {}
     if "body" in form.values:
         params["template_attributes"] = {"body": form.text("body")}
     if form["asks"] == "tracking":
         # A browser omits an unchecked checkbox; the hidden field shows that the form had it.
         params["tracking"] = form["tracking"] == "yes"
-    return await _save_card(request, visit, campaign_id, form, "content", params)
+    return await save_card(request, visit, campaign_id, form, "content", params)
 
 
 @pages.post("/<campaign_id:int>/when")
@@ -263,7 +277,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
     The choice "Later" stores tomorrow as the time until the user enters another date: without a stored time, a review
     of the campaign would offer to send it now.
     """
-    form, campaign = await _merge_card(request, visit, campaign_id, "when")
+    form, campaign = await merge_card(request, visit, campaign_id, "when")
     moment = None
     if form["when"] == "later":
         if not form["day"] and campaign.scheduled_at is None:
@@ -275,7 +289,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
         if form.errors:
             return await render_composer(request, visit, campaign_id, form, "when")
     stamp = clock.iso(moment) if moment else None
-    return await _save_card(request, visit, campaign_id, form, "when", {"scheduled_at": stamp})
+    return await save_card(request, visit, campaign_id, form, "when", {"scheduled_at": stamp})
 
 
 @pages.post("/<campaign_id:int>/name")
@@ -283,27 +297,34 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
 @forms.retry_on_change
 async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Rename the campaign; an empty name is ignored."""
-    form, _ = await _merge_card(request, visit, campaign_id, "name")
+    form, _ = await merge_card(request, visit, campaign_id, "name")
     if not form["name"]:
         return view.redirect(request, f"/campaigns/{campaign_id}")
-    return await _save_card(request, visit, campaign_id, form, "name", {"name": form["name"]})
+    return await save_card(request, visit, campaign_id, form, "name", {"name": form["name"]})
 
 
-async def _merge_card(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
+async def merge_card(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
     """Return the posted form of a card, merged with the stored values, and the campaign."""
     form = Form.from_request(request)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     names = (await fetch(lookups.load_audience_choices, visit.account_id)).names if card == "to" else {}
-    parts = CARD_PARTS[card]
+    parts = get_parts(card, campaign)
     forms.merge_form(form, parts, build_card_forms(campaign, visit)[card], dict.fromkeys(parts.all_keys(form), names))
     return form, campaign
 
 
-async def _save_card(
-    request: Request, visit: Visit, campaign_id: int, form: Form, card: str, raw: dict[str, Any]
-) -> HTTPResponse:
+async def save_card(
+    request: Request, visit: Visit, campaign_id: int, form: Form, card: str, raw: dict[str, Any],
+    error_fields: dict[str, str] | None = None, notice: dict[str, Any] | None = None,
+) -> HTTPResponse:  # fmt: skip
+    """Save a change of the campaign, `raw`, that a merged form of a card makes; render the card with its errors.
+
+    `error_fields` maps error paths to fields. `notice` is shown when it is saved.
+    """
     if form.conflicts:
         return await render_composer(request, visit, campaign_id, form, card)
+
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
 
     def load_stored() -> Form:
         return build_card_forms(store.get(visit.account_id, campaign_id), visit)[card]
@@ -312,15 +333,17 @@ async def _save_card(
         patch = validation.read(store.CampaignPatch, raw)
         prepared = await render(store.prepare, visit.account_id, campaign_id, patch.template_attributes)
         args = (send.update, visit.account_id, campaign_id, patch, visit.actor, prepared)
-        await commit(forms.write_if_unchanged, form, CARD_PARTS[card], load_stored, *args)
+        await commit(forms.write_if_unchanged, form, get_parts(card, campaign), load_stored, *args)
     except errors.Invalid as error:
         if error.reason == "campaign_locked":
             # The campaign was sent meanwhile, in another window or by a colleague.
             view.flash(request, gettext("This campaign was sent in the meantime, so your last change was not saved."))
             return view.redirect(request, f"/campaigns/{campaign_id}")
-        return await render_composer(request, visit, campaign_id, form.add_errors(error), card)
+        return await render_composer(request, visit, campaign_id, form.add_errors(error, error_fields), card)
     if view.is_partial(request):
-        return await render_composer(request, visit, campaign_id, None, card)
+        return await render_composer(request, visit, campaign_id, None, card, notice)
+    if notice is not None:
+        view.flash(request, notice["text"], notice["undo"])
     return view.redirect(request, f"/campaigns/{campaign_id}{f'?open={card}' if card in CARDS else ''}")
 
 

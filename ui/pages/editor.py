@@ -208,6 +208,8 @@ def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
 
 def editor_url(home: store.TemplateOwner) -> str:
     """Return the URL of the editor for the email of an owner."""
+    if home.variant is not None:
+        return f"/campaigns/{home.id}/variants/{home.variant}/content"
     if home.kind == "campaign":
         return f"/campaigns/{home.id}/content"
     return f"/flows/{home.id}/steps/{home.step}/content" if home.kind == "flow" else f"/templates/{home.id}/edit"
@@ -215,6 +217,8 @@ def editor_url(home: store.TemplateOwner) -> str:
 
 def back_url(home: store.TemplateOwner) -> str:
     """Return the URL of the page that the editor's Back link leads to."""
+    if home.variant is not None:
+        return f"/campaigns/{home.id}?open=experiment#card-experiment"
     if home.kind == "campaign":
         return f"/campaigns/{home.id}"
     return f"/flows/{home.id}?step={home.step}" if home.kind == "flow" else "/templates"

@@ -28,7 +28,7 @@ from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.core.signals import Provider, Signal
 from appliance.core.validation import sent_fields
 from appliance.storage.database import Page, contains_words, fetch_one, paginate
-from appliance.storage.models import Campaign, Flow, Template, User
+from appliance.storage.models import Campaign, Flow, Template, User, Variant
 from appliance.storage.transactions import require_write_transaction
 
 UNTITLED = gettext_noop("Untitled template")
@@ -506,7 +506,8 @@ def count_sent_messages(template_ids: list[int]) -> dict[int, int]:
 class TemplateOwner(Struct):
     """The owner of a template: its kind, id and name, the id of the step in a flow, and whether editing is locked.
 
-    `phase` is the phase of a campaign or the status of a flow.
+    `phase` is the phase of a campaign or the status of a flow. `variant` is the number, from 2, and `variant_name` the
+    name or letter of the variant of an A/B test whose own content it is.
     """
 
     kind: Literal["template", "campaign", "flow"]
@@ -515,6 +516,8 @@ class TemplateOwner(Struct):
     step: int | None = None
     phase: str = ""
     is_locked: bool = False
+    variant: int | None = None
+    variant_name: str = ""
 
 
 def find_owner(template: Template) -> TemplateOwner:
@@ -528,7 +531,12 @@ def find_owner(template: Template) -> TemplateOwner:
     if campaign is not None:
         if campaign.deleted_at is not None:
             raise NotFound
-        return TemplateOwner("campaign", campaign.id, campaign.name, None, campaign.phase, not is_editable(campaign))
+        variant = Variant.get_or_none((Variant.template == template.id) & (Variant.number > 1))
+        return TemplateOwner(
+            "campaign", campaign.id, campaign.name, None, campaign.phase, not is_editable(campaign),
+            None if variant is None else variant.number,
+            "" if variant is None else variant.name or chr(ord("A") + variant.number - 1),
+        )  # fmt: skip
     flow = Flow.get_by_id(template.flow_id)
     if flow.deleted_at is not None or template.removed_at is not None:
         raise NotFound

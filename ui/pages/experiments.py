@@ -1,0 +1,203 @@
+"""The A/B test of a campaign: its card in the composer, the content of its variants, and choosing the winner."""
+
+from typing import Any
+
+import msgspec
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.campaigns import experiment, experiment_results, send, store, variants
+from appliance.content.templates import store as templates
+from appliance.core import errors, validation
+from appliance.core.i18n import gettext
+from appliance.storage.models import Campaign, Template
+from appliance.storage.transactions import commit, fetch, require_write_transaction, scan
+from ui import forms, view
+from ui.forms import Form, experiment_forms, parse_id
+from ui.guard import signed_in
+from ui.pages import composer, editor
+from ui.session import Pages, Visit
+from ui.widgets import experiment_words
+
+pages = Pages("ui_experiments", url_prefix="/campaigns")
+
+_DEFAULT_HOLDOUT = 0.1
+
+
+@pages.post("/<campaign_id:int>/experiment")
+@signed_in("campaigns:write")
+@forms.retry_on_change
+async def save(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save the card of the A/B test, and do what its button `act` says: `start`, `add`, `copy:12`, `remove:12` …
+
+    Whatever removes a text or a variant is offered to be undone.
+    """
+    form, campaign = await composer.merge_card(request, visit, campaign_id, "experiment")
+    raw = experiment_forms.read_form(form, campaign)
+    act, _, variant_id = form["act"].partition(":")
+    undone, notice = campaign.setup, None
+    if not form.errors and not form.conflicts:
+        raw, text = _apply_action(act, parse_id(variant_id), raw, campaign)
+        text = text or _describe_dropped(raw, campaign)
+        if text:
+            back = msgspec.json.encode(experiment_forms.serialize_setup(undone)).decode()
+            notice = {"text": text, "undo": (f"/campaigns/{campaign_id}/experiment/undo", {"back": back})}
+    if form.errors:
+        return await composer.render_composer(request, visit, campaign_id, form, "experiment")
+    opened = _list_opened(form, campaign)
+    error_fields = experiment_forms.map_errors(campaign.setup)
+    response = await composer.save_card(
+        request, visit, campaign_id, form, "experiment", {"experiment": raw}, error_fields, notice
+    )
+    if opened and response.status < 400 and not form.errors:
+        for number in opened:
+            await commit(variants.start_content, visit.account_id, campaign_id, number, visit.user.id)
+        return await composer.render_composer(request, visit, campaign_id, None, "experiment", notice)
+    return response
+
+
+def _apply_action(
+    act: str, variant_id: int, raw: dict[str, Any], campaign: Campaign
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the request of the form changed by a button, and the text of a notice, which is empty without an undo."""
+    setup = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    if act == "start":
+        return raw | {"variants": [*raw.get("variants", [{}])[:1], {}]}, ""
+    if act == "control" and setup is None:
+        return {"holdout": _DEFAULT_HOLDOUT, "event": experiment_forms.DEFAULT_EVENT}, ""
+    if setup is None:
+        return None, ""
+    if act == "off":
+        holdout = raw.get("holdout", setup.experiment.holdout)
+        kept = raw | {"variants": raw["variants"][:1]} if holdout and len(setup.variants) > 1 else None
+        return kept, gettext("A/B test removed.") if len(setup.variants) > 1 else gettext("Control group removed.")
+    source = next((row for row in setup.variants if row.id == variant_id), None)
+    if act == "add":
+        raw["variants"] = [*raw["variants"], {}]
+    elif act == "copy" and source is not None:
+        new = experiment_forms.serialize_variant(source) | {
+            name: value for name, value in _find_raw(raw, source.id).items() if name != "id"
+        }
+        new["name"] = experiment_forms.find_next_name(setup, source)
+        raw["variants"] = [*raw["variants"], {name: value for name, value in new.items() if name != "translations"}]
+    elif act == "remove" and source is not None:
+        raw["variants"] = [variant for variant in raw["variants"] if variant["id"] != source.id]
+        return raw, gettext("%(name)s removed.", name=variants.get_name(source))
+    if len(setup.variants) < 2 and not raw.get("holdout", setup.experiment.holdout):
+        return None, gettext("Control group removed.")
+    return raw, ""
+
+
+def _find_raw(raw: dict[str, Any], variant_id: int) -> dict[str, Any]:
+    return next((dict(variant) for variant in raw["variants"] if variant["id"] == variant_id), {})
+
+
+def _describe_dropped(raw: dict[str, Any] | None, campaign: Campaign) -> str:
+    """Return the notice about the first variant that loses its own content or a text by its box; else empty."""
+    setup = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    kept = {variant.get("id"): variant for variant in (raw or {}).get("variants", [])}
+    for row in setup.variants if setup is not None else ():
+        change = kept.get(row.id, {})
+        if "design" in change and change["design"] is None and variants.has_own_content(row):
+            return gettext("%(name)s has the content of A again.", name=variants.get_name(row))
+    return ""
+
+
+def _list_opened(form: Form, campaign: Campaign) -> list[int]:
+    """Return the numbers of the variants whose box for own content was ticked, and that have none yet."""
+    setup = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    if setup is None or campaign.channel != "email":
+        return []
+    return [
+        row.number for row in setup.variants
+        if row.number > 1 and "content" in form.getlist(f"differs_{row.id}") and not variants.has_own_content(row)
+    ]  # fmt: skip
+
+
+@pages.post("/<campaign_id:int>/experiment/undo")
+@signed_in("campaigns:write")
+async def undo(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Restore the A/B test of a draft as it was before a variant, its content or the whole test was removed."""
+    form = Form.from_request(request)
+    try:
+        stored = msgspec.json.decode(form["back"] or "null", type=dict[str, Any] | None)
+        await commit(_restore, visit, campaign_id, stored)
+        view.flash(request, gettext("A/B test restored."))
+    except (errors.Invalid, msgspec.DecodeError, KeyError, TypeError):
+        view.flash(request, gettext("The A/B test has changed since, so it could not be restored."))
+    return view.redirect(request, f"/campaigns/{campaign_id}?open=experiment#card-experiment")
+
+
+def _restore(visit: Visit, campaign_id: int, stored: dict[str, Any] | None) -> None:
+    require_write_transaction()
+    campaign = store.get(visit.account_id, campaign_id)
+    raw = experiment_forms.restore_request(stored, campaign.setup)
+    patch = validation.read(store.CampaignPatch, {"experiment": raw})
+    restored = send.update(visit.account_id, campaign_id, patch, visit.actor)
+    for row, variant in zip(restored.setup.variants if stored else (), (stored or {}).get("variants", ()), strict=True):
+        if row.number > 1 and (translations := variant.get("translations")):
+            templates.write(row.template, {"translations": translations}, visit.user.id)
+
+
+@pages.get("/<campaign_id:int>/variants/<number:int>/content")
+@signed_in()
+async def edit_content(request: Request, visit: Visit, campaign_id: int, number: int) -> HTTPResponse:
+    """Show the editor with the own content of a variant; a variant without a design leads to the composer."""
+
+    def load() -> Template | None:
+        campaign = store.get(visit.account_id, campaign_id)
+        rows = campaign.setup.variants if campaign.setup is not None else ()
+        row = next((row for row in rows if row.number == number > 1), None)
+        if row is None:
+            raise errors.NotFound
+        return None if campaign.channel == "sms" else templates.get(visit.account_id, row.template_id)
+
+    template = await fetch(load)
+    if template is None:
+        return view.redirect(request, f"/campaigns/{campaign_id}?open=experiment#card-experiment")
+    return await editor.render_editor(request, visit, template)
+
+
+# The winner, chosen by a person.
+
+
+@pages.get("/<campaign_id:int>/experiment/winner")
+@signed_in("campaigns:send")
+async def confirm_winner(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Ask whether the variant of the query is sent to all recipients who wait."""
+    return await _render_winner(request, visit, campaign_id, Form({"variant": request.args.get("variant") or ""}), 200)
+
+
+@pages.post("/<campaign_id:int>/experiment/winner")
+@signed_in("campaigns:send")
+async def choose_winner(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Send a variant to all recipients who wait."""
+    form = Form.from_request(request)
+    number = parse_id(form["variant"])
+    args = (experiment.choose_winner, visit.account_id, campaign_id, number, visit.actor)
+    try:
+        campaign = await commit(audit.run_and_record, visit.actor, "campaign_winner", *args)
+    except errors.Unavailable:
+        form.add_error("base", gettext("The recipient list is still being built. Try again in a few seconds."))
+        return await _render_winner(request, visit, campaign_id, form, 503)
+    except errors.Invalid:
+        # The page was stale: the test is over, or was cancelled.
+        view.flash(request, gettext("The test has ended in the meantime. This page shows the current status."))
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    name = variants.get_name(variants.get_variant(campaign.setup, number))
+    view.flash(request, gettext("%(name)s is being sent to the contacts who were waiting.", name=name))
+    return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+async def _render_winner(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    result = await scan(experiment_results.get_result, visit.account_id, campaign_id)
+    number = parse_id(form["variant"])
+    row = next((variant for variant in result.variants if variant.number == number), None)
+    if row is None or result.state != "testing":
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    return view.render(
+        request, "campaigns/winner.html", status, campaign=campaign, result=result, row=row, form=form,
+        words=experiment_words.describe(result),
+    )  # fmt: skip

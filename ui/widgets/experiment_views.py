@@ -1,0 +1,187 @@
+"""The A/B test of a campaign in the composer: its variants with previews, and the sentences about its size."""
+
+from typing import Any, NamedTuple
+
+from appliance.campaigns import content, experiment_results, variants
+from appliance.campaigns.experiment_results import SampleSize
+from appliance.campaigns.variants import Setup
+from appliance.content.designs import document as designs
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
+from appliance.flows.steps.wait import format_duration
+from appliance.storage.models import Campaign, Variant
+from ui import formats, labels
+from ui.forms import experiment_forms
+
+# Above this relative difference, a test is called too small: variants seldom differ more.
+_MAX_USEFUL_LIFT = 1.0
+_RATE_LABELS = {
+    "clicks": gettext_noop("click rate"), "opens": gettext_noop("open rate"), "event": gettext_noop("conversion rate"),
+}  # fmt: skip
+
+
+class VariantView(NamedTuple):
+    """A variant of a draft: its row, name and letter, labels of what differs, and its preview.
+
+    `sections` is the number of sections of its own design, and `has_body` says that it has own HTML or text instead.
+    """
+
+    row: Variant
+    name: str
+    letter: str
+    differences: list[str]
+    preview: dict[str, Any]
+    sections: int
+    has_body: bool
+
+
+class TestView(NamedTuple):
+    """The test or control group of a draft. `is_test` is false for a control group alone.
+
+    `split`, `sample` and `basis` are sentences about its size. `events` are those to choose from, by group.
+    """
+
+    setup: Setup
+    is_test: bool
+    variants: list[VariantView]
+    split: str
+    sample: str
+    basis: str
+    events: list[tuple[str, list[tuple[str, str]]]]
+
+
+def build_test(campaign: Campaign, sendable: int, preview: dict[str, Any]) -> TestView | None:
+    """Return the test of a draft to `sendable` recipients, or None; `preview` is that of the campaign's own content."""
+    setup: Setup | None = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    if setup is None:
+        return None
+    views = []
+    for row in setup.variants:
+        own = row.number > 1
+        rendered = content.render_preview(campaign.account_id, campaign.id, variant=row.number) if own else preview
+        sections = len(designs.get_sections(row.template.design)) if own else 0
+        views.append(VariantView(
+            row, variants.get_name(row), get_letter(row.number), list_labels(row, campaign.channel == "sms"), rendered,
+            sections, bool(own and row.template.body and not sections),
+        ))  # fmt: skip
+    sample = experiment_results.estimate_sample(campaign, setup, sendable)
+    is_test = variants.is_test(setup)
+    return TestView(
+        setup, is_test, views, describe_split(setup, sendable),
+        describe_sample(sample, sendable) if sample is not None else "",
+        describe_basis(sample, setup.experiment.metric) if sample is not None and sendable else "",
+        experiment_forms.list_events(campaign.account_id, setup.experiment.event or ""),
+    )  # fmt: skip
+
+
+def get_letter(number: int) -> str:
+    """Return the letter of a variant, from A."""
+    return chr(ord("A") + number - 1)
+
+
+def list_labels(variant: Variant, sms: bool = False) -> list[str]:
+    """Return the labels of what a variant has itself, with its send time."""
+    own = list(variants.list_differences(variant))
+    keys = [
+        key for key, names in experiment_forms.DIFFERENCES.items()
+        if {*names} & {*own} or (key == "content" and "content" in own)
+        or (key == "time" and variant.send_after_minutes)
+    ]  # fmt: skip
+    names = experiment_forms.DIFFERENCE_LABELS
+    return [gettext(names["text" if sms and key == "content" else key]) for key in keys]
+
+
+def describe_split(setup: Setup, sendable: int) -> str:
+    """Return how many recipients get what, as sentences; empty without recipients."""
+    row, count = setup.experiment, len(setup.variants)
+    if not sendable:
+        return ""
+    held_out = round(sendable * float(row.holdout))
+    share = min(float(row.test_share), 1 - float(row.holdout)) if count > 1 else 1 - float(row.holdout)
+    tested = min(round(sendable * share), sendable - held_out)
+    waiting = sendable - held_out - tested
+    sentences = []
+    if count > 1 and waiting:
+        sentences = [
+            ngettext(
+                "%(num)s contact is in the test, about %(each)s for each variant.",
+                "%(num)s contacts are in the test, about %(each)s for each variant.",
+                tested, each=formats.number(tested // count),
+            ),
+            ngettext("The other %(num)s gets the winner.", "The other %(num)s get the winner.", waiting),
+        ]  # fmt: skip
+    elif count > 1:
+        sentences = [
+            ngettext(
+                "Each variant goes to about %(num)s contact.", "Each variant goes to about %(num)s contacts.",
+                tested // count,
+            )
+        ]  # fmt: skip
+    if held_out:
+        sentences.append(
+            ngettext("%(num)s contact gets nothing.", "%(num)s contacts get nothing.", held_out)
+        )  # fmt: skip
+    return " ".join(sentences)
+
+
+def describe_sample(sample: SampleSize, sendable: int) -> str:
+    """Return the smallest difference that a test can find, as a sentence."""
+    if not sendable:
+        return gettext("Select recipients to see how small a difference this test can find.")
+    if sample.smallest_lift is not None and sample.smallest_lift <= _MAX_USEFUL_LIFT:
+        return ngettext(
+            "With %(num)s recipient you will see a difference of about %(lift)s or more.",
+            "With %(num)s recipients you will see a difference of about %(lift)s or more.",
+            sendable, lift=formats.share(round(sample.smallest_lift, 2)),
+        )  # fmt: skip
+    sentence = ngettext(
+        "%(num)s recipient is too few to find a usual difference.",
+        "%(num)s recipients are too few to find a usual difference.",
+        sendable,
+    )
+    if sample.needed is None:
+        return sentence
+    needed = ngettext(
+        "To see a difference of %(lift)s, each variant needs about %(num)s recipient.",
+        "To see a difference of %(lift)s, each variant needs about %(num)s recipients.",
+        _round(sample.needed), lift=formats.share(0.2),
+    )  # fmt: skip
+    return f"{sentence} {needed}"
+
+
+def _round(number: int) -> int:
+    """Return a number rounded to two digits that count."""
+    return round(number, 2 - len(str(number))) if number > 99 else number
+
+
+def describe_delay(minutes: int) -> str:
+    """Return how much later a variant is sent."""
+    return gettext("%(duration)s later", duration=format_duration(minutes * 60))
+
+
+def describe_basis(sample: SampleSize, metric: str) -> str:
+    """Return the rate that the size is calculated with, as a sentence."""
+    values = {"rate": formats.share(round(sample.rate, 3)), "label": gettext(_RATE_LABELS[metric])}
+    if sample.is_measured:
+        return gettext("Calculated with your %(label)s of the last 90 days, %(rate)s.", **values)
+    return gettext("Calculated with a %(label)s of %(rate)s, because you have not sent enough yet.", **values)
+
+
+def summarize(test: TestView | None) -> str:
+    """Return the summary of the composer's card."""
+    if test is None:
+        return pgettext("A/B test", "Off")
+    row = test.setup.experiment
+    parts = []
+    if test.is_test:
+        parts.append(ngettext("%(num)s variant", "%(num)s variants", len(test.variants)))
+        parts.append(gettext("decided by %(metric)s", metric=describe_metric(row.metric, row.event)))
+    if row.holdout:
+        parts.append(gettext("control group %(share)s", share=formats.share(float(row.holdout))))
+    return " · ".join(parts)
+
+
+def describe_metric(metric: str, event: str | None) -> str:
+    """Return what is counted, in the middle of a sentence: `clicks`, or the label of the event."""
+    if metric == "event":
+        return formats.uncapitalize(labels.event(event or "")[2])
+    return gettext("clicks") if metric == "clicks" else gettext("opens (estimated)")

@@ -1,0 +1,255 @@
+"""The results of an A/B test and of a control group in words, for the report of a campaign."""
+
+from typing import NamedTuple
+
+from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigures, Interval, VariantResult
+from appliance.core import i18n
+from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.storage.models import User
+from ui import formats, labels
+from ui.forms import experiment_forms
+from ui.widgets.experiment_views import get_letter
+
+# From this chance on, the chance is called almost certain instead of a number that is rounded to 100 %.
+_ALMOST_CERTAIN = 0.995
+# Words for the chance of a variant to be the best, by the lowest chance.
+_CHANCE_WORDS = (
+    (0.95, gettext_noop("Very likely the best")), (0.75, gettext_noop("Probably the best")),
+    (0.35, gettext_noop("Could be the best")), (0.05, gettext_noop("Probably not the best")),
+    (0.0, gettext_noop("Very unlikely the best")),
+)  # fmt: skip
+
+
+class VariantWords(NamedTuple):
+    """A row of the report: `share` and `rest` are its recipients in the test, and those who got it as the winner."""
+
+    result: VariantResult
+    letter: str
+    differs: str
+    is_winner: bool
+    chance: str
+    chance_label: str
+    rest: int
+
+
+class ExperimentWords(NamedTuple):
+    """The words about a test: its `tone` (a class of the banner), the decision, what supports it, and what is next.
+
+    `can_choose` says that a person may choose the winner now.
+    """
+
+    title: str
+    tone: str
+    detail: str
+    next_step: str
+    rows: list[VariantWords]
+    converted_label: str
+    can_choose: bool
+    is_test: bool
+    holdout: "HoldoutWords | None"
+    event: str
+
+
+class HoldoutWords(NamedTuple):
+    """The effect of sending in words, with the rates as texts."""
+
+    figures: HoldoutFigures
+    title: str
+    detail: str
+    ends: str
+
+
+def describe(result: ExperimentResult) -> ExperimentWords:
+    """Return the words about the figures of a test."""
+    is_test = len(result.variants) > 1
+    event = labels.event(result.event)[2] if result.event else ""
+    title, tone = _describe_decision(result) if is_test else ("", "")
+    is_running = result.state == "testing"
+    return ExperimentWords(
+        title, tone, _describe_difference(result) if is_test else "", _describe_next(result) if is_test else "",
+        [_describe_variant(result, row) for row in result.variants] if is_test else [],
+        event if result.metric == "event" else "", is_test and is_running and result.waiting > 0, is_test,
+        _describe_holdout(result.holdout) if result.holdout is not None else None, event,
+    )  # fmt: skip
+
+
+def _name(result: ExperimentResult, number: int) -> str:
+    return result.variants[number - 1].name
+
+
+def format_chance(chance: float) -> str:
+    """Return a probability as a percentage that is never 0 or 100 %."""
+    if chance >= _ALMOST_CERTAIN:
+        return gettext("over %(percentage)s", percentage=i18n.format_percent(0.99, 0))
+    if chance < 1 - _ALMOST_CERTAIN:
+        return gettext("under %(percentage)s", percentage=i18n.format_percent(0.01, 0))
+    return i18n.format_percent(chance, 0)
+
+
+def _describe_decision(result: ExperimentResult) -> tuple[str, str]:
+    """Return what the counts say as a sentence, and the class of its banner."""
+    decision = result.decision
+    if decision is None:
+        return gettext("The test starts with the first message."), "info"
+    recipients = sum(row.test_recipients for row in result.variants)
+    leader, chance = _name(result, decision.leader), result.variants[decision.leader - 1].chance or 0.0
+    if decision.code == "winner":
+        text = (
+            gettext("%(name)s is the best with %(chance)s.", name=leader, chance=format_chance(chance))
+            if len(result.variants) > 2
+            else gettext("%(name)s is better with %(chance)s.", name=leader, chance=format_chance(chance))
+        )
+        return text, "good"
+    if decision.code == "too_close":
+        return ngettext(
+            "Too close to call after %(num)s recipient.", "Too close to call after %(num)s recipients.", recipients
+        ), ""  # fmt: skip
+    if decision.code == "too_early":
+        converted = sum(row.converted for row in result.variants)
+        return _describe_early(result, converted), "info"
+    return gettext(
+        "%(name)s leads with %(chance)s. That is not clear enough yet.", name=leader, chance=format_chance(chance)
+    ), "info"  # fmt: skip
+
+
+def _describe_early(result: ExperimentResult, converted: int) -> str:
+    if result.metric == "clicks":
+        return ngettext(
+            "Too early to tell: %(num)s click so far.", "Too early to tell: %(num)s clicks so far.", converted
+        )
+    if result.metric == "opens":
+        return ngettext(
+            "Too early to tell: %(num)s open so far.", "Too early to tell: %(num)s opens so far.", converted
+        )
+    return ngettext(
+        "Too early to tell: %(num)s conversion so far.", "Too early to tell: %(num)s conversions so far.", converted
+    )
+
+
+def _describe_difference(result: ExperimentResult) -> str:
+    """Return how much better the leader is than the runner-up, with the interval; empty while it is not known."""
+    decision = result.decision
+    if decision is None or decision.code == "too_early" or decision.ratio.estimate is None:
+        return ""
+    names = {"leader": _name(result, decision.leader), "other": _name(result, decision.runner_up)}
+    label = _metric_label(result)
+    sentence = gettext(
+        "%(leader)s has %(difference)s more %(label)s per recipient than %(other)s.",
+        difference=formats.share(max(decision.ratio.estimate, 0)), label=label, **names,
+    )  # fmt: skip
+    return f"{sentence} {_describe_range(decision.ratio)}".strip()
+
+
+def _describe_range(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return ""
+    low, high = (i18n.format_percent(value, 0) for value in (interval.low, interval.high))
+    return gettext("The true difference is between %(low)s and %(high)s.", low=low, high=high)
+
+
+def _metric_label(result: ExperimentResult) -> str:
+    if result.by_amount:
+        return gettext("revenue")
+    if result.metric == "event":
+        return gettext("conversions")
+    return gettext("clicks") if result.metric == "clicks" else gettext("opens (estimated)")
+
+
+def _describe_next(result: ExperimentResult) -> str:
+    """Return what happens next, or what was decided and by whom."""
+    ends = formats.when(formats.parse_time(result.ends_at)) if result.ends_at else ""
+    if result.state == "draft":
+        return ""
+    if result.state in ("decided", "releasing"):
+        return _describe_choice(result)
+    if result.is_waiting_for_person:
+        return ngettext(
+            "The test is over. Choose which variant the other %(num)s contact gets.",
+            "The test is over. Choose which variant the other %(num)s contacts get.",
+            result.waiting,
+        )
+    if not result.waiting:
+        return gettext("The test ends %(time)s.", time=ends)
+    return ngettext(
+        "The test ends %(time)s. Until then, %(num)s contact waits for the winner.",
+        "The test ends %(time)s. Until then, %(num)s contacts wait for the winner.",
+        result.waiting, time=ends,
+    )  # fmt: skip
+
+
+def _describe_choice(result: ExperimentResult) -> str:
+    if result.winner is None:
+        return gettext("The test is over.")
+    name, when = _name(result, result.winner), formats.when(formats.parse_time(str(result.chosen_at)))
+    by = _describe_chooser(result.chosen_by)
+    chosen = (
+        gettext("%(name)s was chosen by %(person)s, %(time)s.", name=name, person=by, time=when)
+        if by
+        else gettext("%(name)s was chosen automatically, %(time)s.", name=name, time=when)
+    )
+    if result.state == "releasing":
+        sent = gettext("It is being sent to the contacts who were waiting.")
+    else:
+        row = result.variants[result.winner - 1]
+        rest = row.recipients - row.test_recipients
+        sent = ngettext(
+            "%(num)s more contact got it as the winner.", "%(num)s more contacts got it as the winner.", rest
+        ) if rest else ""  # fmt: skip
+    return f"{chosen} {sent}".strip()
+
+
+def _describe_chooser(actor: str | None) -> str:
+    """Return the name of the user who chose the winner, or a word for an API key; empty for the service."""
+    kind, _, id_ = (actor or "").partition(":")
+    if kind == "user":
+        user = User.get_or_none(User.id == int(id_))
+        return (user.name or user.email) if user is not None else gettext("a deleted user")
+    return gettext("an API key") if kind == "key" else ""
+
+
+def _describe_variant(result: ExperimentResult, row: VariantResult) -> VariantWords:
+    names = experiment_forms.DIFFERENCE_LABELS
+    keys = dict.fromkeys("sender" if key in experiment_forms.DIFFERENCES["sender"] else key for key in row.differences)
+    chance = format_chance(row.chance) if row.chance is not None and result.decision is not None else ""
+    is_early = result.decision is None or result.decision.code == "too_early"
+    label = "" if is_early else next(gettext(text) for least, text in _CHANCE_WORDS if (row.chance or 0) >= least)
+    return VariantWords(
+        row, get_letter(row.number), formats.join_names([gettext(names[key]) for key in keys]),
+        result.winner == row.number, "" if is_early else chance, label, row.recipients - row.test_recipients,
+    )  # fmt: skip
+
+
+def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
+    ends = formats.when(formats.parse_time(figures.ends_at)) if figures.ends_at else ""
+    people, difference = figures.people, figures.difference
+    if people.low is None or people.high is None or people.estimate is None:
+        return HoldoutWords(figures, gettext("Nothing can be said yet."), "", ends)
+    low, high = (formats.number(round(value)) for value in (people.low, people.high))
+    count = round(abs(people.estimate))
+    if people.low > 0:
+        title = ngettext(
+            "This campaign led to about %(num)s more conversion.",
+            "This campaign led to about %(num)s more conversions.", count,
+        )  # fmt: skip
+    elif people.high < 0:
+        title = ngettext(
+            "This campaign led to about %(num)s fewer conversion.",
+            "This campaign led to about %(num)s fewer conversions.", count,
+        )  # fmt: skip
+    else:
+        title = gettext("No clear effect so far.")
+    detail = gettext("The true number is between %(low)s and %(high)s.", low=low, high=high)
+    points = _describe_points(difference)
+    return HoldoutWords(figures, title, f"{detail} {points}".strip(), ends)
+
+
+def _describe_points(difference: Interval) -> str:
+    if difference.estimate is None or difference.low is None or difference.high is None:
+        return ""
+    estimate, low, high = (
+        formats.number(round(value * 100, 1)) for value in (difference.estimate, difference.low, difference.high)
+    )
+    return gettext(
+        "Difference of the conversion rates: %(estimate)s percentage points (%(low)s to %(high)s).",
+        estimate=estimate, low=low, high=high,
+    )  # fmt: skip
