@@ -4,6 +4,7 @@ The checklist of a campaign is here too: the findings of its preflight, grouped 
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -255,7 +256,8 @@ _RENDER_CHECK_CODES = ("missing_value", "render_error")
 # finding.
 _CARD_BY_FIELD = (
     ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
-    ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
+    ("template_attributes.design", "content"), ("template_attributes", "from"), ("experiment", "experiment"),
+    ("scheduled_at", "when"),
 )  # fmt: skip
 # Sentences by the code of a finding. Any other finding is shown with its message.
 _FINDING_SENTENCES = {
@@ -343,6 +345,8 @@ def finding_sentence(finding: Any) -> str:
 
 # The path of a finding about all translations; that of one language follows after a dot.
 _TRANSLATIONS = "template_attributes.translations"
+# The path of a finding about a variant of an A/B test.
+_VARIANT_PATH = re.compile(r"experiment\.variants\[(\d)\]\.")
 
 
 def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
@@ -356,6 +360,11 @@ def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
             return "/settings/sending"
         # An email's sender lacks a verified domain for its From address, or the brand lacks the postal address.
         return "/settings/domains" if finding.field.startswith("template") else "/brand"
+    if match := _VARIANT_PATH.match(finding.field):
+        path = finding.field[match.end() :].partition("design.")[2]
+        if path:
+            return f"/campaigns/{campaign_id}/variants/{int(match[1]) + 1}/content?path={path}&fix={finding.code}"
+        return f"/campaigns/{campaign_id}?open=experiment#card-experiment"
     if finding.field.startswith(_TRANSLATIONS):
         return f"/campaigns/{campaign_id}/translations{finding.field.removeprefix(_TRANSLATIONS).replace('.', '/')}"
     if ".design." in finding.field:

@@ -26,6 +26,7 @@ from ui.forms import Form, list_params, lookups, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, composer
 from ui.session import Pages, Visit
+from ui.widgets import experiment_views
 
 pages = Pages("ui_campaign_content", url_prefix="/campaigns")
 
@@ -301,21 +302,25 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
     raw |= {"nameless": True} if nameless else {}
     query = validation.read(audience.GroupQuery, raw)
     contact_id = parse_id(request.args.get("as"))
+    variant = parse_int(request.args.get("variant"))
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
         page = audience.list_group(visit.account_id, campaign_id, query)
         person = contacts.get(visit.account_id, contact_id) if contact_id else None
         person = person or (page.rows[0] if page.rows else None)
-        rendered = content.render_preview(visit.account_id, campaign_id, person.id if person else None)
+        person_id = person.id if person else None
+        rendered = content.render_preview(visit.account_id, campaign_id, person_id, variant=variant)
         next_to = audience.find_neighbours(campaign, person.id) if person else None
         return {
             "campaign": campaign, "page": page, "person": person, "preview": rendered, "neighbours": next_to,
+            "test": experiment_views.build_test(campaign, 0, rendered), "variant": variant,
             **composer.permissions(visit, campaign),
         }  # fmt: skip
 
     width = "phone" if request.args.get("width") == "phone" else ""
     params = {"who": contact_id or "", "search": search, "nameless": "1" if nameless else "", "width": width,
+            "variant": variant if variant > 1 else "",
             "page": query.page if query.page > 1 else ""}  # fmt: skip
 
     def build_url(**changed: Any) -> str:
@@ -331,9 +336,12 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
 @pages.get("/<campaign_id:int>/preview")
 @signed_in()
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the message as one contact gets it, by default the first of the audience, as a document for a frame."""
-    person = parse_id(request.args.get("as")) or None
-    rendered = await render(content.render_preview, visit.account_id, campaign_id, person)
+    """Show the message as one contact gets it, by default the first of the audience, as a document for a frame.
+
+    `variant` in the query is the number of a variant of its A/B test.
+    """
+    person, variant = parse_id(request.args.get("as")) or None, parse_int(request.args.get("variant"))
+    rendered = await render(content.render_preview, visit.account_id, campaign_id, person, None, variant)
     if rendered["error"]:
         return view.render_email_error(rendered["error"])
     is_empty = rendered["sms"] is not None and not rendered["text"].strip()

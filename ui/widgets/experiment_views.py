@@ -155,7 +155,12 @@ def _round(number: int) -> int:
 
 def describe_delay(minutes: int) -> str:
     """Return how much later a variant is sent."""
-    return gettext("%(duration)s later", duration=format_duration(minutes * 60))
+    return gettext("%(duration)s later", duration=describe_minutes(minutes))
+
+
+def describe_minutes(minutes: int) -> str:
+    """Return a number of minutes as a duration."""
+    return format_duration(minutes * 60)
 
 
 def describe_basis(sample: SampleSize, metric: str) -> str:
