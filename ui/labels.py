@@ -146,6 +146,7 @@ _REASONS = {
     "country_not_allowed": gettext_noop("SMS to this country are not allowed"),
     "sender_not_allowed": gettext_noop("No sender is approved for this country"),
     "too_late": gettext_noop("Expired before it could be sent"),
+    "held_out": gettext_noop("In the control group"),
     "transactional_disabled": gettext_noop("Transactional messages are turned off"),
     "frequency_cap": gettext_noop("Frequency cap reached"),
     "quiet_hours_expired": gettext_noop("Expired during quiet hours"),
@@ -416,6 +417,7 @@ def _count_reasons(count: int) -> dict[str, str]:
             "%(num)s with an invalid email address", "%(num)s with an invalid email address", count
         ),
         "not_verified": ngettext("%(num)s with an unconfirmed address", "%(num)s with an unconfirmed address", count),
+        "held_out": ngettext("%(num)s in the control group", "%(num)s in the control group", count),
         "no_consent": ngettext("%(num)s not subscribed", "%(num)s not subscribed", count),
         "country_not_allowed": ngettext(
             "%(num)s in a country to which SMS are not allowed", "%(num)s in countries to which SMS are not allowed",

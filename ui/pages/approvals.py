@@ -338,7 +338,7 @@ def build_checklist(preflight_result: Preflight, campaign_id: int, visit: Visit,
 
 def finding_sentence(finding: Any) -> str:
     """Return a preflight finding as a sentence."""
-    if finding.code in _FINDING_SENTENCES:
+    if finding.code in _FINDING_SENTENCES and not finding.field.startswith("experiment."):
         return gettext(_FINDING_SENTENCES[finding.code])
     return formats.sentence(finding.message)
 

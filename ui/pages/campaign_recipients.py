@@ -1,5 +1,6 @@
 """Recipients of a campaign: filters, export, saving as a segment or list, and decisions about undelivered messages."""
 
+import re
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -10,7 +11,8 @@ from sanic.response import HTTPResponse
 from appliance.accounts import audit
 from appliance.audience import bulk_actions, lists
 from appliance.audience.segments import store as segments
-from appliance.campaigns import audience, recipients, report, results, store
+from appliance.campaigns import audience, experiment_results, recipients, report, results, store, variants
+from appliance.campaigns.variants import Setup
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.exports import records
@@ -31,7 +33,7 @@ _BOM = "\ufeff"
 # The filters of the recipients by their names in the URL.
 _FILTERS = (
     "status", "opened", "clicked", "link", "domain", "country", "problem", "accepted", "unsubscribed", "replied",
-    "pending",
+    "pending", "variant",
 )  # fmt: skip
 # The label of each filter with a fixed value; those of `status` are the labels of the statuses.
 _FILTER_LABELS = {
@@ -227,7 +229,7 @@ def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQu
     """Parse the filters of a URL. Raises Invalid for an invalid value."""
     truth = {"true": True, "false": False}
     typed = {
-        name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)
+        name: int(value) if name in ("link", "variant") and re.fullmatch(r"-?\d{1,8}", value) else truth.get(value, value)
         for name, value in filters.items()
     }
     return validation.read(recipients.RecipientQuery, {**typed, "page": page, "limit": 50})
@@ -253,7 +255,31 @@ def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
                 ("opened", "never"): results.count_unengaged(campaign.id, "opened", delivered, opened),
             }
     counts |= {("status", name): stats[name] for name in ledger.FINAL_STATUSES}
-    return [(name, value, _fixed_label(name, value), counts.get((name, value), 0)) for name, value in _CHIPS]
+    chips = [(name, value, _fixed_label(name, value), counts.get((name, value), 0)) for name, value in _CHIPS]
+    return [*chips, *_list_variant_chips(campaign)]
+
+
+def _list_variant_chips(campaign: Any) -> list[tuple[str, str, str, int]]:
+    """Return a chip for each variant of an A/B test, the contacts who wait for the winner, and the control group."""
+    if campaign.setup is None:
+        return []
+    result = experiment_results.get_result(campaign.account_id, campaign.id)
+    counts = {row.number: row.recipients for row in result.variants if len(result.variants) > 1}
+    counts |= {0: result.waiting, -1: result.held_out}
+    return [
+        ("variant", str(number), _describe_variant(campaign.setup, number), count) for number, count in counts.items()
+    ]
+
+
+def _describe_variant(setup: Setup | None, number: int) -> str:
+    if number == 0:
+        return gettext("Waiting for the winner")
+    if number < 0:
+        return gettext("Control group")
+    row = next((row for row in setup.variants if row.number == number), None) if setup is not None else None
+    if row is None or row.name:
+        return row.name if row is not None else gettext("Unknown")
+    return gettext("Variant %(letter)s", letter=variants.get_name(row))
 
 
 def _fixed_label(name: str, value: str) -> str:
@@ -284,6 +310,8 @@ def _describe_filter(account_id: int, campaign_id: int, name: str, value: str) -
         return gettext("Resolved problem")
     if name == "domain":
         return gettext("Mailbox provider: %(name)s", name=formats.unicode_domains(value))
+    if name == "variant":
+        return _describe_variant(variants.find(campaign_id), int(value))
     if name == "country":
         return gettext("Country: %(name)s", name=gettext("Unknown") if value == recipients.UNKNOWN else value)
     return _fixed_label(name, value)

@@ -7,7 +7,18 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.campaigns import content, ledger_check, preflight, recipients, report, results, send, states, store
+from appliance.campaigns import (
+    content,
+    experiment_results,
+    ledger_check,
+    preflight,
+    recipients,
+    report,
+    results,
+    send,
+    states,
+    store,
+)
 from appliance.campaigns import links as link_check
 from appliance.campaigns.report import Bucket, EngagementFigures, Report
 from appliance.campaigns.results import Conversion, UsualResults
@@ -23,7 +34,7 @@ from ui.forms import lookups
 from ui.guard import signed_in
 from ui.pages import composer
 from ui.session import Pages, Visit
-from ui.widgets import charts
+from ui.widgets import charts, experiment_words
 from ui.widgets.charts import FunnelStep
 
 pages = Pages("ui_reports", url_prefix="/campaigns")
@@ -459,7 +470,9 @@ def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
     usual = results.find_usual_results(campaign)
     conversions = results.list_conversions(campaign) if figures.tracking else []
     silent, deleted = results.count_non_openers(campaign, _count_delivered(stats), figures.opens.people.count)
+    test = experiment_results.get_result(campaign.account_id, campaign.id) if campaign.setup is not None else None
     return {
+        "test": test, "test_words": experiment_words.describe(test, campaign) if test is not None else None,
         "silent": silent, "silent_deleted": deleted,
         "by": by, "usual": usual, "after": conversions, "reached": _count_delivered(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),

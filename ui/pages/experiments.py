@@ -199,5 +199,5 @@ async def _render_winner(request: Request, visit: Visit, campaign_id: int, form:
         return view.redirect(request, f"/campaigns/{campaign_id}")
     return view.render(
         request, "campaigns/winner.html", status, campaign=campaign, result=result, row=row, form=form,
-        words=experiment_words.describe(result),
+        words=experiment_words.describe(result, campaign),
     )  # fmt: skip

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigures, Interval, VariantResult
-from appliance.core import i18n
+from appliance.campaigns.variants import Setup
+from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.storage.models import User
+from appliance.storage.models import Campaign, User
 from ui import formats, labels
 from ui.forms import experiment_forms
 from ui.widgets.experiment_views import get_letter
@@ -21,7 +22,11 @@ _CHANCE_WORDS = (
 
 
 class VariantWords(NamedTuple):
-    """A row of the report: `share` and `rest` are its recipients in the test, and those who got it as the winner."""
+    """A row of the report.
+
+    `reached` is the number of its messages that were sent and not returned, the basis of rates; `rest` is the number of
+    contacts who got it as the winner.
+    """
 
     result: VariantResult
     letter: str
@@ -30,12 +35,14 @@ class VariantWords(NamedTuple):
     chance: str
     chance_label: str
     rest: int
+    reached: int
 
 
 class ExperimentWords(NamedTuple):
     """The words about a test: its `tone` (a class of the banner), the decision, what supports it, and what is next.
 
-    `can_choose` says that a person may choose the winner now.
+    `can_choose` says that a person may choose the winner now. `progress` is how much of the time of a running test has
+    passed, in percent. `event` is the label of the event.
     """
 
     title: str
@@ -48,6 +55,7 @@ class ExperimentWords(NamedTuple):
     is_test: bool
     holdout: "HoldoutWords | None"
     event: str
+    progress: int | None
 
 
 class HoldoutWords(NamedTuple):
@@ -55,12 +63,13 @@ class HoldoutWords(NamedTuple):
 
     figures: HoldoutFigures
     title: str
+    tone: str
     detail: str
     ends: str
 
 
-def describe(result: ExperimentResult) -> ExperimentWords:
-    """Return the words about the figures of a test."""
+def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
+    """Return the words about the figures of a campaign's test."""
     is_test = len(result.variants) > 1
     event = labels.event(result.event)[2] if result.event else ""
     title, tone = _describe_decision(result) if is_test else ("", "")
@@ -70,7 +79,16 @@ def describe(result: ExperimentResult) -> ExperimentWords:
         [_describe_variant(result, row) for row in result.variants] if is_test else [],
         event if result.metric == "event" else "", is_test and is_running and result.waiting > 0, is_test,
         _describe_holdout(result.holdout) if result.holdout is not None else None, event,
+        _measure_progress(result, campaign.setup),  # type: ignore[attr-defined]  # set by `store.add_details`
     )  # fmt: skip
+
+
+def _measure_progress(result: ExperimentResult, setup: Setup) -> int | None:
+    batches = setup.experiment.batches
+    if result.state != "testing" or result.is_waiting_for_person or not batches:
+        return None
+    start, end = batches[0]["at"], setup.experiment.decide_at
+    return int(max(0, min(100, (clock.now_ms() - start) * 100 // max(end - start, 1))))
 
 
 def _name(result: ExperimentResult, number: int) -> str:
@@ -216,6 +234,7 @@ def _describe_variant(result: ExperimentResult, row: VariantResult) -> VariantWo
     return VariantWords(
         row, get_letter(row.number), formats.join_names([gettext(names[key]) for key in keys]),
         result.winner == row.number, "" if is_early else chance, label, row.recipients - row.test_recipients,
+        sum(row.statuses.get(status, 0) for status in ("sent", "delivered", "complained")),
     )  # fmt: skip
 
 
@@ -223,7 +242,7 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
     ends = formats.when(formats.parse_time(figures.ends_at)) if figures.ends_at else ""
     people, difference = figures.people, figures.difference
     if people.low is None or people.high is None or people.estimate is None:
-        return HoldoutWords(figures, gettext("Nothing can be said yet."), "", ends)
+        return HoldoutWords(figures, gettext("Nothing can be said yet."), "", "", ends)
     low, high = (formats.number(round(value)) for value in (people.low, people.high))
     count = round(abs(people.estimate))
     if people.low > 0:
@@ -240,7 +259,8 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
         title = gettext("No clear effect so far.")
     detail = gettext("The true number is between %(low)s and %(high)s.", low=low, high=high)
     points = _describe_points(difference)
-    return HoldoutWords(figures, title, f"{detail} {points}".strip(), ends)
+    tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
+    return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
 
 
 def _describe_points(difference: Interval) -> str:
