@@ -13,6 +13,8 @@ from ui.widgets.experiment_views import get_letter
 
 # From this chance on, the chance is called almost certain instead of a number that is rounded to 100 %.
 _ALMOST_CERTAIN = 0.995
+# An upper limit of a difference above this says nothing, so only the lower one is shown.
+_MAX_SHOWN_RATIO = 5.0
 # Words for the chance of a variant to be the best, by the lowest chance.
 _CHANCE_WORDS = (
     (0.95, gettext_noop("Very likely the best")), (0.75, gettext_noop("Probably the best")),
@@ -113,9 +115,9 @@ def _describe_decision(result: ExperimentResult) -> tuple[str, str]:
     leader, chance = _name(result, decision.leader), result.variants[decision.leader - 1].chance or 0.0
     if decision.code == "winner":
         text = (
-            gettext("%(name)s is the best with %(chance)s.", name=leader, chance=format_chance(chance))
+            gettext("%(name)s is the best, with %(chance)s probability.", name=leader, chance=format_chance(chance))
             if len(result.variants) > 2
-            else gettext("%(name)s is better with %(chance)s.", name=leader, chance=format_chance(chance))
+            else gettext("%(name)s is better, with %(chance)s probability.", name=leader, chance=format_chance(chance))
         )
         return text, "good"
     if decision.code == "too_close":
@@ -126,7 +128,7 @@ def _describe_decision(result: ExperimentResult) -> tuple[str, str]:
         converted = sum(row.converted for row in result.variants)
         return _describe_early(result, converted), "info"
     return gettext(
-        "%(name)s leads with %(chance)s. That is not clear enough yet.", name=leader, chance=format_chance(chance)
+        "%(name)s leads, with %(chance)s probability. That is not clear enough yet.", name=leader, chance=format_chance(chance)
     ), "info"  # fmt: skip
 
 
@@ -162,6 +164,8 @@ def _describe_range(interval: Interval) -> str:
     if interval.low is None or interval.high is None:
         return ""
     low, high = (i18n.format_percent(value, 0) for value in (interval.low, interval.high))
+    if interval.low > 0 and interval.high > _MAX_SHOWN_RATIO:
+        return gettext("The true difference is at least %(low)s.", low=low)
     return gettext("The true difference is between %(low)s and %(high)s.", low=low, high=high)
 
 
@@ -257,7 +261,7 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
         )  # fmt: skip
     else:
         title = gettext("No clear effect so far.")
-    detail = gettext("The true number is between %(low)s and %(high)s.", low=low, high=high)
+    detail = gettext("Anything from %(low)s to %(high)s more conversions is plausible.", low=low, high=high)
     points = _describe_points(difference)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
     return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
