@@ -146,14 +146,13 @@ _REASONS = {
     "country_not_allowed": gettext_noop("SMS to this country are not allowed"),
     "sender_not_allowed": gettext_noop("No sender is approved for this country"),
     "too_late": gettext_noop("Expired before it could be sent"),
-    "held_out": gettext_noop("In the control group"),
     "transactional_disabled": gettext_noop("Transactional messages are turned off"),
     "frequency_cap": gettext_noop("Frequency cap reached"),
     "quiet_hours_expired": gettext_noop("Expired during quiet hours"),
     "overdue_on_resume": gettext_noop("Expired while paused"),
     "render_error": gettext_noop("The content could not be personalised for this contact"),
     "contact_deleted": gettext_noop("The contact was deleted"),
-    "held_out": gettext_noop("Held out to be measured"),
+    "held_out": gettext_noop("In the holdout group"),
     "control_group": gettext_noop("In the control group"),
     "sender_not_ready": gettext_noop("The sender is not set up yet"),
     "smtputf8_unsupported": gettext_noop("The mail server does not support international addresses"),
@@ -417,7 +416,6 @@ def _count_reasons(count: int) -> dict[str, str]:
             "%(num)s with an invalid email address", "%(num)s with an invalid email address", count
         ),
         "not_verified": ngettext("%(num)s with an unconfirmed address", "%(num)s with an unconfirmed address", count),
-        "held_out": ngettext("%(num)s in the control group", "%(num)s in the control group", count),
         "no_consent": ngettext("%(num)s not subscribed", "%(num)s not subscribed", count),
         "country_not_allowed": ngettext(
             "%(num)s in a country to which SMS are not allowed", "%(num)s in countries to which SMS are not allowed",
@@ -432,7 +430,7 @@ def _count_reasons(count: int) -> dict[str, str]:
             "%(num)s expired during quiet hours", "%(num)s expired during quiet hours", count
         ),
         "overdue_on_resume": ngettext("%(num)s expired while paused", "%(num)s expired while paused", count),
-        "held_out": ngettext("%(num)s held out to be measured", "%(num)s held out to be measured", count),
+        "held_out": ngettext("%(num)s in the holdout group", "%(num)s in the holdout group", count),
         "control_group": ngettext("%(num)s in the control group", "%(num)s in the control group", count),
         "render_error": ngettext(
             "%(num)s with content that could not be personalised",

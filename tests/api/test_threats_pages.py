@@ -21,7 +21,7 @@ KINDS = {
     "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
-    "invitation_id": "invitations", "file_id": "files",
+    "invitation_id": "invitations", "file_id": "files", "number": "variants",
 }  # fmt: skip
 # What somebody enters who accepts an invitation
 JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}
@@ -66,6 +66,7 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     ours.object_ids["users"] = ours.object_ids["keys"] = ours.object_ids["sessions"] = 1
     ours.object_ids["steps"] = 2
     ours.object_ids["sides"] = 480  # pixels
+    ours.object_ids["variants"] = 2
     upload_image(ours.api, encode_image(photo(), "PNG"), "alpha picture").expect(201)
     shown = re.search(r'href="/templates/pictures/(\d+)"', owner.send("GET", "/templates/pictures").text)
     assert shown is not None

@@ -19,7 +19,8 @@ FORMS = {
         /settings/you/sessions/*/end /settings/you/sessions/end""",
     "author": """
         /activity/answers/*/seen /campaigns /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
-        /campaigns/*/duplicate /campaigns/*/from /campaigns/*/html
+        /campaigns/*/duplicate /campaigns/*/experiment /campaigns/*/experiment/undo
+        /campaigns/*/from /campaigns/*/html
         /campaigns/*/links/https /campaigns/*/list /campaigns/*/name
         /campaigns/*/not-opened
         /campaigns/*/segment /campaigns/*/template /campaigns/*/template/undo /campaigns/*/test /campaigns/*/to
@@ -46,7 +47,8 @@ FORMS = {
         /templates/*/translations/*/remove /templates/*/undo /templates/*/unstyle /templates/acts /templates/begin
         /templates/bring-back /templates/import /templates/media /templates/pictures /templates/pictures/*/delete""",
     "editor": """
-        /campaigns/*/assume /campaigns/*/cancel /campaigns/*/pause /campaigns/*/reschedule /campaigns/*/resume
+        /campaigns/*/assume /campaigns/*/cancel /campaigns/*/experiment/winner /campaigns/*/pause
+        /campaigns/*/reschedule /campaigns/*/resume
         /campaigns/*/retry
         /campaigns/*/schedule /campaigns/*/send /campaigns/*/undo /contacts/*/conversation /flows/*/activate
         /flows/*/archive /flows/*/pause /flows/*/people/move_on /flows/*/people/take_out /flows/*/publish

@@ -1,7 +1,7 @@
-"""The form of a campaign's A/B test or control group: its fields, its parts for edit conflicts, and reading it.
+"""The form of a campaign's A/B test or holdout group: its fields, its parts for edit conflicts, and reading it.
 
-The fields of a variant end with the variant's id (`subject_12`), so that a form that was opened before a colleague added
-or removed a variant still changes the right one.
+The fields of a variant end with the variant's id (`subject_12`), so that a form that was opened before a colleague
+added or removed a variant still changes the right one.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ _SETTINGS = (
     FormPart(gettext_noop("End of the test"), ("end", "end_unit")),
     FormPart(gettext_noop("Who decides"), ("decided_by", "too_close")),
     FormPart(gettext_noop("Uneven shares"), ("uneven",), True),
-    FormPart(gettext_noop("Control group"), ("control", "holdout"), True),
+    FormPart(gettext_noop("Holdout group"), ("control", "holdout"), True),
 )
 
 
@@ -72,7 +72,7 @@ class ExperimentParts(FormParts):
 
 def build_form(campaign: Campaign) -> Form:
     """Return the form with the stored values; without a test it has no fields."""
-    setup: Setup | None = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    setup: Setup | None = campaign.setup
     if setup is None:
         return Form()
     row = setup.experiment
@@ -122,7 +122,7 @@ def read_form(form: Form, campaign: Campaign) -> dict[str, Any]:
     Fields that the form does not have are left out, so they keep their values. Differences that the form has, and whose
     box is not ticked any more, are null: the variant has the text of the campaign again.
     """
-    setup: Setup | None = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    setup: Setup | None = campaign.setup
     if setup is None:
         return {}
     raw: dict[str, Any] = _read_settings(form, setup)
@@ -277,4 +277,3 @@ def find_next_name(setup: Setup, source: Variant) -> str | None:
     used = {variant.name for variant in setup.variants}
     candidates: Iterable[str] = (f"{source.name} {number}" for number in range(2, len(used) + 3))
     return next((name for name in candidates if name not in used), None)
-

@@ -360,10 +360,10 @@ def fix_url(finding: Any, campaign_id: int, is_sms: bool = False) -> str:
             return "/settings/sending"
         # An email's sender lacks a verified domain for its From address, or the brand lacks the postal address.
         return "/settings/domains" if finding.field.startswith("template") else "/brand"
-    if match := _VARIANT_PATH.match(finding.field):
-        path = finding.field[match.end() :].partition("design.")[2]
+    if variant := _VARIANT_PATH.match(finding.field):
+        path = finding.field[variant.end() :].partition("design.")[2]
         if path:
-            return f"/campaigns/{campaign_id}/variants/{int(match[1]) + 1}/content?path={path}&fix={finding.code}"
+            return f"/campaigns/{campaign_id}/variants/{int(variant[1]) + 1}/content?path={path}&fix={finding.code}"
         return f"/campaigns/{campaign_id}?open=experiment#card-experiment"
     if finding.field.startswith(_TRANSLATIONS):
         return f"/campaigns/{campaign_id}/translations{finding.field.removeprefix(_TRANSLATIONS).replace('.', '/')}"

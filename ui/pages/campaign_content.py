@@ -194,9 +194,11 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         if form.errors:
             raise errors.Invalid({})
         body = validation.read(test_sends.TestRequest, raw)
-        prepared = await render_send(test_sends.prepare, visit.account_id, campaign.template_id, body)
-        args = (visit.account_id, campaign.template_id, body, False, prepared)
-        result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
+        template_id = _choose_variant_template(campaign, parse_int(form["variant"]))
+        complete = await fetch(content.get_complete_template, visit.account_id, template_id)
+        prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body, complete)
+        args = (visit.account_id, template_id, body, False, prepared)
+        result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"), complete)
     except errors.Invalid as error:
         if not form.errors:
             form.add_error("addresses", _address_error(error, addresses, sms))
@@ -209,6 +211,13 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     )
     view.flash(request, describe_sent_tests(result))
     return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+def _choose_variant_template(campaign: Campaign, number: int) -> int:
+    """Return the id of the template of a variant, or that of the campaign if it has no variant with the number."""
+    setup = campaign.setup
+    chosen = [row.template_id for row in (setup.variants if setup is not None else ()) if row.number == number]
+    return int(chosen[0] if chosen else campaign.template_id)
 
 
 async def _render_test_form(
@@ -233,7 +242,8 @@ async def _render_test_form(
     sms = context["campaign"].channel == "sms"
     testers = [] if sms else list(visit.account.test_email_recipients or ())
     default = [] if sms else testers or [visit.user.email]
-    form = form or Form({"addresses": ", ".join(stored or default), "as": str(contact_id or "")})
+    form = form or Form({"addresses": ", ".join(stored or default), "as": str(contact_id or ""),
+                         "variant": request.args.get("variant") or ""})  # fmt: skip
     return view.render(request, "campaigns/test.html", status, form=form, search=search, testers=testers, **context)
 
 

@@ -25,6 +25,7 @@ from ui.guard import signed_in
 from ui.pages import bulk_actions as bulk_action_pages
 from ui.pages import campaign_report
 from ui.session import Pages, Visit
+from ui.widgets import experiment_views
 
 pages = Pages("ui_recipients", url_prefix="/campaigns")
 
@@ -228,10 +229,11 @@ def _read_filters(request: Request) -> dict[str, str]:
 def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQuery:
     """Parse the filters of a URL. Raises Invalid for an invalid value."""
     truth = {"true": True, "false": False}
-    typed = {
-        name: int(value) if name in ("link", "variant") and re.fullmatch(r"-?\d{1,8}", value) else truth.get(value, value)
-        for name, value in filters.items()
-    }
+
+    def is_number(name: str, value: str) -> bool:
+        return name in ("link", "variant") and re.fullmatch(r"-?[0-9]{1,8}", value) is not None
+
+    typed = {name: int(value) if is_number(name, value) else truth.get(value, value) for name, value in filters.items()}
     return validation.read(recipients.RecipientQuery, {**typed, "page": page, "limit": 50})
 
 
@@ -260,7 +262,7 @@ def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
 
 
 def _list_variant_chips(campaign: Any) -> list[tuple[str, str, str, int]]:
-    """Return a chip for each variant of an A/B test, the contacts who wait for the winner, and the control group."""
+    """Return a chip for each variant of an A/B test, the contacts who wait for the winner, and the holdout group."""
     if campaign.setup is None:
         return []
     result = experiment_results.get_result(campaign.account_id, campaign.id)
@@ -275,11 +277,9 @@ def _describe_variant(setup: Setup | None, number: int) -> str:
     if number == 0:
         return gettext("Waiting for the winner")
     if number < 0:
-        return gettext("Control group")
+        return gettext("Holdout group")
     row = next((row for row in setup.variants if row.number == number), None) if setup is not None else None
-    if row is None or row.name:
-        return row.name if row is not None else gettext("Unknown")
-    return gettext("Variant %(letter)s", letter=variants.get_name(row))
+    return gettext("Unknown") if row is None else experiment_views.get_title(row)
 
 
 def _fixed_label(name: str, value: str) -> str:

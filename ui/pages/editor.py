@@ -137,6 +137,8 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
     contact = _find_sample_contact(visit.account_id, home)
+    # An empty text of a variant is that of its campaign.
+    complete = row if home.variant is None else campaign_content.get_complete_template(visit.account_id, template_id)
     page = document.list_entries(row.design)
     entry = document.find_section(page, key) if key else None
     look = brands.build_look(brands.get(visit.account_id))
@@ -152,7 +154,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
         "groups": editor_panels.build_groups(entry, theme) if entry else [],
         "columns": editor_panels.sections_by_column(entry, page) if entry else [],
         "listing": editor_panels, "palette": editor_panels.list_palette(),
-        "emails": editor_panels.build_detail_fields(row), "mode": message,
+        "emails": editor_panels.build_detail_fields(row), "complete": complete, "mode": message,
         "themed": editor_panels.build_theme_fields(row.design, theme),
         "contrasts": editor_panels.check_contrasts(theme),
         "palettes": [(gettext(name), values) for name, values in _PALETTES],
@@ -164,7 +166,8 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
         "contact": contact, "seen_by": _describe_audience(visit, entry),
         # The inbox line is only shown while no section is selected.
         "inbox": (
-            preview.build_inbox_line(visit.account_id, revisions.to_document(row), contact) if entry is None else None
+            None if entry is not None
+            else preview.build_inbox_line(visit.account_id, revisions.to_document(complete), contact)
         ),
     }  # fmt: skip
 

@@ -34,11 +34,11 @@ async def save(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     Whatever removes a text or a variant is offered to be undone.
     """
     form, campaign = await composer.merge_card(request, visit, campaign_id, "experiment")
-    raw = experiment_forms.read_form(form, campaign)
+    raw: dict[str, Any] | None = experiment_forms.read_form(form, campaign)
     act, _, variant_id = form["act"].partition(":")
     undone, notice = campaign.setup, None
     if not form.errors and not form.conflicts:
-        raw, text = _apply_action(act, parse_id(variant_id), raw, campaign)
+        raw, text = _apply_action(act, parse_id(variant_id), raw or {}, campaign)
         text = text or _describe_dropped(raw, campaign)
         if text:
             back = msgspec.json.encode(experiment_forms.serialize_setup(undone)).decode()
@@ -61,7 +61,7 @@ def _apply_action(
     act: str, variant_id: int, raw: dict[str, Any], campaign: Campaign
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the request of the form changed by a button, and the text of a notice, which is empty without an undo."""
-    setup = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    setup = campaign.setup
     if act == "start":
         return raw | {"variants": [*raw.get("variants", [{}])[:1], {}]}, ""
     if act == "control" and setup is None:
@@ -71,7 +71,7 @@ def _apply_action(
     if act == "off":
         holdout = raw.get("holdout", setup.experiment.holdout)
         kept = raw | {"variants": raw["variants"][:1]} if holdout and len(setup.variants) > 1 else None
-        return kept, gettext("A/B test removed.") if len(setup.variants) > 1 else gettext("Control group removed.")
+        return kept, gettext("A/B test removed.") if len(setup.variants) > 1 else gettext("Holdout group removed.")
     source = next((row for row in setup.variants if row.id == variant_id), None)
     if act == "add":
         raw["variants"] = [*raw["variants"], {}]
@@ -85,7 +85,7 @@ def _apply_action(
         raw["variants"] = [variant for variant in raw["variants"] if variant["id"] != source.id]
         return raw, gettext("%(name)s removed.", name=variants.get_name(source))
     if len(setup.variants) < 2 and not raw.get("holdout", setup.experiment.holdout):
-        return None, gettext("Control group removed.")
+        return None, gettext("Holdout group removed.")
     return raw, ""
 
 
@@ -95,7 +95,7 @@ def _find_raw(raw: dict[str, Any], variant_id: int) -> dict[str, Any]:
 
 def _describe_dropped(raw: dict[str, Any] | None, campaign: Campaign) -> str:
     """Return the notice about the first variant that loses its own content or a text by its box; else empty."""
-    setup = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    setup = campaign.setup
     kept = {variant.get("id"): variant for variant in (raw or {}).get("variants", [])}
     for row in setup.variants if setup is not None else ():
         change = kept.get(row.id, {})
@@ -106,7 +106,7 @@ def _describe_dropped(raw: dict[str, Any] | None, campaign: Campaign) -> str:
 
 def _list_opened(form: Form, campaign: Campaign) -> list[int]:
     """Return the numbers of the variants whose box for own content was ticked, and that have none yet."""
-    setup = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    setup = campaign.setup
     if setup is None or campaign.channel != "email":
         return []
     return [
@@ -143,15 +143,13 @@ def _restore(visit: Visit, campaign_id: int, stored: dict[str, Any] | None) -> N
 @pages.get("/<campaign_id:int>/variants/<number:int>/content")
 @signed_in()
 async def edit_content(request: Request, visit: Visit, campaign_id: int, number: int) -> HTTPResponse:
-    """Show the editor with the own content of a variant; a variant without a design leads to the composer."""
+    """Show the editor with the own content of a variant; an SMS, or a variant that is gone, leads to the composer."""
 
     def load() -> Template | None:
         campaign = store.get(visit.account_id, campaign_id)
-        rows = campaign.setup.variants if campaign.setup is not None else ()
+        rows = campaign.setup.variants if campaign.setup is not None and campaign.channel == "email" else ()
         row = next((row for row in rows if row.number == number > 1), None)
-        if row is None:
-            raise errors.NotFound
-        return None if campaign.channel == "sms" else templates.get(visit.account_id, row.template_id)
+        return templates.get(visit.account_id, row.template_id) if row is not None else None
 
     template = await fetch(load)
     if template is None:
@@ -182,7 +180,7 @@ async def choose_winner(request: Request, visit: Visit, campaign_id: int) -> HTT
         form.add_error("base", gettext("The recipient list is still being built. Try again in a few seconds."))
         return await _render_winner(request, visit, campaign_id, form, 503)
     except errors.Invalid:
-        # The page was stale: the test is over, or was cancelled.
+        # The page was stale: the test is over, or the campaign was cancelled.
         view.flash(request, gettext("The test has ended in the meantime. This page shows the current status."))
         return view.redirect(request, f"/campaigns/{campaign_id}")
     name = variants.get_name(variants.get_variant(campaign.setup, number))
@@ -192,6 +190,8 @@ async def choose_winner(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 async def _render_winner(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
     campaign = await fetch(store.get, visit.account_id, campaign_id)
+    if campaign.setup is None:
+        return view.redirect(request, f"/campaigns/{campaign_id}")
     result = await scan(experiment_results.get_result, visit.account_id, campaign_id)
     number = parse_id(form["variant"])
     row = next((variant for variant in result.variants if variant.number == number), None)

@@ -8,6 +8,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.campaigns import content as campaign_content
 from appliance.content.designs import document as designs
 from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
@@ -247,9 +248,10 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
         raw["contact_id"] = contact_id
     try:
         body = validation.read(test_sends.TestRequest, raw)
-        prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
+        complete = await fetch(campaign_content.get_complete_template, visit.account_id, template_id)
+        prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body, complete)
         args = (visit.account_id, template_id, body, False, prepared)
-        tests = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
+        tests = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"), complete)
     except errors.Invalid as error:
         form = _build_form(row)
         form.values["emails"] = typed["emails"]

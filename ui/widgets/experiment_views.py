@@ -35,7 +35,7 @@ class VariantView(NamedTuple):
 
 
 class TestView(NamedTuple):
-    """The test or control group of a draft. `is_test` is false for a control group alone.
+    """The test or holdout group of a draft. `is_test` is false for a holdout group alone.
 
     `split`, `sample` and `basis` are sentences about its size. `events` are those to choose from, by group.
     """
@@ -51,7 +51,7 @@ class TestView(NamedTuple):
 
 def build_test(campaign: Campaign, sendable: int, preview: dict[str, Any]) -> TestView | None:
     """Return the test of a draft to `sendable` recipients, or None; `preview` is that of the campaign's own content."""
-    setup: Setup | None = campaign.setup  # type: ignore[attr-defined]  # set by `store.add_details`
+    setup: Setup | None = campaign.setup
     if setup is None:
         return None
     views = []
@@ -76,6 +76,11 @@ def build_test(campaign: Campaign, sendable: int, preview: dict[str, Any]) -> Te
 def get_letter(number: int) -> str:
     """Return the letter of a variant, from A."""
     return chr(ord("A") + number - 1)
+
+
+def get_title(row: Variant) -> str:
+    """Return the name of a variant, by default `Variant B`."""
+    return row.name or gettext("Variant %(letter)s", letter=get_letter(row.number))
 
 
 def list_labels(variant: Variant, sms: bool = False) -> list[str]:
@@ -181,7 +186,7 @@ def summarize(test: TestView | None) -> str:
         parts.append(ngettext("%(num)s variant", "%(num)s variants", len(test.variants)))
         parts.append(gettext("decided by %(metric)s", metric=describe_metric(row.metric, row.event)))
     if row.holdout:
-        parts.append(gettext("control group %(share)s", share=formats.share(float(row.holdout))))
+        parts.append(gettext("holdout group %(share)s", share=formats.share(float(row.holdout))))
     return " · ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""The results of an A/B test and of a control group in words, for the report of a campaign."""
+"""The results of an A/B test and of a holdout group in words, for the report of a campaign."""
 
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
         [_describe_variant(result, row) for row in result.variants] if is_test else [],
         event if result.metric == "event" else "", is_test and is_running and result.waiting > 0, is_test,
         _describe_holdout(result.holdout) if result.holdout is not None else None, event,
-        _measure_progress(result, campaign.setup),  # type: ignore[attr-defined]  # set by `store.add_details`
+        _measure_progress(result, campaign.setup),
     )  # fmt: skip
 
 
@@ -127,9 +127,11 @@ def _describe_decision(result: ExperimentResult) -> tuple[str, str]:
     if decision.code == "too_early":
         converted = sum(row.converted for row in result.variants)
         return _describe_early(result, converted), "info"
-    return gettext(
-        "%(name)s leads, with %(chance)s probability. That is not clear enough yet.", name=leader, chance=format_chance(chance)
-    ), "info"  # fmt: skip
+    text = gettext(
+        "%(name)s leads, with %(chance)s probability. That is not clear enough yet.",
+        name=leader, chance=format_chance(chance),
+    )  # fmt: skip
+    return text, "info"
 
 
 def _describe_early(result: ExperimentResult, converted: int) -> str:
