@@ -50,8 +50,9 @@ class RuleLine(NamedTuple):
 
 
 def get_kind_label(kind: str) -> str:
-    """Return the label of a kind of transport."""
-    return gettext(KIND_LABELS.get(kind, kind))
+    """Return the label of a kind of transport; the names of services are the same in all languages."""
+    label = KIND_LABELS.get(kind, kind)
+    return label if kind in TRANSPORTS else gettext(label)
 
 
 def get_provider_label(provider: str) -> str:

@@ -62,7 +62,7 @@ class RunStep(Struct):
     outcome: (
         Annotated[
             str,
-            Meta(pattern=f"^(on|skipped|exited|{BRANCH_KEY})$"),
+            Meta(pattern=f"^(on|jumped|skipped|exited|{BRANCH_KEY})$"),
             Meta(description="how the contact left the step, or the key of its branch; null while waiting"),
         ]
         | None

@@ -200,6 +200,8 @@ def _measure_recent_rate(campaign_id: int, sent: int) -> tuple[float, int]:
         if campaign_id not in _cache.sent and len(_cache.sent) >= _MAX_CACHED:
             _cache.sent.clear()
         samples = _cache.sent.setdefault(campaign_id, deque())
+        if not sent:
+            samples.clear()  # The time before the first message says nothing about the rate.
         samples.append((now, sent))
         while samples[0][0] < now - _RATE_SECONDS:
             samples.popleft()

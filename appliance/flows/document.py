@@ -16,7 +16,7 @@ from appliance.content.designs import merge, merge_limits
 from appliance.core.errors import Faults
 from appliance.core.i18n import gettext
 from appliance.events import log
-from appliance.flows import branches
+from appliance.flows import branches, jumps
 from appliance.flows.branches import list_branches, map_branches
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import ParseContext, StepKind
@@ -58,7 +58,7 @@ def parse_steps(
     """Parse the steps of a request and add every error to `faults`, each at its path below `path`.
 
     A step with the `id` of a step in `previous` keeps that id. All others get new ids above `last_action`, because an
-    id is never given twice. With errors, the returned steps are incomplete.
+    id is never given twice; a `go_to` may name an id as sent. With errors, the returned steps are incomplete.
     """
     if raw is None:
         return ParsedSteps([], last_action)
@@ -72,7 +72,10 @@ def parse_steps(
     if error:
         faults.add(path, error)
         return ParsedSteps([], last_action)
-    steps = parser.parse_all(raw, path)
+    steps = [jumps.renumber(step, parser.new_ids) for step in parser.parse_all(raw, path)]
+    if not faults.fields:
+        for fault_path, message in jumps.find_faults(steps, dict(walk(steps, path))):
+            faults.add(fault_path, message)
     return ParsedSteps(steps, parser.last_action)
 
 
@@ -132,6 +135,8 @@ class _StepParser:
         self.faults = faults
         self.previous = previous
         self.used_ids: set[int] = set()
+        # The ids that steps got instead of the ids that were sent.
+        self.new_ids: dict[int, int] = {}
         self.last_action = last_action
 
     def parse_all(self, raw: Any, path: str) -> list[Step]:
@@ -158,6 +163,8 @@ class _StepParser:
                 self.parse_all(nested, f"{path}{branch_path}")
             return None
         step: Step = {"id": self._assign_id(previous_step), "type": kind.type}
+        if type(raw.get("id")) is int:
+            self.new_ids[raw["id"]] = step["id"]
         context = ParseContext(self.account_id, path, self.faults, self._get_new_id, previous_step)
         props = kind.parse(_select_keys(raw, kind, previous_step), context)
         for key, value in props.items():
@@ -488,9 +495,18 @@ def _list_targets(steps: Sequence[Step], depth: int) -> Iterator[MoveTarget]:
 
 
 def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
-    """Return a copy of a step with everything in its branches; `next_id` returns a new id for each copied step."""
-    copied: dict[str, Any] = {**deepcopy(step), "id": next_id()}
-    return map_branches(copied, lambda nested: [copy_step(child, next_id) for child in nested])
+    """Return a copy of a step with everything in its branches; `next_id` returns a new id for each copied step.
+
+    A `go_to` in the copy leads to the copied step, if its step is copied too.
+    """
+    ids: dict[int, int] = {}
+
+    def copy(original: Step) -> Step:
+        ids[original["id"]] = next_id()
+        copied = {**deepcopy(original), "id": ids[original["id"]]}
+        return map_branches(copied, lambda nested: [copy(child) for child in nested])
+
+    return jumps.renumber(copy(step), ids)
 
 
 def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:

@@ -21,7 +21,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext, pgettext
 from appliance.events import log
-from appliance.flows import branches, document, lifecycle, report, store, triggers, versions
+from appliance.flows import branches, document, jumps, lifecycle, report, store, triggers, versions
 from appliance.flows.branches import list_branches, map_branches
 from appliance.flows.document import Position, Step
 from appliance.flows.lifecycle import Blocker
@@ -80,8 +80,11 @@ def get_step_template(account_id: int, flow_id: int, step_id: int) -> Template:
 
 
 def add_contents(steps: Sequence[Step]) -> list[Step]:
-    """Return copies of steps that have the current content of their templates under `content`, at all levels."""
-    return _add_contents(steps, versions.get_contents(versions.list_step_templates(steps)))
+    """Return copies of steps with the current content of their templates under `content`, at all levels.
+
+    Each `go_to` has the step that it leads to under `target`.
+    """
+    return jumps.link_targets(_add_contents(steps, versions.get_contents(versions.list_step_templates(steps))))
 
 
 def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker]]:
@@ -122,8 +125,8 @@ def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: 
     props = _parse_step(account_id, BY_TYPE[kind], raw, new_id)
     nested: dict[str, list[Step]] = {key: [] for key in BY_TYPE[kind].list_branches(props)}
     step = {"id": step_id, "type": kind, **branches.join_branches(props, nested)}
-    _save_steps(draft, _check_steps(document.insert_step(draft.steps, position, step)), by)
-    return int(step["id"])
+    _save_steps(draft, _check_jump(_check_steps(document.insert_step(draft.steps, position, step)), step_id), by)
+    return step_id
 
 
 def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any], by: Actor) -> None:
@@ -141,7 +144,7 @@ def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any]
         if content:
             templates.update(account_id, step["template_id"], TemplateWrite(**content), by.user_id)
             draft = _open_for_edit(account_id, flow_id)
-    _save_steps(draft, document.replace_step(draft.steps, _replace_props(step, parsed)), by)
+    _save_steps(draft, _check_jump(document.replace_step(draft.steps, _replace_props(step, parsed)), step_id), by)
 
 
 def _replace_props(step: Step, props: dict[str, Any]) -> Step:
@@ -269,6 +272,16 @@ def _check_steps(steps: list[Step] | None) -> list[Step]:
     error = document.check_size(steps)
     if error:
         raise Invalid({"base": [error]})
+    return steps
+
+
+def _check_jump(steps: list[Step], step_id: int) -> list[Step]:
+    """Return the steps; raise Invalid if the `go_to` with an id leads to no other step, or into a loop without wait."""
+    paths = dict(document.walk(steps))
+    for path, message in jumps.find_faults(steps, paths):
+        step_path, _, key = path.rpartition(".")
+        if paths[step_path]["id"] == step_id:
+            raise Invalid({key: [message]})
     return steps
 
 
@@ -424,7 +437,7 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
 
 
 def _get_settings(step: Step) -> dict[str, Any]:
-    return {key: value for key, value in branches.get_props(step).items() if key != "content"}
+    return {key: value for key, value in branches.get_props(step).items() if key not in ("content", "target")}
 
 
 def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None = None) -> Any:

@@ -64,16 +64,17 @@ class StepExecutor:
         require_write_transaction()
         for run in runs:
             self._place_at(run, run.action_id)
-        # Every step leads only to later steps of the document, so one pass executes each step once for all runs that
-        # reach it.
-        for node in self._plan.nodes.values():
-            arrived = self._pending.pop(node.id, None)
-            if arrived is None:
-                continue
-            for run, result in self._execute_step(node, arrived, until):
-                self._apply_result(node, run, result)
-            if not self._pending or _is_past(until):
-                break
+        # Steps lead to later steps of the document, so one pass executes each step once for all runs that reach it.
+        # Only a jump back takes another pass, and ends at a wait.
+        while self._pending:
+            for node in self._plan.nodes.values():
+                arrived = self._pending.pop(node.id, None)
+                if arrived is None:
+                    continue
+                for run, result in self._execute_step(node, arrived, until):
+                    self._apply_result(node, run, result)
+                if not self._pending or _is_past(until):
+                    return
 
     def save(self) -> None:
         """Write the current step of each run, the visits of steps that runs left, and the runs that ended."""
@@ -348,8 +349,9 @@ def _execute_runs(
             by_version.setdefault(run.version, []).append(run)
     for version, version_runs in by_version.items():
         first = version_runs[0]
-        context = StepContext(first.account_id, first.flow_id, flow_name, version, now)
-        executor = StepExecutor(plan or versions.load_plan(first.flow_id, version), context, observer)
+        version_plan = plan or versions.load_plan(first.flow_id, version)
+        context = StepContext(first.account_id, first.flow_id, flow_name, version, now, version_plan.repeats)
+        executor = StepExecutor(version_plan, context, observer)
         executor.execute(version_runs, until)
         executor.save()
 

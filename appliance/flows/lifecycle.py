@@ -23,7 +23,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import LastRead, default
-from appliance.flows import event_waits, run_ends, triggers, versions
+from appliance.flows import event_waits, jumps, run_ends, triggers, versions
 from appliance.flows.branches import get_props
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
@@ -116,6 +116,8 @@ def list_unfinished(account_id: int, steps: Sequence[Step]) -> Iterator[tuple[st
 def _find_step_blockers(flow: Flow) -> Iterator[Blocker]:
     if not flow.steps:
         yield Blocker("content_required", "can't be blank", "steps")
+    for path, message in jumps.find_faults(flow.steps, dict(walk(flow.steps))):
+        yield Blocker("preflight_failed", message, path)
     contents = versions.get_contents(versions.list_step_templates(flow.steps))
     for path, step in walk(flow.steps):
         props = get_props(step)

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext
-from appliance.flows import document
+from appliance.flows import document, jumps
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
 from appliance.storage.database import rows
@@ -158,7 +158,7 @@ T = TypeVar("T")
 
 _RANGE_DAYS = {"30d": 30, "7d": 7}
 # The outcomes of visits that are not branches.
-_PLAIN_OUTCOMES = (None, "on", "skipped", "exited")
+_PLAIN_OUTCOMES = (None, "on", "jumped", "skipped", "exited")
 _CACHE_MIN_PEOPLE, _CACHE_FACTOR, _MAX_CACHED_COUNTS = 5_000, 20, 100
 _OPEN_STATUSES, _ACCEPTED_STATUSES = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _COUNT_LEDGER = (
@@ -322,7 +322,7 @@ def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]
     messages: dict[int, list[_MessageCount]] = defaultdict(list)
     for action_id, *figures in rows(_COUNT_MESSAGES, (flow.id, since)):
         messages[action_id].append(_MessageCount._make(figures))
-    current = list(document.walk(flow.steps))
+    current = list(document.walk(jumps.link_targets(flow.steps)))
     former = sorted((visits.keys() | messages.keys()) - {step["id"] for _, step in current})
     for path, step in [*current, *((None, step) for step in _load_former_steps(flow.id, former))]:
         step_id, sentence = step["id"], summarize_step(flow.account_id, step)
@@ -381,7 +381,7 @@ def _build_step_figures(
 def _list_branches(step: dict[str, Any], sums: dict[str | None, int]) -> list[tuple[str, str]]:
     """Return (key, label) of the branches of a step, and of former ones that contacts took."""
     kind = BY_TYPE.get(step["type"])
-    current = kind.list_branches(step) if kind is not None else {}
+    current = kind.list_outcomes(step) if kind is not None else {}
     former = sorted({outcome for outcome in sums if outcome not in _PLAIN_OUTCOMES} - current.keys(), key=str)
     return [*current.items(), *((str(key), gettext("removed branch")) for key in former)]
 

@@ -24,7 +24,7 @@ from appliance.storage.models.message import OPEN
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 RunStatus = Literal["live", "completed", "exited", "ignored"]
-Outcome = Annotated[str, Meta(pattern=f"^(waiting|went_on|on|skipped|exited|{BRANCH_KEY})$")]
+Outcome = Annotated[str, Meta(pattern=f"^(waiting|went_on|on|jumped|skipped|exited|{BRANCH_KEY})$")]
 MessageFilter = Literal["any", "pending", "accepted", "opened", "clicked"] | Status
 _MAX_OFFSET = 2**53
 _STARTED_STATUSES = "('live', 'completed', 'exited')"
@@ -277,7 +277,7 @@ def list_visited_steps(run: Run) -> list[VisitedStep]:
     for visit in StepVisit.select().where(StepVisit.run == run.id).order_by(StepVisit.id):
         step = steps.get(visit.action_id)
         summary = report.summarize_step(run.account_id, {**step.data, "type": step.kind}) if step else ""
-        branches = BY_TYPE[step.kind].list_branches(step.data) if step else {}
+        branches = BY_TYPE[step.kind].list_outcomes(step.data) if step else {}
         visited.append(
             VisitedStep(
                 visit, step.kind if step else "", summary, *messages.get(visit.action_id, (None, None)),

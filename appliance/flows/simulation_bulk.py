@@ -21,6 +21,7 @@ from appliance.flows import (
     document,
     engine,
     enrollment,
+    jumps,
     simulation_events,
     simulation_sandbox,
     simulation_timeline,
@@ -111,9 +112,9 @@ _COUNTED_OUTCOMES = ("on", "yes", "no", "skipped", "exited", "waiting")
 def count_steps(flow: Flow) -> list[StepCount]:
     """Count the visits and messages of each step in the sandbox; return the counts in document order."""
     counts = {}
-    for path, step in document.walk(flow.steps):
+    for path, step in document.walk(jumps.link_targets(flow.steps)):
         kind, props = BY_TYPE[step["type"]], get_props(step)
-        branches = [BranchCount(key, label) for key, label in kind.list_branches(props).items()]
+        branches = [BranchCount(key, label) for key, label in kind.list_outcomes(props).items()]
         summary = kind.summary(props, flow.account_id)
         counts[step["id"]] = StepCount(step["id"], path, step["type"], summary, branches=branches)
     for action_id, outcome, reason, count in rows(

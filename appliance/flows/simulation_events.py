@@ -303,7 +303,7 @@ _APPLY: dict[str, Callable[[Assumption, SimulatedRun], str]] = {
 
 SCRIPTS = "scripts"
 MAX_SCRIPTS, MAX_EXPECTED = 20, 50
-Outcome = Annotated[str, Meta(pattern=f"^(on|skipped|exited|waits|not_reached|{BRANCH_KEY})$")]
+Outcome = Annotated[str, Meta(pattern=f"^(on|jumped|skipped|exited|waits|not_reached|{BRANCH_KEY})$")]
 
 
 class SimulationInput(Struct):

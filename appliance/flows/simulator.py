@@ -95,7 +95,7 @@ class OtherFlows:
                 yield OtherFlow(flow_id, name, start.event)
 
 
-# A flow has at most 200 steps and a run leaves each of them once, so no simulation needs more moments than this.
+# A flow has at most 200 steps. Only jumps back can need more moments than this.
 _MAX_MOMENTS = 2_000
 _MAX_ROUNDS = 50
 # The time limit of a simulation; other simulations wait meanwhile.
@@ -163,6 +163,8 @@ class FlowSimulator:
                 )
                 break
             now = self._get_next_moment(now, remaining)
+        else:
+            self._add_note(gettext("The simulation was ended early, because the contact goes round too many times."))
         self._report_unreached()
         return self._build_end()
 
@@ -214,7 +216,7 @@ class FlowSimulator:
         entry = self._add_entry(
             "step", self._describe_step(node, result, is_waiting, filters), step_id=node.id,
             path=self.paths.get(node.id), type=node.kind, outcome=outcome, reason=result.reason,
-            branch=None if is_waiting else kind.list_branches(node.props).get(result.to),
+            branch=None if is_waiting else kind.list_outcomes(node.props).get(result.to),
             until=clock.iso(result.until) if is_waiting else None, filters=filters,
             checked_events=(
                 sorted({*simulation_events.find_event_names([{**node.props, "type": node.kind}])})
@@ -236,7 +238,7 @@ class FlowSimulator:
             return gettext("%(step)s: until %(time)s", step=summary, time=format_moment(result.until, self.zone))
         if result.outcome == "skipped":
             return _describe_skipped(summary, result.reason)
-        branch = kind.list_branches(node.props).get(result.to)
+        branch = kind.list_outcomes(node.props).get(result.to)
         if branch is not None:
             return gettext("%(step)s: %(branch)s", step=summary, branch=branch)
         if result.reason == "failed":

@@ -23,10 +23,11 @@ from appliance.content.templates.validation import Content, TemplateWrite
 from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
-from appliance.flows import branches
+from appliance.flows import branches, jumps
 from appliance.flows.branches import list_branches, map_branches
 from appliance.flows.document import MAX_TAG_CODE, Step, walk
 from appliance.flows.steps.base import MESSAGE_FIELDS, Node
+from appliance.flows.steps.go_to import JUMPED
 from appliance.sending.messages import shared_content
 from appliance.storage.database import connection, rows, run
 from appliance.storage.models import Account, Flow, Template
@@ -49,18 +50,20 @@ _INSERT_STEP = (
 class Plan(NamedTuple):
     """The compiled steps of one version of a flow, by step id in document order.
 
-    `first` is the id of the first step; without steps it is None, and a run completes at once.
+    `first` is the id of the first step; without steps it is None, and a run completes at once. `repeats` says whether
+    there are jumps, so that a run can come to a step again.
     """
 
     flow_id: int
     version: int
     first: int | None
     nodes: dict[int, Node]
+    repeats: bool = False
 
 
 def compile_steps(steps: Sequence[dict[str, Any]]) -> list[Node]:
     """Return the nodes of nested steps, in document order; each step needs its `id` and `type`."""
-    return list(_compile_siblings(steps, None))
+    return list(_compile_siblings(jumps.link_targets(steps), None))
 
 
 def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Iterator[Node]:
@@ -72,6 +75,8 @@ def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Ite
         following = steps[index + 1]["id"] if index + 1 < len(steps) else after
         nested = list_branches(step)
         first_steps = {branch.key: branch.steps[0]["id"] if branch.steps else following for branch in nested}
+        if step["type"] == jumps.KIND:
+            first_steps[JUMPED] = step["step_id"]
         yield Node(step["id"], step["type"], branches.get_props(step), following, first_steps)
         for branch in nested:
             yield from _compile_siblings(branch.steps, following)
@@ -138,7 +143,8 @@ def read_plan(flow_id: int, version: int) -> Plan:
         .order_by(tables_Step.position)
     )
     nodes = {row.action_id: Node(row.action_id, row.kind, row.data, row.next_action, row.branches) for row in step_rows}
-    return Plan(flow_id, version, next(iter(nodes), None), nodes)
+    repeats = any(node.kind == jumps.KIND for node in nodes.values())
+    return Plan(flow_id, version, next(iter(nodes), None), nodes, repeats)
 
 
 # The content of a flow's messages: each sending step has a template of its own, which has the id of the step.

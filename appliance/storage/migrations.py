@@ -209,9 +209,19 @@ def _step_branches(handle: Any) -> None:
     handle.execute("ALTER TABLE step DROP COLUMN no_action")
 
 
+def _message_rounds(handle: Any) -> None:
+    """Let a run that comes to a step again have another message: a database of before allows one for each step."""
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(message)").fetchall()}
+    if "round" in columns:
+        return
+    handle.execute("ALTER TABLE message ADD COLUMN round INTEGER NOT NULL DEFAULT 0")
+    handle.execute("DROP INDEX message_run_step")
+    handle.execute("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id, round) WHERE run_id NOT NULL")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
-    _contact_name_order, _experiments, _step_branches,
+    _contact_name_order, _experiments, _step_branches, _message_rounds,
 )  # fmt: skip
 
 

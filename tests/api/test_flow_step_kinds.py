@@ -208,3 +208,39 @@ def test_errors_of_a_random_split(api: Client) -> None:
         "steps[3].branches[2].name": ["is invalid"],
         "steps[4].branches": ["must have between 2 and 5 items"],
     }  # fmt: skip
+
+
+def test_a_go_to_names_an_id_as_sent(api: Client) -> None:
+    """A new step can be named by the id that it is sent with; the simulation repeats the step that often."""
+    steps = [{"id": 77, "duration": 3600}, {"subject": "Still there?", "body": "<p>Hi</p>"},
+             {"type": "go_to", "step_id": 77, "max_jumps": 2}]  # fmt: skip
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": steps}).expect(201)
+    assert (flow["steps"][2]["step_id"], flow["steps"][2]["max_jumps"]) == (flow["steps"][0]["id"], 2)
+    assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)
+    sent = [entry["at"] for entry in simulation["timeline"] if (entry["message"] or {}).get("status") == "sent"]
+    assert len(sent) == 3 and len(set(sent)) == 3, simulation["text"]
+    outcomes = [entry["outcome"] for entry in simulation["timeline"] if entry["type"] == "go_to"]
+    assert outcomes == ["jumped", "jumped", "on"] and "Go to “Wait 1 hour”: Jumped" in simulation["text"]
+
+
+def test_errors_of_a_go_to(api: Client) -> None:
+    """It needs another step of the flow, a number of times, and a wait in each loop."""
+    jump = {"type": "go_to"}
+    assert step_errors(api, jump, {**jump, "step_id": "1", "max_jumps": 101}, {**jump, "step_id": 2.5}) == {
+        "steps[0].step_id": ["can't be blank"],
+        "steps[1].step_id": ["is not a number"],
+        "steps[1].max_jumps": ["must be less than or equal to 100"],
+        "steps[2].step_id": ["is not a number"],
+    }
+    emit = {"id": 5, "event_name": "reminded"}
+    assert step_errors(api, {**jump, "id": 6, "step_id": 6}, {**jump, "step_id": 99}, emit, {**jump, "step_id": 5}) == {
+        "steps[0].step_id": ["must be the id of another step of the flow"],
+        "steps[1].step_id": ["must be the id of another step of the flow"],
+        "steps[3].step_id": [
+            "leads into a loop without a wait: add a wait of at least a minute, or one for an event"
+        ],
+    }  # fmt: skip
+    loop = [{"id": 5, "duration": 60}, {**jump, "step_id": 5}]
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": loop}).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)

@@ -1,5 +1,6 @@
 """Hypothesis strategies for flows, in the form in which an API client sends them."""
 
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -54,7 +55,7 @@ def unbranched_steps(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
     emitted = {"type": st.just("emit_event"), "event_name": st.sampled_from(NAMES)}
     wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, HOURS)
     return st.one_of(
-        wait, wait,
+        wait, wait, st.builds(lambda hour: {"type": "wait_until", "until": "time", "hour": hour}, st.integers(0, 5)),
         st.fixed_dictionaries(emitted, optional={"event_data": st.fixed_dictionaries({"n": st.integers(1, 2)}),
                                                  "forward_event_data": st.just(True)}),
         st.fixed_dictionaries({"type": st.just("email"), "subject": st.just("Hello {{ first_name }}"),
@@ -97,7 +98,14 @@ def steps(
             },
             st.integers(1, 99), branch, branch,
         )  # fmt: skip
-        step = st.one_of(step, step, split, split, split_value, random_split, date)
+        event = st.builds(
+            lambda name, hours, yes, no: {
+                "type": "wait_until", "until": "event", "event_name": name, "timeout": hours * 3600, "yes": yes,
+                "no": no,
+            },
+            st.sampled_from(NAMES), st.integers(1, 4), branch, branch,
+        )  # fmt: skip
+        step = st.one_of(step, step, split, split, split_value, random_split, date, event)
     ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
     return st.builds(lambda some, end: some + end, st.lists(step, min_size=min_size, max_size=max_size), ending)
 
@@ -123,7 +131,7 @@ def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[
 def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[dict[str, Any]]:
     """Return a strategy of whole flows."""
     goal = st.sampled_from([None, None, None, *NAMES])
-    flow_steps = st.one_of(steps(lists), with_wait(lists), with_wait(lists))
+    flow_steps = st.one_of(steps(lists), with_wait(lists), with_wait(lists), with_loop(lists))
     return st.fixed_dictionaries({"trigger": triggers(lists, by_client), "steps": flow_steps, "goal": goal})
 
 
@@ -135,11 +143,38 @@ def with_wait(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
     )
 
 
-def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[str, Any]]:
-    """Return steps as they are sent: `type` may be omitted where the keys imply it."""
+# The id of a step as it is sent, which no step of a flow has.
+SENT_ID = 900_000
+
+
+def with_loop(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Return a strategy of steps with a wait to which each run comes back once or twice."""
+    return st.builds(
+        lambda before, hours, inner, jumps, after: [
+            *before, {"type": "wait", "id": SENT_ID, "duration": hours * 3600}, *inner,
+            {"type": "go_to", "step_id": SENT_ID, "max_jumps": jumps}, *after,
+        ],
+        steps(lists, 1, 1, 0), st.integers(1, 2), steps(lists, 1, 2, 0), st.integers(1, 2), steps(lists, 1, 2, 0),
+    )  # fmt: skip
+
+
+def as_sent(step: dict[str, Any], begun: int) -> dict[str, Any]:
+    """Return a step as it is sent: an hour of the example as the time of day in its middle; `begun` is that of hour 0.
+
+    The middle is far from the moments at which the clock stands.
+    """
+    if "hour" not in step:
+        return step
+    moment = datetime.fromtimestamp(begun / 1000 + step["hour"] * 3600 + 1800, UTC)
+    sent = {key: value for key, value in step.items() if key != "hour"}
+    return sent | {"at": f"{moment:%H:%M}", "time_zone": "account"}
+
+
+def without_types(document: list[dict[str, Any]], leave_out: bool, begun: int) -> list[dict[str, Any]]:
+    """Return steps as they are sent: `type` may be omitted where the keys imply it; `begun` is as in `as_sent`."""
     sent = []
     for step in document:
-        keys = map_branches(step, lambda nested: without_types(nested, leave_out))
+        keys = map_branches(as_sent(step, begun), lambda nested: without_types(nested, leave_out, begun))
         if leave_out and step["type"] in KINDS_WITHOUT_TYPE:
             del keys["type"]
         sent.append(keys)
@@ -153,7 +188,7 @@ def with_ids(document: list[dict[str, Any]], response: list[dict[str, Any]]) -> 
 
 
 def _with_ids(step: dict[str, Any], returned: dict[str, Any]) -> dict[str, Any]:
-    numbered = step | {"id": returned["id"]}
+    numbered = step | {"id": returned["id"]} | ({"step_id": returned["step_id"]} if step["type"] == "go_to" else {})
     numbered |= {key: with_ids(step[key], returned[key]) for key in ("yes", "no", "else") if key in step}
     if "branches" in step:
         numbered["branches"] = [

@@ -19,6 +19,12 @@ SELECT NOT EXISTS (SELECT 1 FROM event e WHERE e.event IN (
     UNION SELECT goal FROM flow WHERE deleted_at IS NULL
 ) AND e.id > (SELECT coalesce(max(event_id), 0) FROM cursor WHERE name = 'flows'))
 AND NOT EXISTS (SELECT 1 FROM flow WHERE pending_end NOT NULL)
+AND NOT EXISTS (SELECT 1 FROM step_visit v JOIN run r ON r.id = v.run_id AND r.status = 'live'
+                JOIN flow f ON f.id = r.flow_id AND f.status = 'active' AND f.deleted_at IS NULL
+                JOIN step s ON s.flow_id = r.flow_id AND s.version = r.version AND s.action_id = v.action_id
+                JOIN event e ON e.contact_id = r.contact_id AND e.event = s.data ->> 'event_name'
+                WHERE v.outcome IS NULL AND s.kind = 'wait_until' AND e.updated_at >= v.entered_at
+                AND e.id > coalesce(r.event_id, 0))
 AND NOT EXISTS (SELECT 1 FROM run r JOIN flow f ON f.id = r.flow_id
                 WHERE r.status = 'live' AND f.status = 'active' AND f.deleted_at IS NULL AND r.due_at <= ?1 + 20000)
 AND NOT EXISTS (SELECT 1 FROM message m LEFT JOIN flow f ON f.id = m.flow_id
@@ -43,12 +49,12 @@ class Facts:
     def __init__(self, database: Path, clock: TestClock) -> None:
         self._database, self._clock = database, clock
         # One minute less, so that the present is within hour 0
-        self._begun = clock.now_ms() - 60_000
+        self.begun = clock.now_ms() - 60_000
 
     @property
     def hour(self) -> int:
         """The current hour of the clock."""
-        return (self._clock.now_ms() - self._begun) // HOUR
+        return (self._clock.now_ms() - self.begun) // HOUR
 
     @contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
@@ -116,4 +122,4 @@ class Facts:
         }
 
     def _hour(self, ms: int) -> int:
-        return (ms - self._begun) // HOUR
+        return (ms - self.begun) // HOUR

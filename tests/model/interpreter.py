@@ -67,9 +67,11 @@ class Run(NamedTuple):
     started: int
     rest: tuple[Step, ...] = ()
     entered: int | None = None  # when it entered the step where it waits
+    heard: bool = False  # whether the event that it waits for there has happened
     trail: tuple[tuple[Any, ...], ...] = ()
     status: str = "live"
     reason: str | None = None
+    steps: tuple[Step, ...] = ()  # all steps of the run, for jumps
 
 
 class Contact(NamedTuple):
@@ -107,9 +109,19 @@ def can_advance(contact: Contact, index: int, flows: Mapping[int, Flow], now: in
     """Return whether a run can take a step at this hour."""
     run, waits = contact.runs[index], False
     if run.entered is not None:
-        is_wait = run.rest[0]["type"] == "wait"
-        waits = run.entered + run.rest[0]["duration"] // 3600 > now if is_wait else _has_unsent_mail(contact, index)
+        end = get_wait_end(run.rest[0], run.entered)
+        waits = _has_unsent_mail(contact, index) if end is None else end > now and not run.heard
     return run.status == "live" and flows[run.flow].status == "active" and not waits
+
+
+def get_wait_end(step: Step, entered: int) -> int | None:
+    """Return the hour in which a wait ends if nothing happens, or None for a step that waits for something else."""
+    if step["type"] == "wait":
+        return int(entered + step["duration"] // 3600)
+    if step.get("until") == "event":
+        return int(entered + step["timeout"] // 3600)
+    # The moment is in the middle of an hour, and hours are looked at when they begin.
+    return None if "hour" not in step else int(entered + (step["hour"] - entered) % 24 + 1)
 
 
 def _has_unsent_mail(contact: Contact, index: int) -> bool:
@@ -146,7 +158,9 @@ def cancel_mails(contact: Contact, index: int) -> Contact:
 
 def start_run(contact: Contact, flow: Flow, event: Event, now: int) -> Contact:
     """Start a run."""
-    contact = contact._replace(runs=(*contact.runs, Run(flow.id, event.data, event.depth, now, flow.steps)))
+    contact = contact._replace(
+        runs=(*contact.runs, Run(flow.id, event.data, event.depth, now, flow.steps, steps=flow.steps))
+    )
     return record_run_event(contact, len(contact.runs) - 1, "flow_enter")
 
 
@@ -190,7 +204,8 @@ def take_step(contact: Contact, index: int, now: int, chosen: str = "") -> Conta
         return end_run(contact, index, "completed", None, now)
     step, rest = run.rest[0], run.rest[1:]
     kind, outcome, reason = step["type"], "on", None
-    if run.entered is None and (kind == "wait" or (kind == "unsubscribe" and _has_unsent_mail(contact, index))):
+    is_wait = get_wait_end(step, now) is not None
+    if run.entered is None and (is_wait or (kind == "unsubscribe" and _has_unsent_mail(contact, index))):
         return update_run(contact, index, entered=now)
     if kind == "exit":
         return end_run(contact, index, "exited", "exit_step", now)
@@ -200,9 +215,12 @@ def take_step(contact: Contact, index: int, now: int, chosen: str = "") -> Conta
     if kind in ("split_value", "random_split"):
         outcome = chosen or choose_by_value(step, contact, run.event)
         rest = (*get_branches(step)[outcome], *rest)
-    if kind == "wait_until":
+    if kind == "go_to" and sum(visit[:2] == (step["id"], "jumped") for visit in run.trail) < step["max_jumps"]:
+        outcome, rest = "jumped", find_rest(run.steps, step["step_id"], ()) or ()
+    if kind == "wait_until" and step["until"] != "time":
         # The contacts of the model have no dates.
-        outcome, reason, rest = "no", "no_date", (*step["no"], *rest)
+        outcome, reason = ("yes", None) if run.heard else ("no", "timed_out" if step["until"] == "event" else "no_date")
+        rest = (*step[outcome], *rest)
     if kind == "email":
         reason = None if contact.subscribed or step.get("transactional") else "unsubscribed"
         outcome = "skipped" if reason else "on"
@@ -214,7 +232,20 @@ def take_step(contact: Contact, index: int, now: int, chosen: str = "") -> Conta
     contact = apply_step(contact, run, step)
     entered = now if run.entered is None else run.entered
     trail = (*run.trail, (step["id"], outcome, reason, entered, now))
-    return update_run(contact, index, rest=rest, entered=None, trail=trail)
+    return update_run(contact, index, rest=rest, entered=None, heard=False, trail=trail)
+
+
+def find_rest(steps: tuple[Step, ...], step_id: int, after: tuple[Step, ...]) -> tuple[Step, ...] | None:
+    """Return a step and all that follows it; `after` is what follows the steps. None if the step is not among them."""
+    for index, step in enumerate(steps):
+        rest = (*steps[index:], *after)
+        if step["id"] == step_id:
+            return rest
+        for nested in get_branches(step).values():
+            inner = find_rest(tuple(nested), step_id, rest[1:])
+            if inner is not None:
+                return inner
+    return None
 
 
 def choose_by_value(step: Step, contact: Contact, event: dict[str, Any]) -> str:
@@ -279,9 +310,16 @@ def record_run_event(contact: Contact, index: int, name: str) -> Contact:
 
 
 def record_event(contact: Contact, name: str, data: dict[str, Any], depth: int = 0) -> Contact:
-    """Record an event of the contact."""
+    """Record an event of the contact; it ends the waits for such an event."""
     event = Event(name, data, depth)
-    return contact._replace(unread=(*contact.unread, event), past=(*contact.past, event))
+    runs = tuple(run._replace(heard=True) if _awaits(run, name) else run for run in contact.runs)
+    return contact._replace(unread=(*contact.unread, event), past=(*contact.past, event), runs=runs)
+
+
+def _awaits(run: Run, name: str) -> bool:
+    """Return whether a run waits for an event with this name."""
+    is_waiting = run.status == "live" and run.entered is not None and run.rest[0].get("until") == "event"
+    return is_waiting and run.rest[0]["event_name"] == name
 
 
 def matches_filter(condition: dict[str, Any], contact: Contact, event: dict[str, Any]) -> bool:

@@ -114,6 +114,8 @@ class FlowSet:
         kind = step["type"]
         if kind == "split":
             return Effects(frozenset(_filter_subject(condition) for condition in step["filters"]))
+        if step.get("until") == "event":
+            return Effects(frozenset({f"past {step['event_name']}"}))
         if kind == "split_value":
             return Effects(frozenset({step["field"].rpartition(".")[2]}))
         if kind in ("list_add", "list_remove"):
@@ -135,8 +137,8 @@ class FlowSet:
         """Return whether a run may take its next step first without changing the outcome."""
         flow = self.flows[run.flow]
         # Other runs may have steps that their flow has no longer
-        live_steps = [self.effects_of_steps(other.rest) for other in contact.runs if other.status == "live"]
-        own_steps = self.effects_of_steps(run.rest)
+        live_steps = [self.effects_of_steps(_list_coming(other)) for other in contact.runs if other.status == "live"]
+        own_steps = self.effects_of_steps(_list_coming(run))
         to_come = self.emitted | {event.name for event in contact.unread}
         if flow.goal in to_come:
             return False
@@ -150,6 +152,11 @@ class FlowSet:
         others = [*live_steps, *(self.flow_effects[other] for other in self.flows if other != run.flow)]
         others += [self.mail_effects, self.coming_effects]
         return not any(effects_of_steps.disturbs(other) for other in others)
+
+
+def _list_coming(run: Run) -> tuple[Step, ...]:
+    """Return the steps that a run may still take."""
+    return (*run.rest, *run.steps) if any(step["type"] == "go_to" for step in run.rest) else run.rest
 
 
 def _filter_subject(condition: dict[str, Any]) -> str:
@@ -176,7 +183,7 @@ def _is_relevant(event: Event, contact: Contact, flow_set: FlowSet) -> bool:
 
 def state_key(contact: Contact) -> str:
     """Return a text that is equal for equal states."""
-    runs = [run._replace(rest=tuple(step["id"] for step in run.rest)) for run in contact.runs]
+    runs = [run._replace(rest=tuple(step["id"] for step in run.rest), steps=()) for run in contact.runs]
     return repr((sorted(contact.data.items()), sorted(contact.lists), contact.subscribed, contact.unread, contact.past,
                  runs, contact.mails))  # fmt: skip
 

@@ -86,8 +86,20 @@ def numbered(steps: list[dict[str, Any]], counter: list[int]) -> tuple[dict[str,
     result = []
     for step in steps:
         counter[0] += 1
-        result.append(with_keys(map_branches(step | {"id": counter[0]}, lambda nested: numbered(nested, counter))))
+        result.append(
+            with_keys(
+                map_branches(
+                    step | {"id": counter[0], "sent": step.get("id")}, lambda nested: numbered(nested, counter)
+                )
+            )
+        )
     return tuple(result)
+
+
+def with_targets(steps: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Return steps whose jumps, which all lead to the same wait at the top level, have its id."""
+    targets = [step["id"] for step in steps if step.get("sent") == documents.SENT_ID]
+    return tuple(step | {"step_id": targets[0]} if step["type"] == "go_to" else step for step in steps)
 
 
 def with_keys(step: dict[str, Any]) -> dict[str, Any]:
@@ -102,8 +114,8 @@ def with_keys(step: dict[str, Any]) -> dict[str, Any]:
 def test_the_reduced_search_finds_all_outcomes(drawn: list[dict[str, Any]], acts: list[documents.Act]) -> None:
     """The search that skips equivalent orders finds the same outcomes as the search of all orders."""
     flows = {
-        index: Flow(index, document["trigger"]["event"], numbered(document["steps"], [0]), goal=document["goal"],
-                    list_id=document["trigger"].get("contact_list_id"))
+        index: Flow(index, document["trigger"]["event"], with_targets(numbered(document["steps"], [0])),
+                    goal=document["goal"], list_id=document["trigger"].get("contact_list_id"))
         for index, document in enumerate(drawn)
     }  # fmt: skip
 

@@ -215,7 +215,10 @@ def test_a_database_with_columns_for_two_branches_is_migrated(tmp_path: Path) ->
     with contextlib.closing(create_database(MIGRATED, path)) as connection:
         connection.execute(
             "ALTER TABLE step ADD COLUMN yes_action INTEGER; ALTER TABLE step ADD COLUMN no_action INTEGER; "
-            "ALTER TABLE step DROP COLUMN branches; PRAGMA foreign_keys = 0; PRAGMA user_version = 6"
+            "ALTER TABLE step DROP COLUMN branches; DROP INDEX message_run_step; "
+            "ALTER TABLE message DROP COLUMN round; "
+            "CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL; "
+            "PRAGMA foreign_keys = 0; PRAGMA user_version = 6"
         )
         connection.executemany(
             "INSERT INTO step (flow_id, version, action_id, kind, data, yes_action, no_action, position) "
@@ -228,3 +231,5 @@ def test_a_database_with_columns_for_two_branches_is_migrated(tmp_path: Path) ->
             (1, '{"yes":2,"no":null}'), (2, "{}"), (3, "{}"), (4, '{"yes":5,"no":6}'),
         ]  # fmt: skip
         assert "yes_action" not in columns(connection, "step")
+        assert columns(connection, "message")["round"] == ("INTEGER", 1, "0", 0, 0)
+        assert len(indexes(connection, "message")["message_run_step"][3]) > 3

@@ -138,3 +138,21 @@ def test_splitting_at_random(user: ScriptlessBrowser, api: Client, flow: int) ->
     page = page.press("Save")
     (after,) = api.get(f"/flows/{flow}").expect(200)["steps"]
     assert [branch["key"] for branch in after["branches"]] == [step["branches"][0]["key"], step["branches"][2]["key"]]
+
+
+def test_going_to_another_step(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The step is chosen by its name; a loop without a wait is refused, and a removed step is a blocker."""
+    steps = [{"duration": 3600}, {"event_name": "reminded"}]
+    wait, emit = api.patch(f"/flows/{flow}", {"steps": steps}).expect(200)["steps"]
+    page = add_step(user, flow, "Go to another step", f"after-{emit['id']}")
+    assert "This field is required." in page.press("Add step").text
+    page.fill("Step", str(emit["id"]))
+    page = page.press("Add step")
+    assert "loop without a wait" in page.text
+    page.fill("Step", "Wait 1 hour")
+    page.fill("Maximum jumps per contact", "3")
+    page = page.press("Add step")
+    step = api.get(f"/flows/{flow}").expect(200)["steps"][2]
+    assert (step["step_id"], step["max_jumps"]) == (wait["id"], 3) and "Go to “Wait 1 hour”" in page.text
+    HtmlPage(user, f"/flows/{flow}?step={wait['id']}").press("Remove")
+    assert "must be the id of another step" in HtmlPage(user, f"/flows/{flow}").text

@@ -152,6 +152,8 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
             raw[field.name] = _parse_date_path(text)
         elif field.type == "object":
             raw[field.name] = parse_lines(text, field.name) or None
+        elif field.type in ("number", "step"):
+            raw[field.name] = int(text) if text.isdecimal() and len(text) < 10 else text or None
         elif field.type == "list":
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
         elif field.type == "awaited_event":
@@ -525,10 +527,15 @@ def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
     return {value: sentence or gettext("All contacts") for value, sentence in args}
 
 
-def load_step_names(account_id: int, kind: str) -> KnownNames:
-    """Return the names of contact lists by id, for each part of a step's form that chooses a list."""
+def load_step_names(account_id: int, step: dict[str, Any]) -> KnownNames:
+    """Return the names of contact lists by id, or of the step that a jump leads to, for each part that chooses one."""
     names = {str(row.id): row.name for row in lookups.list_contact_lists(account_id)}
-    return {field.label: names for field in BY_TYPE[kind].fields if field.type == "list"}
+    kind = BY_TYPE[step["type"]]
+    known = {field.label: names for field in kind.fields if field.type == "list"}
+    for field in kind.fields:
+        if field.type == "step":
+            known[field.label] = {str(step[field.name]): kind.summary(step, account_id)}
+    return known
 
 
 def load_trigger_names(account_id: int) -> KnownNames:

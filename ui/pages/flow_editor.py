@@ -149,7 +149,7 @@ def _load_panel(
         "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
         "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
         "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
-        "awaited_events": [], "value_fields": [], "branch_fields": branch_rows.BRANCH_FIELDS,
+        "awaited_events": [], "value_fields": [], "step_options": [], "branch_fields": branch_rows.BRANCH_FIELDS,
         "branch_rows": branch_rows.list_rows, "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
@@ -190,6 +190,8 @@ def _load_panel(
         page["pickable"] = [
             (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
         ]
+    if page["kind"] and any(field.type == "step" for field in page["kind"].fields):
+        page["step_options"] = flow_tree.list_step_options(draft, steps, step)
     page |= _load_event_fields(visit, draft, step, page["kind"], page["form"])
     return page
 
@@ -478,7 +480,7 @@ def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[st
     """Merge the posted form of a step with the stored step; its filter rows are compared as one value."""
     stored_form, names = (
         flow_forms.build_stored_step_form(step),
-        dict(flow_forms.load_step_names(account_id, step["type"])),
+        dict(flow_forms.load_step_names(account_id, step)),
     )
     if form.rows is None:
         return forms.merge_form(form, parts, stored_form, names)

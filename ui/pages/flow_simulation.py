@@ -14,7 +14,7 @@ from appliance.core import clock, errors, validation
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, ngettext
 from appliance.events import log
-from appliance.flows import document, drafts, simulation, simulation_bulk, simulation_events, store, versions
+from appliance.flows import branches, document, drafts, simulation, simulation_bulk, simulation_events, store, versions
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, StepCount, run_in_turn
 from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationInput
@@ -199,7 +199,7 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
         if entry.step_id is None or entry.kind != "step":
             continue
         title = titles.get(entry.step_id, "")
-        if entry.branch is not None:
+        if entry.branch is not None and branches.is_branch_key(str(entry.outcome)):
             label = gettext("“%(step)s” takes “%(branch)s”", step=title, branch=entry.branch)
             items.append((f"s{entry.step_id}", label, {"step": entry.step_id, "outcome": entry.outcome}))
         elif entry.message is not None and entry.message.status == "sent" and entry.message.subject:

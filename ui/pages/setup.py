@@ -3,13 +3,14 @@
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import accounts, audit, settings, users
 from appliance.accounts.audit import Actor
 from appliance.content import brand
-from appliance.core import errors, i18n, validation
+from appliance.core import addresses, clock, errors, i18n, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery.mx_routes import domain_of
 from appliance.sending.domains import records, store
@@ -178,6 +179,11 @@ async def _write_sender(visit: Visit, form: Form) -> None:
     about = validation.read(
         accounts.AccountWrite, {name: form.text(name) for name in _ACCOUNT_FIELDS if name in form.values}
     )
+    if "time_zone" in form.values:
+        # Phone numbers without a country code are those of the country whose time zone was chosen.
+        country = clock.country_of_time_zone(form["time_zone"])
+        if country in addresses.phone_countries() and not visit.account.country_code:
+            about = msgspec.structs.replace(about, country_code=country)
     brand_values = {name: form.text(name) for name in _BRAND_FIELDS if name in form.values}
 
     def write() -> None:

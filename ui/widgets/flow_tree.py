@@ -19,7 +19,7 @@ from ui.forms.flow_forms import TRIGGER_LABELS
 # The colour class of each step icon.
 TONES = {
     "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
-    "tag": "good", "pencil": "", "ban": "warn", "log-out": "",
+    "tag": "good", "pencil": "", "ban": "warn", "log-out": "", "refresh-cw": "hold",
 }  # fmt: skip
 _DAY_SECONDS = 86_400
 
@@ -341,6 +341,20 @@ def build_position(draft: FlowDraft, steps: list[Any], step: Any) -> dict[str, A
     }  # fmt: skip
 
 
+def list_step_options(draft: FlowDraft, steps: list[Any], own: Any) -> list[tuple[str, str]]:
+    """Return (id, title) of the steps that a step can lead to: all but itself, indented by their levels."""
+    options = []
+    for path, step in document.walk(steps):
+        if own is None or step["id"] != own["id"]:
+            title = _shorten(describe_step(draft.flow.account_id, step)[0])
+            options.append((str(step["id"]), "\u2003" * path.count("].") + title))
+    return options
+
+
+def _shorten(title: str) -> str:
+    return title if len(title) <= _MAX_TITLE_CHARACTERS else f"{title[: _MAX_TITLE_CHARACTERS - 1]}…"
+
+
 # The longest title of a step in the options of a move.
 _MAX_TITLE_CHARACTERS = 60
 
@@ -348,8 +362,7 @@ _MAX_TITLE_CHARACTERS = 60
 def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> str:
     if target.step is None:
         return gettext("At the start")
-    title = titles[target.step["id"]]
-    title = title if len(title) <= _MAX_TITLE_CHARACTERS else f"{title[: _MAX_TITLE_CHARACTERS - 1]}…"
+    title = _shorten(titles[target.step["id"]])
     how = target.position.placement
     if how == document.AFTER:
         return gettext("After “%(step)s”", step=title)

@@ -32,6 +32,7 @@ from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by
 from appliance.flows.document import STEP_KEYS
 from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.go_to import MAX_JUMPS
 from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
 from appliance.flows.steps.split_value import MAX_VALUES
 from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
@@ -335,6 +336,11 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "timeout": (
         {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
         "seconds to wait for the event at most",
+    ),
+    "step_id": ({"type": "integer"}, "`id`, as sent, of the step that `go_to` leads to"),
+    "max_jumps": (
+        {"type": "integer", "minimum": 1, "maximum": MAX_JUMPS},
+        "how often a run jumps there at most; default: 1. Then it continues",
     ),
     "tag": (
         {"type": "string", "maxLength": MAX_TAG_CHARACTERS},

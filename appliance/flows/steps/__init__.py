@@ -8,6 +8,7 @@ from appliance.flows.steps.contact_update import ContactUpdate
 from appliance.flows.steps.email import Email
 from appliance.flows.steps.emit_event import EmitEvent
 from appliance.flows.steps.exit import Exit
+from appliance.flows.steps.go_to import GoTo
 from appliance.flows.steps.lists import ListAdd, ListRemove
 from appliance.flows.steps.random_split import RandomSplit
 from appliance.flows.steps.sms import Sms
@@ -33,6 +34,7 @@ KINDS: tuple[StepKind, ...] = (
     TagRemove(),
     ContactUpdate(),
     Unsubscribe(),
+    GoTo(),
     Exit(),
 )
 

@@ -100,13 +100,17 @@ def leave(reason: str) -> StepResult:
 
 
 class StepContext(NamedTuple):
-    """The flow, its version and the current time in Unix milliseconds, for all runs of one execution of a step."""
+    """The flow, its version and the current time in Unix milliseconds, for all runs of one execution of a step.
+
+    `repeats` says whether runs of the version can come to a step again.
+    """
 
     account_id: int
     flow_id: int
     flow_name: str
     version: int
     now: int
+    repeats: bool = False
 
 
 class StepField(NamedTuple):
@@ -180,6 +184,10 @@ class StepKind(ABC):
         """Return the label of each branch of a step with these props, by its key; empty for a step without branches."""
         return {"yes": gettext("Yes"), "no": gettext("No")} if self.branch_keys else {}
 
+    def list_outcomes(self, props: dict[str, Any]) -> dict[str, str]:
+        """Return the label of each outcome that says where a run went, by the outcome: those of the branches."""
+        return self.list_branches(props)
+
     def list_filters(self, props: dict[str, Any]) -> list[Any]:
         """Return the filters, as sent, that a step with these props compares contacts and events with."""
         return list(props.get("filters") or [])
@@ -235,18 +243,20 @@ _TRANSACTIONAL = (
 _INSERT_MESSAGES = (
     "INSERT INTO message (account_id, contact_id, flow_id, run_id, step_id, template_id, channel, recipient, "
     "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
-    "uncertain_count, due_at, created_at, updated_at) "
+    "uncertain_count, due_at, created_at, updated_at, round) "
     "SELECT :account, contact, :flow, run, :step, :template, :channel, value, key, :sender, :reply_to, "
     "CASE WHEN why IS NOT NULL THEN 'skipped' WHEN :quiet IS NOT NULL AND NOT test THEN 'held' ELSE 'queued' END, "
     "why, 'flow', :transactional, test, CASE WHEN test THEN 'capture' ELSE :provider END, 0, 0, "
-    "CASE WHEN why IS NULL THEN CASE WHEN test THEN :due ELSE coalesce(:quiet, :due) END END, :now, :now "
-    "FROM (SELECT r.id AS run, r.contact_id AS contact, r.test AS test, h.value, h.key, coalesce({reason}, "
-    ":unavailable) AS why FROM run r LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x "
+    "CASE WHEN why IS NULL THEN CASE WHEN test THEN :due ELSE coalesce(:quiet, :due) END END, :now, :now, round "
+    "FROM (SELECT r.id AS run, r.contact_id AS contact, r.test AS test, h.value, h.key, {round} AS round, "
+    "coalesce({reason}, :unavailable) AS why FROM run r LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x "
     "WHERE x.contact_id = r.contact_id AND x.kind = :kind ORDER BY {best} DESC, x.id LIMIT 1) "
     "WHERE r.id IN (SELECT value FROM json_each(:runs)) ORDER BY r.id) WHERE true "
-    "ON CONFLICT (run_id, step_id) WHERE run_id IS NOT NULL DO NOTHING "
+    "ON CONFLICT (run_id, step_id, round) WHERE run_id IS NOT NULL DO NOTHING "
     "RETURNING run_id, id, contact_id, skip_reason, test"
 )
+# The number of earlier visits of a run to the step, each of which has created a message.
+_ROUND = "(SELECT count(*) FROM step_visit v WHERE v.run_id = r.id AND v.action_id = :step AND v.left_at IS NOT NULL)"
 _SELECT_STEP = (
     "SELECT s.template_id, s.pinned, a.time_zone, a.transactional_allowed, json_extract(f.data, '$.quiet_hours') "
     "FROM step s JOIN flow f ON f.id = s.flow_id JOIN account a ON a.id = f.account_id "
@@ -255,7 +265,7 @@ _SELECT_STEP = (
 
 
 def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-    """Create the message of a step for each run that has none yet, and return the results in the order of `runs`.
+    """Create the message of a step for each run that has none of this visit, and return the results in their order.
 
     If the contact may not get the message, a skipped message is created, and the result of the run has the skip
     reason. Raises ValueError for a step without content.
@@ -264,7 +274,9 @@ def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context
     values = _get_common_values(channel, node, context)
     best, reason = _TRANSACTIONAL if values["transactional"] else _MARKETING
     values["runs"] = json.dumps([run.id for run in runs])
-    message_rows = rows(_INSERT_MESSAGES.format(best=best, reason=reason), values)
+    message_rows = rows(
+        _INSERT_MESSAGES.format(best=best, reason=reason, round=_ROUND if context.repeats else "0"), values
+    )
     skipped_rows = [row for row in message_rows if row[3] is not None]
     log.record_many([_build_skip_event(channel, row, node, context) for row in skipped_rows])
     if len(skipped_rows) < len(message_rows):

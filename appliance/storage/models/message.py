@@ -21,6 +21,7 @@ class Message(Table):
     flow = ForeignKeyField(Flow, null=True, on_delete="SET NULL", index=False)
     run = ForeignKeyField(Run, null=True, on_delete="SET NULL", index=False)
     step_id = IntegerField(null=True)
+    round = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # how often its run had left the step before
     template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
     channel = TextField()
     recipient = TextField(null=True)  # the address that it is sent to; the API shows it as `to`
@@ -70,7 +71,7 @@ class Message(Table):
 Message.add_index(
     SQL("CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL")
 )
-Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL"))
+Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id, round) WHERE run_id NOT NULL"))
 # The messages of a flow are counted by step. The index has no messages of campaigns: they have no run, although they
 # refer to the hidden flow.
 Message.add_index(

@@ -1,0 +1,124 @@
+"""Kills while runs go round in loops or wait for events: each takes its branch once, and nothing is done twice."""
+
+import random
+from typing import Any
+
+from tests.faults.conftest import Figures, StartRelayed
+from tests.faults.test_flow_kills import CONNECTIONS, Rows
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.recipients import create_list
+from tests.kit.smtp import SmtpServer
+
+# Each round takes an hour. The steps get the ids 1 (wait), 2 (split, with the keys b3 and b4), 5, 6 and 7 (jump).
+LOOP = [
+    {"id": 90, "duration": 3600},
+    {"type": "random_split", "branches": [
+        {"share": 50, "steps": [{"subject": "Again", "body": "<p>Hi</p>", "from_email": "ana@bakery.example"}]},
+        {"share": 50, "steps": [{"event_name": "quiet_round"}]},
+    ]},
+    {"type": "go_to", "step_id": 90, "max_jumps": 2},
+]  # fmt: skip
+WAIT = [
+    {"type": "wait_until", "until": "event", "event_name": "order_paid", "timeout": 7 * 86_400,
+     "yes": [{"event_name": "thanked"}], "no": [{"event_name": "missed"}]},
+]  # fmt: skip
+
+
+def test_kills_during_jumps_back(
+    relayed: StartRelayed, smtp_server: SmtpServer, clock: TestClock, full: bool, figures: Figures, seed: int,
+) -> None:  # fmt: skip
+    """Each run makes three rounds on one branch, with one message a round, except copies of uncertain ones."""
+    count = 2_000 if full else 200
+    server = relayed(clock=clock)
+    api, rows = server.client(validate=False), Rows(server, clock)
+    list_id = create_list(api, count)
+    filters = [{"name": "contact_list", "predicate": "eq", "value": list_id}]
+    segment = api.post("/segments", {"name": "All", "filters": filters}).expect(201)["id"]
+    flow = api.post("/flows", {"name": "Loop", "trigger": {"event": "started"}, "steps": LOOP}).expect(201)["id"]
+    api.post(f"/flows/{flow}/activate").expect(200)
+    api.post(f"/flows/{flow}/enroll", {"segment_id": segment}).expect(200)
+    rows.wait_for(count, "run WHERE step_visit_id NOT NULL")
+
+    rng, uncertain_count = random.Random(seed), 0
+    for number in range(1, 4):
+        clock.advance(hours=1, minutes=1)
+        waits = "step_visit WHERE action_id = 1 AND left_at IS NOT NULL"
+        rows.wait_for(count * (number - 1) + rng.randrange(1, count * 3 // 4), waits)
+        server.kill()
+        uncertain_count += rows.count("message WHERE status = 'sending'")
+        server.start()
+        rows.wait_for(count * number, waits)
+        done = "step_visit WHERE action_id = 7 AND left_at IS NOT NULL"
+        rows.wait_for(count * number, done)
+        # A second lost reply of the same message would hold it for a user (P3).
+        rows.wait_for(rows.count("message"), "message WHERE status = 'sent'")
+    rows.wait_for(count, "run WHERE status = 'completed'")
+    emailed = rows.count("message")
+    rows.wait_for(emailed, "message WHERE status = 'sent'")
+
+    outcomes = rows.query("SELECT action_id, outcome, count(*) FROM step_visit WHERE action_id IN (1, 7) GROUP BY 1, 2")
+    assert sorted(outcomes) == [(1, "on", 3 * count), (7, "jumped", 2 * count), (7, "on", count)]
+    branches = rows.query(
+        "SELECT count(DISTINCT outcome), count(*) FROM step_visit WHERE action_id = 2 GROUP BY run_id"
+    )
+    assert branches == [(1, 3)] * count
+    rounds = rows.query("SELECT DISTINCT count(*), min(round), max(round) FROM message GROUP BY run_id")
+    assert rounds == [(3, 0, 2)]
+    quiet = rows.count("event WHERE event = 'quiet_round'")
+    copies = len(smtp_server.messages) - emailed
+    figures.note(size=count, kills=3, emailed=emailed, quiet=quiet, copies=copies, uncertain=uncertain_count)
+    assert emailed + quiet == 3 * count and emailed > count // 2 and quiet > count // 2
+    assert 0 <= copies <= 3 * 2 * CONNECTIONS
+
+
+def test_kills_while_events_end_waits(
+    relayed: StartRelayed, clock: TestClock, full: bool, figures: Figures, seed: int
+) -> None:
+    """Of contacts that wait for an order, each that orders goes on once, and each other one once after the limit."""
+    count = 2_000 if full else 300
+    server = relayed(clock=clock)
+    api, rows = server.client(validate=False), Rows(server, clock)
+    list_id = create_list(api, count)
+    contacts = [contact["id"] for contact in _list_all(api, list_id)]
+    filters = [{"name": "contact_list", "predicate": "eq", "value": list_id}]
+    segment = api.post("/segments", {"name": "All", "filters": filters}).expect(201)["id"]
+    flow = api.post("/flows", {"name": "Wait", "trigger": {"event": "started"}, "steps": WAIT}).expect(201)["id"]
+    api.post(f"/flows/{flow}/activate").expect(200)
+    api.post(f"/flows/{flow}/enroll", {"segment_id": segment}).expect(200)
+    rows.wait_for(count, "run WHERE step_visit_id NOT NULL")
+
+    clock.advance(hours=2)
+    rng = random.Random(seed)
+    buyers, thanked_at_kills = contacts[: count * 2 // 3], []
+    for start in range(0, len(buyers), 100):
+        events = [{"event": "order_paid", "contact_id": number} for number in buyers[start : start + 100]]
+        api.post("/events/batch", {"events": events}).expect(200)
+        rows.wait_for(rng.randrange(start, start + len(events)), "event WHERE event = 'thanked'")
+        server.kill()
+        thanked_at_kills.append(rows.count("event WHERE event = 'thanked'"))
+        server.start()
+    rows.wait_for(len(buyers), "run WHERE status = 'completed'")
+    clock.advance(days=8)
+    rows.wait_for(count, "run WHERE status = 'completed'")
+
+    visits = rows.query(
+        "SELECT outcome, reason, count(*), count(DISTINCT run_id) FROM step_visit WHERE action_id = 1 GROUP BY 1, 2"
+    )
+    others = count - len(buyers)
+    assert sorted(visits) == [("no", "timed_out", others, others), ("yes", None, len(buyers), len(buyers))]
+    ends = rows.query(
+        "SELECT event, count(*), count(DISTINCT contact_id) FROM event WHERE event IN ('thanked', 'missed') GROUP BY 1"
+    )
+    assert sorted(ends) == [("missed", others, others), ("thanked", len(buyers), len(buyers))]
+    figures.note(size=count, kills=len(thanked_at_kills), thanked_at_kills=thanked_at_kills)
+
+
+def _list_all(api: Client, list_id: int) -> list[dict[str, Any]]:
+    """Return all contacts of a list."""
+    contacts: list[dict[str, Any]] = []
+    page = 1
+    while batch := api.get("/contacts", list_id=list_id, page=page, limit=100).expect(200):
+        contacts += batch
+        page += 1
+    return contacts
