@@ -49,6 +49,8 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
+# The SQL of the variant of a contact in a campaign without an A/B test
+_NO_GROUP = "NULL"
 
 
 def get_directory() -> Path:
@@ -70,14 +72,18 @@ class SnapshotKey(NamedTuple):
 
 def get_path(key: SnapshotKey) -> Path:
     """Return the path of the recipient list of a send."""
-    return get_directory() / f"{key.campaign_id}-{key.moment}.list"
+    return get_directory() / f"{key.campaign_id}-{key.moment}.recipients"
 
 
-def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
+def write_audience(
+    key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool],
+    group: str = _NO_GROUP,
+) -> int:  # fmt: skip
     """Write the file with the recipient list of a send (`get_path`) and return the number of its rows.
 
     The ledger is not changed. The list contains the members with contact ids above `after`, each with its channel of
-    the kind `kind` (`email`, `phone`). Raises Unavailable as soon as `is_stopping` returns true.
+    the kind `kind` (`email`, `phone`). `group` is the SQL of the variant of an A/B test, by the column `contact`.
+    Raises Unavailable as soon as `is_stopping` returns true.
     """
     path = get_path(key)
     partial_path = path.with_suffix(".part")
@@ -89,10 +95,11 @@ def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, i
     db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
     try:
         db.execute(
-            "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)"
+            "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "
+            "variant INTEGER)"
         )
         db.execute(
-            "INSERT INTO recipient_list.person SELECT NULL, * FROM "
+            f"INSERT INTO recipient_list.person SELECT NULL, *, {group} FROM "
             f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id)",
             {**members.parameters, "kind": kind, "after": after},
         )
@@ -149,21 +156,22 @@ _COLUMNS = (
 # In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out.
 _VARIANT_COLUMNS = (
     "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' "
-    "WHEN variant = 0 THEN 'held' ELSE :open END, CASE WHEN variant = -1 THEN 'held_out' ELSE why END, 'campaign', "
-    "0, :test, :provider, 0, 0, CASE WHEN variant > 0 THEN {sql.due} END"
+    "WHEN variant = 0 THEN 'held' ELSE :open END, CASE WHEN why IS NULL AND variant = -1 THEN 'held_out' ELSE why END, "
+    "'campaign', 0, :test, :provider, 0, 0, CASE WHEN why IS NULL AND variant > 0 THEN {sql.due} END"
 )
-# SQLite computes the variant once for each row only if the inner query has a LIMIT.
-_WITH_VARIANT = "SELECT *, CASE WHEN why IS NULL THEN {sql.group} END AS variant FROM ({people}) LIMIT -1"
+_VARIANT = "CASE WHEN why IS NULL THEN variant END, CASE WHEN why IS NULL AND variant > 0 THEN :batch END"
+# The group is computed in an inner query, because SQLite would compute it again for each use.
 _SELECT_CURRENT = (
-    "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why FROM ({members}) p "
-    "LEFT JOIN channel h ON h.id = p.channel"
+    "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why, p.variant "
+    "FROM (SELECT m.*, {group} AS variant FROM ({members}) m) p LEFT JOIN channel h ON h.id = p.channel"
 )
 # Since the list was written, a contact may have been deleted, or its address moved to another contact. A contact that
 # was merged with one already processed has a row already.
 _SELECT_LISTED = (
     "SELECT p.pos, CASE WHEN x.id IS NULL THEN c.id END AS contact, h.value, h.key, "
     "CASE WHEN c.id IS NULL OR x.id IS NOT NULL THEN 'contact_deleted' "
-    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why FROM recipient_list.person p "
+    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why, p.variant "
+    "FROM recipient_list.person p "
     "LEFT JOIN contact c ON c.id = p.contact LEFT JOIN message x ON x.campaign_id = :campaign AND x.contact_id = c.id "
     "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"
@@ -264,7 +272,8 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
         after_commit(lambda: signals.wake("audiences"))
         return
     last_used_id = _reserve_ids()
-    sql = _SELECT_CURRENT.format(members=audience.select_members(members))
+    group = row_sql.group if row_sql is not None else _NO_GROUP
+    sql = _SELECT_CURRENT.format(members=audience.select_members(members), group=group)
     _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id}, row_sql)
     campaign.audience_count = int(connection().changes())
     if row_sql is not None:
@@ -280,15 +289,11 @@ def _insert_messages(
 ) -> None:
     """Write a message row for each row of the SQL `people`; `sql` is that of an A/B test of the campaign."""
     parameters = _build_parameters(campaign, provider) | values
-    if sql is None:
-        statement = _INSERT_MESSAGES.format(columns=_COLUMNS, variant="NULL, NULL", people=people)
-    else:
-        statement = _INSERT_MESSAGES.format(
-            columns=_VARIANT_COLUMNS.format(sql=sql), variant=f"variant, {sql.batch}",
-            people=_WITH_VARIANT.format(sql=sql, people=people),
-        )  # fmt: skip
+    columns, variant = _COLUMNS, "NULL, NULL"
+    if sql is not None:
+        columns, variant = _VARIANT_COLUMNS.format(sql=sql), _VARIANT
         parameters |= sql.parameters
-    connection().execute(statement, parameters)
+    connection().execute(_INSERT_MESSAGES.format(columns=columns, variant=variant, people=people), parameters)
 
 
 def _reserve_ids(count: int = 0) -> int:
@@ -460,7 +465,8 @@ class BatchRunner:
         key = SnapshotKey(campaign_id, campaign.started_at)
         if state.total is None or not get_path(key).exists():
             kind = audience.get_channel_kind(campaign)
-            count = write_audience(key, state.audience, kind, state.last, self.stopping.is_set)
+            group = state.row_sql.group if state.row_sql is not None else _NO_GROUP
+            count = write_audience(key, state.audience, kind, state.last, self.stopping.is_set, group)
             transactions.write(record_list, key, count)
         transactions.run_outside_transaction(attach, key)
         try:

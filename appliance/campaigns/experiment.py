@@ -138,13 +138,13 @@ def shift(campaign_id: int, pause_ms: int) -> None:
 
 
 class RowSql(Struct, frozen=True):
-    """SQL expressions for the rows of a campaign, by a column `variant`, and their parameters.
+    """SQL expressions for the rows of a campaign, by a column of the variant, and their parameters.
 
-    `group` computes the variant from a column of contact ids. `due` is only for rows that do not wait.
+    `group` computes the variant from a column of contact ids. `due` is only for rows that do not wait. `parameters`
+    has the values of all, and `batch`, the number of the present batch.
     """
 
     group: str
-    batch: str
     sender: str
     reply_to: str
     due: str
@@ -162,7 +162,7 @@ def build_row_sql(campaign: Campaign, contact_id: str, due: int) -> RowSql | Non
     return _build_row_sql(campaign, setup, contact_id, due)
 
 
-def _build_row_sql(campaign: Campaign, setup: Setup, contact_id: str, due: int) -> RowSql:
+def _build_row_sql(campaign: Campaign, setup: Setup, contact_id: str, due: int, column: str = "variant") -> RowSql:
     experiment, parameters = setup.experiment, {"due": due, "batch": len(setup.experiment.batches)}
     senders, replies, times = [], [], []
     for variant in setup.variants:
@@ -177,10 +177,9 @@ def _build_row_sql(campaign: Campaign, setup: Setup, contact_id: str, due: int) 
         times.append(f"WHEN {number} THEN :due{number}")
     return RowSql(
         assignments.build_group_sql(convert(experiment.assignment, Assignment), contact_id),
-        "CASE WHEN variant > 0 THEN :batch END",
-        f"CASE variant {' '.join(senders)} ELSE :sender1 END",
-        f"CASE variant {' '.join(replies)} ELSE :reply1 END",
-        f"CASE variant {' '.join(times)} ELSE :due END",
+        f"CASE {column} {' '.join(senders)} ELSE :sender1 END",
+        f"CASE {column} {' '.join(replies)} ELSE :reply1 END",
+        f"CASE {column} {' '.join(times)} ELSE :due END",
         parameters,
     )
 
@@ -227,10 +226,11 @@ _WAITING_IDS = (
 )
 # Whoever was deleted meanwhile has no position; the message is skipped when it is due.
 _RELEASE = (
+    "WITH p AS MATERIALIZED (SELECT id AS message_id, coalesce({sql.group}, :winner) AS variant "
+    "FROM message NOT INDEXED WHERE id > :after AND id <= :last AND campaign_id = :campaign AND variant = 0 "
+    "AND status = 'held' AND due_at IS NULL) "
     "UPDATE message SET variant = p.variant, variant_batch = :new_batch, status = 'queued', due_at = :due, "
-    "sender = {sender}, reply_to = {reply_to}, updated_at = :now "
-    "FROM (SELECT id AS message_id, coalesce({group}, :winner) AS variant FROM message NOT INDEXED WHERE id > :after "
-    "AND id <= :last AND campaign_id = :campaign AND variant = 0 AND status = 'held' AND due_at IS NULL) AS p "
+    "sender = {sql.sender}, reply_to = {sql.reply_to}, updated_at = :now FROM p "
     "WHERE message.id = p.message_id AND p.variant > 0"
 )
 
@@ -265,12 +265,11 @@ def release_batch(campaign_id: int, size: int) -> int:
         experiment.released_id = 0
         _save(experiment)
         return 0
-    sql = _build_row_sql(campaign, setup, "contact_id", DUE_NOW)
+    sql = _build_row_sql(campaign, setup, "contact_id", DUE_NOW, "p.variant")
     batch = None if experiment.winner is not None else len(experiment.batches)
     scope = {"campaign": campaign_id, "after": after, "last": ids[-1]}
     connection().execute(
-        _RELEASE.format(group=sql.group, sender=sql.sender.replace("variant", "p.variant", 1),
-                        reply_to=sql.reply_to.replace("variant", "p.variant", 1)),
+        _RELEASE.format(sql=sql),
         {**sql.parameters, **scope, "new_batch": batch, "winner": experiment.winner, "now": clock.now_ms()},
     )  # fmt: skip
     if batch is not None:
