@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from msgspec import Meta, Struct
 
 from appliance.audience.contacts.store import is_sendable
-from appliance.campaigns.variants import TEXT_FIELDS, Setup, has_own_content
+from appliance.campaigns.variants import Setup, has_own_content
 from appliance.content.templates.store import is_editable
+from appliance.content.templates.variant_content import TEXT_FIELDS
 from appliance.core.clock import iso
 from appliance.core.validation import schema_name
 from appliance.events import listing

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, convert, to_builtins
 from appliance.accounts.audit import Actor
 from appliance.campaigns import experiment_results, store, variants
 from appliance.campaigns.variants import Setup
+from appliance.content.templates import variant_content
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound, Unavailable
 from appliance.core.i18n import gettext
@@ -58,7 +59,7 @@ def start(campaign: Campaign, get_sender: Callable[[Campaign, Account], dict[str
     for variant in setup.variants:
         if variant.number > 1:
             view = variants.build_view(campaign, variant)
-            variant.document = variants.build_document(campaign.template, variant)
+            variant.document = variant_content.join_documents(campaign.template, variant.template)
             variant.sender = get_sender(view, campaign.account)
             variant.save(only=["document", "sender"])
     first_at = campaign.hold_until or campaign.started_at

@@ -5,15 +5,17 @@ other variant has a template, whose empty fields mean that the text is that of t
 campaign's content reaches all variants that do not replace it. `experiment.py` runs the test.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.content.templates import store as templates
+from appliance.content.templates import variant_content
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.store import is_empty
 from appliance.content.templates.validation import Content, Design, TemplateWrite, validate_content
+from appliance.content.templates.variant_content import CONTENT_FIELDS, TEXT_FIELDS
 from appliance.core import clock
 from appliance.core.errors import Faults, NotFound, RefusedKeys, content_keys, unsupported, use_instead
 from appliance.core.i18n import gettext
@@ -33,10 +35,6 @@ MIN_TIME_AFTER_SEND_MINUTES = 60
 Metric = Literal["clicks", "opens", "event"]
 DecidedBy = Literal["service", "person"]
 TooClose = Literal["leader", "person"]
-
-# The fields that a variant may have itself; `body` and `design` belong together.
-TEXT_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
-CONTENT_FIELDS = (*TEXT_FIELDS, "body", "design")
 
 
 class VariantWrite(Struct):
@@ -241,40 +239,7 @@ def has_own_content(variant: Variant) -> bool:
 
 def list_differences(variant: Variant) -> list[str]:
     """Return the fields that a variant has itself: names of `TEXT_FIELDS`, and `content`."""
-    if variant.number == 1:
-        return []
-    own = [name for name in TEXT_FIELDS if getattr(variant.template, name) is not None]
-    return [*own, "content"] if has_own_content(variant) else own
-
-
-def build_document(campaign_template: Template, variant: Variant) -> dict[str, Any]:
-    """Return the complete content of a variant, as a revision stores it: its own fields, else those of the campaign.
-
-    The translations of each text come from the template that has the text.
-    """
-    document = to_document(campaign_template)
-    own_document, own = to_document(variant.template), list_differences(variant)
-    names = [name for name in own if name != "content"]
-    if "content" in own:
-        names += ["body", "design"]
-    return document | {name: own_document[name] for name in names} | {
-        "translations": _join_translations(document["translations"], own_document["translations"], names)
-    }  # fmt: skip
-
-
-def _join_translations(base: dict[str, Any], own: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return translations by language and text id: those of `own` for the texts of the fields `names`, else `base`."""
-
-    def is_own(text_id: str) -> bool:
-        return (text_id if text_id in CONTENT_FIELDS else "body") in names
-
-    return {
-        language: {
-            **{key: text for key, text in (base.get(language) or {}).items() if not is_own(key)},
-            **{key: text for key, text in (own.get(language) or {}).items() if is_own(key)},
-        }
-        for language in dict.fromkeys((*base, *own))
-    }
+    return [] if variant.number == 1 else variant_content.list_own_fields(variant.template)
 
 
 def build_view(campaign: Campaign, variant: Variant) -> Campaign:
@@ -286,13 +251,7 @@ def build_view(campaign: Campaign, variant: Variant) -> Campaign:
         return campaign
     view = Campaign(**{field.name: campaign.__data__.get(name) for name, field in Campaign._meta.fields.items()})
     view.account, view.trigger = campaign.account, campaign.trigger
-    template = variant.template
-    view.template = Template(
-        id=template.id, account=template.account_id, flow=template.flow_id, channel=campaign.channel,
-        revision=template.revision, created_at=template.created_at,
-        updated_at=max(template.updated_at, campaign.template.updated_at),
-        **build_document(campaign.template, variant),
-    )  # fmt: skip
+    view.template = variant_content.complete(variant.template, campaign.template)
     return view
 
 

@@ -190,3 +190,17 @@ def test_the_control_group_gets_no_campaign(server: Server) -> None:
     assert many <= {row["contact_id"] for row in skipped}
     assert api.patch("/account", {"control_share": 0.6}).expect(422)["validation_errors"].keys() == {"control_share"}
     api.patch("/account", {"control_share": None}).expect(200)
+
+
+def test_a_test_email_of_a_variant_has_its_complete_content(api: Client) -> None:
+    """What a variant does not replace comes from the campaign, also in a test email and where the campaign changes."""
+    campaign = set_up(api, {"variants": [{}, {"subject": "Other"}]})
+    api.patch(f"/campaigns/{campaign['id']}", {"template_attributes": {"body": "<p>Corrected</p>"}}).expect(200)
+    template_id = campaign["experiment"]["variants"][1]["template_id"]
+    sent = api.post(f"/templates/{template_id}/send_test", {"emails": ["tester@example.org"]}).expect(200)
+    message_id = sent["results"][0]["message_id"]
+    message = api.wait(f"/messages/{message_id}", lambda row: row["status"] == "sent", 30)
+    [captured] = [row for row in api.all("/capture") if row["message_id"] == message_id]
+
+    assert message["subject"].endswith("Other")
+    assert "Corrected" in api.get(f"/capture/{captured['id']}").json["text"]

@@ -196,9 +196,9 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         body = validation.read(test_sends.TestRequest, raw)
         template_id = _choose_variant_template(campaign, parse_int(form["variant"]))
         complete = await fetch(content.get_complete_template, visit.account_id, template_id)
-        prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body, complete)
+        prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
         args = (visit.account_id, template_id, body, False, prepared)
-        result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"), complete)
+        result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
     except errors.Invalid as error:
         if not form.errors:
             form.add_error("addresses", _address_error(error, addresses, sms))

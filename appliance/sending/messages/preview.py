@@ -13,7 +13,7 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import placeholders, revisions, translations, validation
+from appliance.content.templates import placeholders, revisions, translations, validation, variant_content
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
 from appliance.core.errors import Faults, Invalid, NotFound
@@ -425,7 +425,7 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
 
 def measure_html_bytes(account_id: int, template_id: int) -> int | None:
     """Return the size in bytes of a template's HTML as it is sent, or None if it does not render; raises NotFound."""
-    template = templates.get(account_id, template_id)
+    template = variant_content.complete_if_variant(templates.get(account_id, template_id))
     query = Campaign.select(Campaign.tracking).where(Campaign.flow == template.flow_id)
     campaign = query.first() if template.flow_id is not None else None
     try:

@@ -15,7 +15,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import placeholders, revisions, store, translations
+from appliance.content.templates import placeholders, revisions, store, translations, variant_content
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import (
@@ -162,15 +162,13 @@ class TestSendResult(Struct):
     warnings: Annotated[list[PreviewWarning], Meta(description="warnings, which do not block")]
 
 
-def prepare(
-    account_id: int, template_id: int, request: TestRequest | None = None, complete: Template | None = None
-) -> PreparedMessage:
+def prepare(account_id: int, template_id: int, request: TestRequest | None = None) -> PreparedMessage:
     """Compile the test email of a template; call it outside of the write transaction. Raises NotFound.
 
     It is compiled in the language of the request, else of its contact. A compile error is stored in the result and
-    raised later by `send`. `complete` is used instead: the template of a variant of an A/B test with all texts.
+    raised later by `send`.
     """
-    template = complete if complete is not None else store.get(account_id, template_id)
+    template = variant_content.complete_if_variant(store.get(account_id, template_id))
     if template.channel == "sms":  # An SMS compiles in microseconds.
         return NOT_PREPARED
     placeholders.load_known_texts()  # for the warnings of `send`
@@ -201,18 +199,17 @@ def _choose_translation(
 def send(
     account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
     prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True, can_send: bool = True,
-    complete: Template | None = None,
 ) -> TestSendResult:  # fmt: skip
     """Queue a test for each recipient of the request.
 
     With `test_key`, the request has a test API key, and the messages are captured. `prepared` is the result of
     `prepare`. Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could
     read the message. Without `can_send`, contacts count as unknown recipients, of whom only `MAX_UNKNOWN_PER_HOUR` get
-    a test. `complete` is as for `prepare`. Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the
+    a test. Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the
     request, or if the template or its sender is not ready.
     """
     require_write_transaction()
-    template = complete if complete is not None else store.get(account_id, template_id)
+    template = variant_content.complete_if_variant(store.get(account_id, template_id))
     account = Account.get_by_id(account_id)
     contact, recipients = _resolve_request(template, request)
     language = _read_language(request)
