@@ -6,6 +6,7 @@ import pytest
 
 from tests.api.test_flow_steps import PAID, create_steps, step_errors
 from tests.kit.client import Client
+from tests.kit.server import EMAIL
 
 WAITS: list[dict[str, Any]] = [
     {"type": "wait_until", "until": "time", "at": "07:30", "weekdays": ["mon", "fri"], "time_zone": "account"},
@@ -189,18 +190,27 @@ def test_a_random_split_round_trips_and_is_simulated(api: Client) -> None:
     assert "Split at random: Short 30%, B 70%: " in simulation["text"]
 
 
+def test_a_branch_with_the_whole_share_gets_everybody(api: Client) -> None:
+    """A person ends a test by shares of 0 and 100; the branch without a share keeps its steps."""
+    split = {"type": "random_split", "branches": [{"share": 0, "steps": [{"type": "exit"}]}, {"share": 100}]}
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": [split]}).expect(201)
+    assert [branch["share"] for branch in flow["steps"][0]["branches"]] == [0, 100]
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)
+    assert simulation["timeline"][1]["branch"] == "B (100%)"
+
+
 def test_errors_of_a_random_split(api: Client) -> None:
     """Two to five branches have shares that add up to 100."""
     split = {"type": "random_split"}
     half = {"share": 50}
     assert step_errors(
-        api, split, {**split, "branches": [half, {"share": 40}]}, {**split, "branches": [half, {"share": 0}, {}]},
+        api, split, {**split, "branches": [half, {"share": 40}]}, {**split, "branches": [half, {"share": -1}, {}]},
         {**split, "branches": [{**half, "name": "x" * 61}, {**half, "values": []}, {"share": 0.5, "name": 1}]},
         {**split, "branches": [half] * 6},
     ) == {
         "steps[0].branches": ["must have between 2 and 5 items"],
         "steps[1].branches": ["must have shares that add up to 100, not to 90"],
-        "steps[2].branches[1].share": ["must be greater than or equal to 1"],
+        "steps[2].branches[1].share": ["must be greater than or equal to 0"],
         "steps[2].branches[2].share": ["can't be blank"],
         "steps[3].branches[0].name": ["is too long (maximum is 60 characters)"],
         "steps[3].branches[1].values": ["is not a known field"],
@@ -244,3 +254,27 @@ def test_errors_of_a_go_to(api: Client) -> None:
     loop = [{"id": 5, "duration": 60}, {**jump, "step_id": 5}]
     flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": loop}).expect(201)
     api.post(f"/flows/{flow['id']}/activate").expect(200)
+
+
+def test_a_colleague_is_notified_in_a_simulation_without_an_email(api: Client) -> None:
+    """The simulation says who would be notified; nothing is queued."""
+    steps = [{"type": "notify", "user_id": 1, "note": " Call them. "}]
+    flow = api.post("/flows", {"trigger": {"event": "cart_add"}, "steps": steps}).expect(201)
+    assert (flow["steps"][0]["user_id"], flow["steps"][0]["note"]) == (1, "Call them.")
+    assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)
+    assert simulation["timeline"][1]["data"] == {"to": EMAIL} and "Notify " in simulation["text"]
+
+
+def test_errors_of_a_notification(api: Client) -> None:
+    """It needs a user of the account, and a note that is not too long."""
+    notify = {"type": "notify"}
+    assert step_errors(
+        api, notify, {**notify, "user_id": 999, "note": "x" * 501}, {**notify, "user_id": "ana", "note": 1}
+    ) == {
+        "steps[0].user_id": ["can't be blank"],
+        "steps[1].user_id": ["must exist"],
+        "steps[1].note": ["is too long (maximum is 500 characters)"],
+        "steps[2].user_id": ["is not a number"],
+        "steps[2].note": ["is invalid"],
+    }  # fmt: skip

@@ -122,3 +122,36 @@ def _list_all(api: Client, list_id: int) -> list[dict[str, Any]]:
         contacts += batch
         page += 1
     return contacts
+
+
+def test_kills_while_a_colleague_is_notified(
+    relayed: StartRelayed, smtp_server: SmtpServer, clock: TestClock, figures: Figures, seed: int
+) -> None:
+    """However often the process dies, 20 contacts of an hour are announced, each in one email, and all go on."""
+    server = relayed(clock=clock)
+    api, rows = server.client(validate=False), Rows(server, clock)
+    list_id = create_list(api, 200)
+    filters = [{"name": "contact_list", "predicate": "eq", "value": list_id}]
+    segment = api.post("/segments", {"name": "All", "filters": filters}).expect(201)["id"]
+    steps = [{"duration": 3600}, {"type": "contact_update", "data_merge": {"seen": 1}},
+             {"type": "notify", "user_id": 1, "note": "Call <b>them</b>"}]  # fmt: skip
+    flow = api.post("/flows", {"name": "Tell", "trigger": {"event": "started"}, "steps": steps}).expect(201)["id"]
+    api.post(f"/flows/{flow}/activate").expect(200)
+    api.post(f"/flows/{flow}/enroll", {"segment_id": segment}).expect(200)
+    rows.wait_for(200, "run WHERE step_visit_id NOT NULL")
+    clock.advance(hours=1, minutes=1)
+    rng, notices = random.Random(seed), []
+    for bound in sorted(rng.sample(range(1, 150), 3)):
+        rows.wait_for(bound, "run WHERE status = 'completed'")
+        server.kill()
+        notices.append(rows.count("message WHERE source_type = 'system'"))
+        server.start()
+    rows.wait_for(200, "run WHERE status = 'completed'")
+    assert sorted(rows.query("SELECT outcome, reason, count(*) FROM step_visit WHERE action_id = 3 GROUP BY 1, 2")) == [
+        ("on", None, 20),
+        ("skipped", "too_many_notices", 180),
+    ]
+    assert rows.count("message WHERE source_type = 'system'") == 20
+    smtp_server.wait_until(lambda: len(smtp_server.messages) >= 20, "the emails", 60)
+    assert "Call &lt;b&gt;them&lt;/b&gt;" in smtp_server.messages[0].html()
+    figures.note(kills=3, notices_at_kills=notices, emails=len(smtp_server.messages))

@@ -64,7 +64,7 @@ def unbranched_steps(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
         st.fixed_dictionaries({"type": st.just("list_add"), "contact_list_id": list_id}),
         st.fixed_dictionaries({"type": st.just("list_remove"), "contact_list_id": list_id}),
         st.builds(lambda n: {"type": "contact_update", "data_merge": {"seen": n}}, numbers),
-        st.just({"type": "unsubscribe"}),
+        st.just({"type": "unsubscribe"}), st.just({"type": "notify", "user_id": 1}),
         st.sampled_from([{"type": "tag_add", "tag": "vip"}, {"type": "tag_remove", "tag": "vip"}]),
     )  # fmt: skip
 

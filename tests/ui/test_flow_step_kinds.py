@@ -156,3 +156,14 @@ def test_going_to_another_step(user: ScriptlessBrowser, api: Client, flow: int) 
     assert (step["step_id"], step["max_jumps"]) == (wait["id"], 3) and "Go to “Wait 1 hour”" in page.text
     HtmlPage(user, f"/flows/{flow}?step={wait['id']}").press("Remove")
     assert "must be the id of another step" in HtmlPage(user, f"/flows/{flow}").text
+
+
+def test_notifying_a_colleague(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The form offers the members of the team, and the tree says whom."""
+    page = add_step(user, flow, "Notify a colleague").press("Add step")
+    assert "This field is required." in page.text
+    page.fill("Colleague", "1")
+    page.fill("Note", "Call them today.")
+    page = page.press("Add step")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["user_id"], step["note"]) == (1, "Call them today.") and "Notify owner" in page.text

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from appliance.accounts import users
 from appliance.audience.segments import store as segments
 from appliance.audience.segments import suggestions
 from appliance.audience.segments.store import SegmentQuery
@@ -152,7 +153,7 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
             raw[field.name] = _parse_date_path(text)
         elif field.type == "object":
             raw[field.name] = parse_lines(text, field.name) or None
-        elif field.type in ("number", "step"):
+        elif field.type in ("number", "step", "user"):
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 10 else text or None
         elif field.type == "list":
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
@@ -528,13 +529,15 @@ def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
 
 
 def load_step_names(account_id: int, step: dict[str, Any]) -> KnownNames:
-    """Return the names of contact lists by id, or of the step that a jump leads to, for each part that chooses one."""
+    """Return the names of contact lists, users or steps by id, for each part of a step's form that chooses one."""
     names = {str(row.id): row.name for row in lookups.list_contact_lists(account_id)}
     kind = BY_TYPE[step["type"]]
     known = {field.label: names for field in kind.fields if field.type == "list"}
     for field in kind.fields:
         if field.type == "step":
             known[field.label] = {str(step[field.name]): kind.summary(step, account_id)}
+        elif field.type == "user":
+            known[field.label] = {str(row.id): row.name or row.email for row in users.list_members(account_id)}
     return known
 
 

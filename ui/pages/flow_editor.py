@@ -7,6 +7,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.accounts import users
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import content
@@ -149,7 +150,7 @@ def _load_panel(
         "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
         "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
         "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
-        "awaited_events": [], "value_fields": [], "step_options": [], "branch_fields": branch_rows.BRANCH_FIELDS,
+        "awaited_events": [], "value_fields": [], "step_options": [], "colleagues": [], "branch_fields": branch_rows.BRANCH_FIELDS,
         "branch_rows": branch_rows.list_rows, "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
@@ -190,6 +191,9 @@ def _load_panel(
         page["pickable"] = [
             (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
         ]
+    if "user" in field_types:
+        members = users.list_members(visit.account_id)
+        page["colleagues"] = [(str(row.id), row.name or row.email) for row in members if row.disabled_at is None]
     if page["kind"] and any(field.type == "step" for field in page["kind"].fields):
         page["step_options"] = flow_tree.list_step_options(draft, steps, step)
     page |= _load_event_fields(visit, draft, step, page["kind"], page["form"])

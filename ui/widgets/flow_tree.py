@@ -19,7 +19,7 @@ from ui.forms.flow_forms import TRIGGER_LABELS
 # The colour class of each step icon.
 TONES = {
     "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
-    "tag": "good", "pencil": "", "ban": "warn", "log-out": "", "refresh-cw": "hold",
+    "tag": "good", "pencil": "", "ban": "warn", "log-out": "", "refresh-cw": "hold", "bell-ring": "info",
 }  # fmt: skip
 _DAY_SECONDS = 86_400
 
@@ -87,6 +87,9 @@ _REASONS = {
     "no_date": gettext_noop("The contact has no date there"),
     "date_passed": gettext_noop("The date is past"),
     "timed_out": gettext_noop("The event did not come in time"),
+    "no_colleague": gettext_noop("The colleague has no access any more"),
+    "too_many_notices": gettext_noop("Too many emails to the colleague in an hour"),
+    "test_run": gettext_noop("Nobody is notified of a test"),
     "invalid_data": gettext_noop("The data would be invalid or too long"),
     "already_inside": gettext_noop("Already in the flow"),
     "depth": gettext_noop("Flows triggered each other too many times"),

@@ -33,6 +33,7 @@ from appliance.flows.document import STEP_KEYS
 from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.go_to import MAX_JUMPS
+from appliance.flows.steps.notify import MAX_NOTE_CHARACTERS
 from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
 from appliance.flows.steps.split_value import MAX_VALUES
 from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
@@ -261,7 +262,7 @@ def _branch_schema() -> dict[str, Any]:
         ),
         "name": ({"type": "string", "maxLength": MAX_NAME_CHARACTERS}, "name of a branch of `random_split`"),
         "share": (
-            {"type": "integer", "minimum": 1, "maximum": 99},
+            {"type": "integer", "minimum": 0, "maximum": 100},
             "share of a branch of `random_split`, in percent",
         ),
         "steps": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps of the branch"),
@@ -337,6 +338,8 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
         "seconds to wait for the event at most",
     ),
+    "user_id": ({"type": "integer"}, "id of the user of the account whom `notify` emails"),
+    "note": ({"type": "string", "maxLength": MAX_NOTE_CHARACTERS}, "note in the email of `notify`"),
     "step_id": ({"type": "integer"}, "`id`, as sent, of the step that `go_to` leads to"),
     "max_jumps": (
         {"type": "integer", "minimum": 1, "maximum": MAX_JUMPS},

@@ -10,6 +10,7 @@ from appliance.flows.steps.emit_event import EmitEvent
 from appliance.flows.steps.exit import Exit
 from appliance.flows.steps.go_to import GoTo
 from appliance.flows.steps.lists import ListAdd, ListRemove
+from appliance.flows.steps.notify import Notify
 from appliance.flows.steps.random_split import RandomSplit
 from appliance.flows.steps.sms import Sms
 from appliance.flows.steps.split import Split
@@ -34,6 +35,7 @@ KINDS: tuple[StepKind, ...] = (
     TagRemove(),
     ContactUpdate(),
     Unsubscribe(),
+    Notify(),
     GoTo(),
     Exit(),
 )

@@ -40,12 +40,12 @@ class RandomSplit(StepKind):
     fields = (
         StepField(
             LISTED_KEY, gettext_noop("Branches"), "branch_shares", required=True,
-            help=gettext_noop("The shares must add up to 100. Empty the share of a branch to remove it."),
+            help=gettext_noop("The shares must add up to 100. A branch with 0 gets no more contacts; empty its share to remove it."),
         ),
     )  # fmt: skip
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse `branches`, each with a `share` from 1 to 99, which add up to 100, and optionally a `name`."""
+        """Parse `branches`, each with a `share` from 0 to 100, which add up to 100, and optionally a `name`."""
         sizes = range(MIN_BRANCHES, MAX_VARIANTS + 1)
         branches = read_branches(raw.get(LISTED_KEY), context, _ITEM_KEYS, _read_item, sizes)
         shares = [item["share"] for item in branches]
@@ -103,7 +103,7 @@ def _read_item(item: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         context.add_fault("name", message)
     if share is None:
         context.add_fault("share", gettext("can't be blank"))
-    elif error := check_integer(1, _PERCENT - 1)(share):
+    elif error := check_integer(0, _PERCENT)(share):
         context.add_fault("share", gettext(error))
         share = None
     return {"name": (name or "").strip(), "share": share}

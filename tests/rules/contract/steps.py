@@ -18,6 +18,7 @@ BY_TYPE_ONLY = {
     "exit": set(),
     "split_value": {"field"},
     "random_split": set(),
+    "notify": {"user_id", "note"},
     "go_to": {"step_id", "max_jumps"},
     "wait_until": {
         "until",
