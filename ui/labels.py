@@ -42,6 +42,7 @@ EVENT_ICONS = {
     "keyword": ("reply", "good"),
     "campaign_started": ("send", "info"),
     "campaign_paused": ("pause", "warn"),
+    "flow_paused": ("pause", "warn"),
     "campaign_completed": ("circle-check", "good"),
     "contact_merge": ("users", ""),
     "tag_add": ("plus", ""),

@@ -160,6 +160,16 @@ class Flow(Struct):
     ]
     stats: Annotated[FlowStats, Meta(description="runs and messages of all time, without tests")]
     paused_at: Annotated[Moment, Meta(description="when the flow was paused; null if it is not paused")] | None
+    pause_reason: (
+        Annotated[
+            Literal["slow_conditions"],
+            Meta(
+                description="why the service paused the flow: `slow_conditions`: checking its conditions on events "
+                "took too long; null if a user paused it, or if it is not paused"
+            ),
+        ]
+        | None
+    )
     created_at: Moment
     updated_at: Moment
     templates: Annotated[list[Template], Meta(description="templates of its steps; `action_id` is the id of the step")]
@@ -241,6 +251,7 @@ def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
     steps: Any = document.dump_steps(row.steps, versions.get_contents(row.templates))
     status: Any = row.status
     approval: Any = row.approval_state
+    pause_reason: Any = row.pause_reason if row.status == "paused" else None
     return Flow(
         id=row.id, account_id=row.account_id, status=status, approval_state=approval,
         approval_note=row.approval_note, asked_at=iso(row.asked_at), name=row.name, goal=row.goal,
@@ -249,7 +260,8 @@ def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
         trigger=FlowTrigger(trigger.event, trigger.segment_id, trigger.contact_list_id, trigger.data),
         triggered_count=trigger.triggered_count, last_triggered_at=iso(trigger.last_triggered_at),
         steps=steps, sent_count=row.sent_count, stats=stats,
-        paused_at=iso(row.paused_at), created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
+        paused_at=iso(row.paused_at), pause_reason=pause_reason,
+        created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
         templates=[schemas.serialize_template(template) for template in row.templates],
         unpublished_changes=row.draft is not None,
     )  # fmt: skip

@@ -312,6 +312,7 @@ EVENT_KINDS = tuple(
                 "flow_exit": (gettext_noop("Left a flow"), gettext_noop("left a flow")),
                 "flow_goal": (gettext_noop("Reached the goal of a flow"), gettext_noop("reached the goal of a flow")),
                 "date_reached": (gettext_noop("Date reached (anniversary)"), gettext_noop("a date was reached")),
+                "flow_paused": (gettext_noop("Flow paused"), gettext_noop("flow paused")),
             },
         ),
         (

@@ -20,6 +20,7 @@ from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import NewEvent
 from appliance.flows import triggers
+from appliance.flows.condition_limits import MAX_FLOW, Budget, ConditionsTooSlow, pause_slow_flow
 from appliance.flows.triggers import DATE, TriggerSpec
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
@@ -131,6 +132,8 @@ def parse_day(value: Any, zone: ZoneInfo) -> date | None:
 
 
 _DATE_BATCH_SIZE = 200
+# The range of contact ids in a batch, and the one for a trigger whose conditions cost too much for that many.
+_ID_RANGE, _SMALL_ID_RANGE = 50_000, 500
 # If the stored day is further ahead than this, it was stored under a wrong clock and the scan starts over. A day that
 # is ahead by less may only mean that the clock was corrected.
 _MAX_AHEAD = timedelta(days=7)
@@ -171,6 +174,8 @@ class _ScanState(msgspec.Struct):
     contact: int | None = None
 
 
+# By trigger id: the triggers that check `_SMALL_ID_RANGE` contacts at once.
+_slow_triggers: set[int] = set()
 # By trigger id: when a trigger whose check failed is tried again (`clock.monotonic`).
 _date_retry_at: dict[int, float] = {}
 _DATE_RETRY_SECONDS = 60.0
@@ -185,7 +190,8 @@ def is_date_check_due() -> bool:
 def check_dates() -> bool:
     """Check the next batch of contacts for each date trigger that has a day to check; return whether any has.
 
-    A trigger that fails is logged and tried again after `_DATE_RETRY_SECONDS`. Raises Unavailable and storage errors.
+    A trigger that fails is logged and tried again after `_DATE_RETRY_SECONDS`; a flow whose conditions cost too much is
+    paused. Raises Unavailable and storage errors.
     """
     now, has_checked = clock.now_ms(), False
     for trigger in _load_date_triggers():
@@ -200,6 +206,13 @@ def check_dates() -> bool:
                 )
             else:
                 _check_day(trigger, state, day, now)
+            has_checked = True
+        except ConditionsTooSlow:
+            if trigger.id in _slow_triggers:
+                _slow_triggers.discard(trigger.id)
+                transactions.write(pause_slow_flow, trigger.flow_id)
+            else:
+                _slow_triggers.add(trigger.id)
             has_checked = True
         except Exception as error:
             # A trigger that fails must not block other flows.
@@ -285,11 +298,15 @@ def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple
         segment = members.compile_segment(trigger.account_id, trigger.spec.segment_id, "ds")
         parts.append(f"({segment.sql})")
         values = values | segment.parameters
-    contact_rows = rows(
-        f"SELECT c.id, {source.sql} FROM contact c WHERE c.account_id = :account AND c.id > :after "
-        f"AND {' AND '.join(parts)} ORDER BY c.id LIMIT {_DATE_BATCH_SIZE}",
-        {**values, "account": trigger.account_id, "after": state.contact or 0, "list": trigger.spec.contact_list_id},
-    )
+    after = state.contact or 0
+    until = after + (_SMALL_ID_RANGE if trigger.id in _slow_triggers else _ID_RANGE)
+    with Budget(MAX_FLOW, MAX_FLOW).charge(trigger.flow_id):
+        contact_rows = rows(
+            f"SELECT c.id, {source.sql} FROM contact c WHERE c.account_id = :account AND c.id > :after "
+            f"AND c.id <= :until AND {' AND '.join(parts)} ORDER BY c.id LIMIT {_DATE_BATCH_SIZE}",
+            {**values, "account": trigger.account_id, "after": after, "until": until,
+             "list": trigger.spec.contact_list_id},
+        )  # fmt: skip
     new_events = [
         NewEvent(
             trigger.account_id, DATE, contact_id,
@@ -300,7 +317,10 @@ def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple
         for contact_id, value in contact_rows
         if falls_on(value, query)
     ]  # fmt: skip
-    return new_events, contact_rows[-1][0] if len(contact_rows) == _DATE_BATCH_SIZE else None
+    if len(contact_rows) == _DATE_BATCH_SIZE:
+        return new_events, contact_rows[-1][0]
+    has_more = rows("SELECT 1 FROM contact WHERE account_id = ? AND id > ? LIMIT 1", (trigger.account_id, until))
+    return new_events, until if has_more else None
 
 
 def _save_scan_state(trigger: _DateTrigger, state: _ScanState, new_events: list[NewEvent]) -> None:

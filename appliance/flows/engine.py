@@ -19,6 +19,7 @@ from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.flows import run_ends, versions
+from appliance.flows.condition_limits import ConditionsTooSlow, pause_slow_flow
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult, leave
 from appliance.flows.versions import Plan
@@ -157,12 +158,33 @@ class StepExecutor:
                         self._postpone(node, together[start:])
                         break
                     part = together[start : start + size]
-                    part_results = _try_step(node, part, self._context)
-                    results += (
-                        zip(part, part_results, strict=True)
-                        if part_results
-                        else self._execute_one_by_one(node, part, until)
-                    )
+                    try:
+                        results += self._execute_part(node, part, until)
+                    except ConditionsTooSlow:
+                        if len(part) <= _MIN_BATCH_SIZE:
+                            raise
+                        results += self._execute_small_parts(node, part, until)
+        return results
+
+    def _execute_part(
+        self, node: Node, part: list[ActiveRun], until: float | None
+    ) -> Iterable[tuple[ActiveRun, StepResult]]:
+        results = _try_step(node, part, self._context)
+        return zip(part, results, strict=True) if results else self._execute_one_by_one(node, part, until)
+
+    def _execute_small_parts(
+        self, node: Node, runs: list[ActiveRun], until: float | None
+    ) -> list[tuple[ActiveRun, StepResult]]:
+        """Execute a step for a few runs at a time after its conditions cost too much for all together.
+
+        Runs that are left after `until` are postponed. Raises ConditionsTooSlow if they cost too much for a few.
+        """
+        results: list[tuple[ActiveRun, StepResult]] = []
+        for start in range(0, len(runs), _MIN_BATCH_SIZE):
+            if start and _is_past(until):
+                self._postpone(node, runs[start:])
+                break
+            results += self._execute_part(node, runs[start : start + _MIN_BATCH_SIZE], until)
         return results
 
     def _postpone(self, node: Node, runs: list[ActiveRun]) -> None:
@@ -196,7 +218,7 @@ def _is_past(until: float | None) -> bool:
 def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[StepResult]:
     """Execute a step for runs in a savepoint and return a result for each; if it fails, change nothing and return [].
 
-    Raises storage errors, and any error that has ended the transaction.
+    Raises ConditionsTooSlow, storage errors, and any error that has ended the transaction.
     """
     try:
         with _savepoint():
@@ -204,6 +226,8 @@ def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[S
             if len(results) != len(runs):
                 raise RuntimeError(f"{len(results)} results for {len(runs)} runs")
             return results
+    except ConditionsTooSlow:
+        raise  # The flow is paused, and its runs stay where they are.
     except Exception as error:
         if to_storage_error(error) is not None or not connection().in_transaction:
             raise  # The storage failed, not a run, so the whole transaction must be repeated.
@@ -276,7 +300,8 @@ _batch_sizes = _BatchSizes()
 def advance_due_runs() -> bool:
     """Advance one batch of due runs of each flow; return whether any flow had due runs.
 
-    A flow that fails is logged and tried again by the next call. Raises Unavailable if the database cannot be written.
+    A flow that fails is logged and tried again by the next call; one whose conditions cost too much is paused, before
+    its runs have moved. Raises Unavailable if the database cannot be written.
     """
     has_advanced = False
     for flow_id in list_due_flows():
@@ -284,6 +309,9 @@ def advance_due_runs() -> bool:
             run_count, seconds = transactions.write(advance_flow, flow_id, _batch_sizes.get(flow_id))
         except Unavailable:
             raise
+        except ConditionsTooSlow:
+            transactions.write(pause_slow_flow, flow_id)
+            continue
         except Exception:
             # The transaction was rolled back. Other flows continue; the next call tries this one again.
             log.exception("flows: advancing runs failed flow=%s", flow_id)

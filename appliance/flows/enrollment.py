@@ -7,8 +7,8 @@ only one writer.
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
-from enum import IntEnum
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple
 
@@ -24,9 +24,10 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
-from appliance.flows import event_waits, run_ends, store, triggers
-from appliance.flows.event_waits import EventWait
-from appliance.flows.triggers import MANUAL, TriggerSpec
+from appliance.flows import event_effects, event_waits, run_ends, store, triggers
+from appliance.flows.condition_limits import Budget, ConditionsTooSlow, pause_slow_flow, write_budget
+from appliance.flows.event_effects import Effect, EffectKind, Event
+from appliance.flows.triggers import TriggerSpec
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.disk_guard import to_storage_error
@@ -199,7 +200,6 @@ def _record_entries(flow: OpenFlow, started: Sequence[tuple[int, int, int, int]]
 
 
 CURSOR_NAME = "flows"
-_MAX_EVENTS = 1_000
 # The largest number of effects in one transaction, which should take at most 20 ms.
 _MAX_EFFECTS = 100
 # The largest size of event data in one transaction; each run stores the data of its event.
@@ -208,52 +208,6 @@ _MAX_EFFECT_BYTES = 500_000
 # after every event.
 _MAX_CURSOR_LAG, _MAX_CURSOR_LAG_SECONDS = 1_000, 1.0
 _cursor_written_at = 0.0
-
-
-class _Event(NamedTuple):
-    """An event that may start a run or reach a goal."""
-
-    id: int
-    account_id: int
-    contact_id: int
-    event: str
-    chain_depth: int
-    test: bool
-    recorded_at: int  # Unix milliseconds
-    quiet: bool  # starts nothing, but may reach a goal
-    happened_at: int  # Unix milliseconds
-    size: int  # bytes of its data
-
-
-class _LiveFlow(NamedTuple):
-    """An active flow with its trigger; only events with ids above `live_from` start it."""
-
-    account_id: int
-    flow_id: int
-    live_from: int
-    trigger: TriggerSpec
-
-
-class _Goal(NamedTuple):
-    account_id: int
-    flow_id: int
-    event: str
-
-
-class _EffectKind(IntEnum):
-    """What an event does in a flow, in the order in which the effects of one event are applied."""
-
-    GOAL = 1  # a contact reaches the goal
-    WAIT = 2  # the wait of a run for this event ends
-    START = 3  # a contact enters
-
-
-class _Effect(NamedTuple):
-    """The effect of an event on one flow."""
-
-    event: _Event
-    flow_id: int
-    kind: _EffectKind
 
 
 def get_cursor() -> int:
@@ -269,20 +223,22 @@ def is_due() -> bool:
 def process_events() -> bool:
     """Process a batch of new events: start or ignore runs, and complete those that reach their goal.
 
-    Return False if there is nothing more to do now; events without effects may be left to a later call.
+    A flow whose conditions cost too much is paused before the cursor moves. Return False if there is nothing more to do
+    now; events without effects may be left to a later call.
     """
     # The cursor moves at most to the event that is the newest now; later ones are left for the next batch.
     cursor, newest = get_cursor(), int(scalar("SELECT max(id) FROM event") or 0)
     if newest <= cursor:
         return False
-    flows, goals, waits = _load_live_flows(), _load_goals(), event_waits.list_waits()
+    flows, goals, waits = event_effects.load_live_flows(), event_effects.load_goals(), event_waits.list_waits()
     late_names = {goal.event for goal in goals} | {wait.event for wait in waits}
     names = {flow.trigger.event for flow in flows} | late_names
-    events = _fetch_events(cursor, newest, names, late_names) if names else []
-    new_cursor = events[-1].id if len(events) == _MAX_EVENTS else newest
-    effects = sorted(
-        _list_effects(events, flows, goals, waits), key=lambda effect: (effect.event.id, effect.kind, effect.flow_id)
-    )
+    events = event_effects.fetch_events(cursor, newest, names, late_names) if names else []
+    new_cursor = events[-1].id if len(events) == event_effects.MAX_EVENTS else newest
+    effects, slow_flows = event_effects.list_effects(events, flows, goals, waits)
+    effects.sort(key=lambda effect: (effect.event.id, effect.kind, effect.flow_id))
+    for flow_id in sorted(slow_flows):
+        transactions.write(pause_slow_flow, flow_id)
     if (
         not effects
         and new_cursor == newest
@@ -303,78 +259,17 @@ def _mark_cursor_written() -> None:
     _cursor_written_at = clock.monotonic()
 
 
-def _load_live_flows() -> list[_LiveFlow]:
-    return [
-        _LiveFlow(row[0], row[1], row[2], TriggerSpec(row[3], row[4], row[5], msgspec.json.decode(row[6])))
-        for row in rows(
-            "SELECT f.account_id, f.id, f.live_from, t.event, t.segment_id, t.contact_list_id, t.data "
-            f"FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
-            f"WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event <> '{MANUAL}'"
-        )
-    ]
-
-
-def _load_goals() -> list[_Goal]:
-    """Return the goals of active flows, and of other flows with live runs, because these may still send messages."""
-    return [
-        _Goal(*row)
-        for row in rows(
-            "SELECT f.account_id, f.id, f.goal FROM flow f WHERE f.goal IS NOT NULL AND f.hidden = 0 "
-            "AND f.deleted_at IS NULL AND (f.status = 'active' "
-            "OR EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live'))"
-        )
-    ]
-
-
-def _fetch_events(cursor: int, newest: int, names: set[str], goals: Collection[str] = ()) -> list[_Event]:
-    return [
-        _Event(*row)
-        for row in rows(
-            "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
-            "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
-            f"AND +e.contact_id IS NOT NULL AND +e.event IN (SELECT value FROM json_each(?)) "
-            f"AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
-            f"AND {triggers.MACHINE_EVENT_SQL.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
-            (cursor, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _MAX_EVENTS),
-        )
-    ]
-
-
-def _list_effects(
-    events: Sequence[_Event], flows: Sequence[_LiveFlow], goals: Sequence[_Goal], waits: Sequence[EventWait] = ()
-) -> Iterator[_Effect]:
-    by_name: dict[tuple[int, str], list[_Event]] = {}
-    for event in events:
-        by_name.setdefault((event.account_id, event.event), []).append(event)
-    for goal in goals:
-        for event in by_name.get((goal.account_id, goal.event), ()):
-            yield _Effect(event, goal.flow_id, _EffectKind.GOAL)
-    for wait in waits:
-        awaited = {event.id: event for event in by_name.get((wait.account_id, wait.event), ())}
-        for event_id in {event_id for event_id, _ in event_waits.match_events(wait, list(awaited))}:
-            yield _Effect(awaited[event_id], wait.flow_id, _EffectKind.WAIT)
-    for flow in flows:
-        candidates = {
-            event.id: event
-            for event in by_name.get((flow.account_id, flow.trigger.event), ())
-            if event.id > flow.live_from and not event.quiet
-        }
-        if candidates:
-            for event_id in triggers.match_events(flow.account_id, flow.flow_id, flow.trigger, list(candidates)):
-                yield _Effect(candidates[event_id], flow.flow_id, _EffectKind.START)
-
-
-def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator[tuple[list[_Effect], int]]:
+def _split_into_batches(effects: Sequence[Effect], new_cursor: int) -> Iterator[tuple[list[Effect], int]]:
     """Yield batches of effects, each with the event id that the cursor moves to.
 
     All effects of one event are in the same batch. The last batch, which may be empty, moves the cursor to
     `new_cursor`.
     """
-    batch: list[_Effect] = []
+    batch: list[Effect] = []
     size = 0
     for _, group in groupby(effects, key=lambda effect: effect.event.id):
         group_effects = list(group)
-        group_bytes = sum(effect.event.size for effect in group_effects if effect.kind == _EffectKind.START)
+        group_bytes = sum(effect.event.size for effect in group_effects if effect.kind == EffectKind.START)
         if batch and (len(batch) + len(group_effects) > _MAX_EFFECTS or size + group_bytes > _MAX_EFFECT_BYTES):
             yield batch, batch[-1].event.id
             batch, size = [], 0
@@ -382,7 +277,7 @@ def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator
     yield batch, new_cursor
 
 
-def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bool:
+def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[Effect]) -> bool:
     """Apply effects and move the cursor to `new_cursor`.
 
     Return False, and do nothing, if the cursor is no longer at the event `cursor`.
@@ -393,16 +288,18 @@ def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bo
     if cursor == 0:
         run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (CURSOR_NAME,))
     run("UPDATE cursor SET event_id = ? WHERE name = ?", (new_cursor, CURSOR_NAME))
+    budgets: defaultdict[int, Budget] = defaultdict(write_budget)
     # Flows do not affect each other here, so the effects are grouped by flow; within a flow they stay in order.
     for flow_id, group in groupby(
         sorted(_refresh_contacts(effects), key=lambda effect: effect.flow_id), key=lambda effect: effect.flow_id
     ):
         for kind, group_effects in groupby(group, key=lambda effect: effect.kind):
-            _apply_isolated(_APPLY_EFFECTS[kind], flow_id, [effect.event for effect in group_effects])
+            kind_events = [effect.event for effect in group_effects]
+            _apply_isolated(_APPLY_EFFECTS[kind], flow_id, kind_events, budgets[kind_events[0].account_id])
     return True
 
 
-def _refresh_contacts(effects: Sequence[_Effect]) -> list[_Effect]:
+def _refresh_contacts(effects: Sequence[Effect]) -> list[Effect]:
     """Return the effects with the current contact of each event, without those whose contact was deleted.
 
     A contact may have been merged into another one since the events were read.
@@ -419,15 +316,18 @@ def _refresh_contacts(effects: Sequence[_Effect]) -> list[_Effect]:
     ]
 
 
-def _apply_isolated(apply: Callable[[int, Sequence[_Event]], None], flow_id: int, events: Sequence[_Event]) -> None:
+def _apply_isolated(apply: "_ApplyEffects", flow_id: int, events: Sequence[Event], budget: Budget) -> None:
     """Apply effects on one flow in a savepoint; log an error, so that it does not block other flows.
 
-    Raises storage errors.
+    If its conditions cost more than the budget allows, the flow is paused instead. Raises storage errors.
     """
     db = connection()
     db.execute("SAVEPOINT enrollment")
     try:
-        apply(flow_id, events)
+        apply(flow_id, events, budget)
+    except ConditionsTooSlow:
+        db.execute("ROLLBACK TO enrollment")
+        pause_slow_flow(flow_id)
     except Exception as error:
         if to_storage_error(error) is not None:
             raise
@@ -451,7 +351,7 @@ def get_open_flow(flow_id: int) -> OpenFlow | None:
     return OpenFlow(account_id, flow_id, name, version, triggers.get_frequency(start), bool(test))
 
 
-def _start_runs(flow_id: int, events: Sequence[_Event]) -> None:
+def _start_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
     flow = get_open_flow(flow_id)
     if flow is not None:
         # The flow may have been activated again since these events were matched, even with another trigger.
@@ -462,7 +362,7 @@ def _start_runs(flow_id: int, events: Sequence[_Event]) -> None:
         )
 
 
-def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
+def _complete_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
     """Complete the live runs of a flow whose contact reached the goal after the run started.
 
     A run started before the goal event if its own event has a lower id or, for an enrolled contact, if it was created
@@ -495,12 +395,13 @@ def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
         run_ends.complete_runs_at_goal(ids, run_rows[0][1], now)
 
 
-def _end_waits(flow_id: int, events: Sequence[_Event]) -> None:
-    event_waits.end_waits(flow_id, [event.id for event in events])
+def _end_waits(flow_id: int, events: Sequence[Event], budget: Budget) -> None:
+    event_waits.end_waits(flow_id, [event.id for event in events], budget)
 
 
-_APPLY_EFFECTS: dict[_EffectKind, Callable[[int, Sequence[_Event]], None]] = {
-    _EffectKind.GOAL: _complete_runs, _EffectKind.WAIT: _end_waits, _EffectKind.START: _start_runs,
+_ApplyEffects = Callable[[int, Sequence[Event], Budget], None]
+_APPLY_EFFECTS: dict[EffectKind, _ApplyEffects] = {
+    EffectKind.GOAL: _complete_runs, EffectKind.WAIT: _end_waits, EffectKind.START: _start_runs,
 }  # fmt: skip
 
 

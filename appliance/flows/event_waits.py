@@ -3,22 +3,31 @@
 An event counts if it was recorded after the run reached the step, is not the one that started the run, and matches the
 filters of the step. Processing a new event makes the run due, in the transaction that moves the cursor of the events;
 the step itself decides again when the run goes on, so that a run whose time is over is treated alike.
+
+Events that came while a flow was not active are looked for after it is active again, in batches of its waiting runs
+(`catch_up`). A flow whose conditions cost too much is paused (`condition_limits`).
 """
 
 import json
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.audience.filters import compiler
-from appliance.audience.filters.fields import Binder, Compiled
+from appliance.audience.filters.fields import Binder
 from appliance.core import clock, signals
+from appliance.core.errors import Unavailable
 from appliance.flows import triggers
-from appliance.flows.triggers import EVENT_ALIAS, MACHINE_EVENT_SQL
-from appliance.storage.database import connection, fetch_one, rows, write_state
+from appliance.flows.condition_limits import Budget, ConditionsTooSlow, pause_slow_flow, write_budget
+from appliance.flows.triggers import EVENT_ALIAS, MACHINE_EVENT_SQL, EventCondition
+from appliance.storage import transactions
+from appliance.storage.database import connection, fetch_one, rows, run, write_state
+from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.transactions import after_commit, require_write_transaction
+
+log = logging.getLogger("campanero.flows")
 
 KIND = "wait_until"
 _MAX_KNOWN_FLOWS = 10_000
@@ -35,18 +44,34 @@ _IS_LATER = (
     f"CASE WHEN {EVENT_ALIAS}.quiet THEN {EVENT_ALIAS}.created_at ELSE {EVENT_ALIAS}.updated_at END >= v.entered_at "
     f"AND {EVENT_ALIAS}.id > coalesce(r.event_id, 0) AND {EVENT_ALIAS}.test = r.test"
 )
+# The condition on the contact is evaluated once for each contact, as in `triggers.match_events`.
 _SELECT_RUNS_BY_EVENT = (
-    f"SELECT {EVENT_ALIAS}.id, r.id FROM json_each(:events) one CROSS JOIN event {EVENT_ALIAS} "
-    f"ON {EVENT_ALIAS}.id = one.value CROSS JOIN run r ON r.contact_id = {EVENT_ALIAS}.contact_id "
+    f"WITH matched AS MATERIALIZED (SELECT {EVENT_ALIAS}.id AS id, r.id AS run, c.id AS contact "
+    f"FROM json_each(:events) one CROSS JOIN event {EVENT_ALIAS} ON {EVENT_ALIAS}.id = one.value "
+    f"CROSS JOIN run r ON r.contact_id = {EVENT_ALIAS}.contact_id "
     "AND r.flow_id = :flow AND r.status = 'live' AND r.action_id = :step AND r.version = :version "
     "CROSS JOIN step_visit v ON v.id = r.step_visit_id CROSS JOIN contact c ON c.id = r.contact_id "
-    f"WHERE {_IS_LATER} AND {{condition}}"
+    f"WHERE {_IS_LATER} AND {{of_event}}), "
+    "fitting AS MATERIALIZED (SELECT c.id AS id FROM (SELECT DISTINCT contact FROM matched) m "
+    "CROSS JOIN contact c ON c.id = m.contact WHERE {of_contact}) "
+    "SELECT id, run FROM matched WHERE contact IN (SELECT id FROM fitting)"
 )
 _SELECT_RUNS_WITH_EVENT = (
-    "SELECT r.id FROM {runs} CROSS JOIN step_visit v ON v.id = r.step_visit_id "
-    "CROSS JOIN contact c ON c.id = r.contact_id WHERE {where} AND EXISTS (SELECT 1 FROM event "
-    f"{EVENT_ALIAS} WHERE {EVENT_ALIAS}.contact_id = r.contact_id AND {_IS_LATER} AND {{condition}})"
+    "SELECT r.id FROM json_each(:runs) one CROSS JOIN run r ON r.id = one.value "
+    "CROSS JOIN step_visit v ON v.id = r.step_visit_id CROSS JOIN contact c ON c.id = r.contact_id "
+    f"WHERE CASE WHEN EXISTS (SELECT 1 FROM event {EVENT_ALIAS} WHERE {EVENT_ALIAS}.contact_id = r.contact_id "
+    f"AND {_IS_LATER} AND {{of_event}}) THEN {{of_contact}} END"
 )
+_SELECT_LIVE_RUNS = (
+    "SELECT id, action_id, version, due_at FROM run WHERE flow_id = ? AND status = 'live' AND (due_at, id) > (?, ?) "
+    "ORDER BY due_at, id LIMIT ?"
+)
+_SELECT_CATCHING_UP = (
+    "SELECT id, account_id, waits_checked FROM flow WHERE status = 'active' AND hidden = 0 AND deleted_at IS NULL "
+    "AND waits_checked IS NOT NULL"
+)
+# The number of runs to check in one transaction, and the smaller one if the conditions cost too much for so many.
+_CATCH_UP_SIZES = (100, 10)
 _WAKE_RUNS = (
     "UPDATE run SET due_at = ?2, updated_at = ?2 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'live' "
     "AND due_at > ?2"
@@ -103,41 +128,100 @@ def _read_waits(account_id: int, flow_id: int) -> list[EventWait]:
     return waits
 
 
-def match_events(wait: EventWait, event_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (event id, run id) for each of the events that ends the wait of a run."""
-    condition = _compile_condition(wait.account_id, wait.event, wait.filters)
-    values = {
-        **condition.parameters, "events": json.dumps(list(event_ids)), "flow": wait.flow_id, "step": wait.action_id,
-        "version": wait.version,
-    }  # fmt: skip
-    return rows(_SELECT_RUNS_BY_EVENT.format(condition=condition.sql), values)
+def match_events(wait: EventWait, event_ids: Sequence[int], budget: Budget | None = None) -> list[tuple[int, int]]:
+    """Return (event id, run id) for each of the events that ends the wait of a run.
+
+    If matching fails, the error is logged and no event matches, so that one flow does not block others. Raises
+    ConditionsTooSlow if it costs more than the budget allows, and storage errors.
+    """
+    try:
+        condition = _compile_condition(wait.account_id, wait.event, wait.filters)
+        values = {
+            **condition.parameters, "events": json.dumps(list(event_ids)), "flow": wait.flow_id,
+            "step": wait.action_id, "version": wait.version,
+        }  # fmt: skip
+        sql = _SELECT_RUNS_BY_EVENT.format(of_event=condition.of_event, of_contact=condition.of_contact)
+        with (budget or Budget()).charge(wait.flow_id):
+            return rows(sql, values)
+    except Exception as error:
+        if isinstance(error, ConditionsTooSlow) or to_storage_error(error) is not None:
+            raise
+        log.exception("flows: filters of a wait failed, no wait ends flow=%s step=%s", wait.flow_id, wait.action_id)
+        return []
 
 
-def find_runs_with_event(account_id: int, event: str, filters: list[Any], run_ids: Sequence[int]) -> set[int]:
-    """Return those of the waiting runs whose contact has had the event since the run reached its step."""
+def find_runs_with_event(
+    account_id: int, event: str, filters: list[Any], run_ids: Sequence[int], budget: Budget | None = None
+) -> set[int]:
+    """Return those of the waiting runs whose contact has had the event since the run reached its step.
+
+    Raises ConditionsTooSlow if it costs more than the budget of a write transaction allows.
+    """
     condition = _compile_condition(account_id, event, filters)
-    runs = "json_each(:runs) one CROSS JOIN run r ON r.id = one.value"
-    sql = _SELECT_RUNS_WITH_EVENT.format(runs=runs, where="1", condition=condition.sql)
-    return {row[0] for row in rows(sql, {**condition.parameters, "runs": json.dumps(list(run_ids))})}
+    sql = _SELECT_RUNS_WITH_EVENT.format(of_event=condition.of_event, of_contact=condition.of_contact)
+    with (budget or write_budget()).charge(0):
+        return {row[0] for row in rows(sql, {**condition.parameters, "runs": json.dumps(list(run_ids))})}
 
 
-def end_waits(flow_id: int, event_ids: Sequence[int]) -> None:
-    """Make the runs of a flow due whose wait the events end."""
+def end_waits(flow_id: int, event_ids: Sequence[int], budget: Budget) -> None:
+    """Make the runs of a flow due whose wait the events end; raises ConditionsTooSlow as `match_events`."""
     require_write_transaction()
     row = fetch_one(f"{_SELECT_LIVE_FLOWS} AND id = ?", (flow_id,))
     waits = _load_waits(row[1], row[0], row[2]) if row is not None else ()
-    _wake_runs(sorted({run_id for wait in waits for _, run_id in match_events(wait, event_ids)}))
+    _wake_runs(sorted({run_id for wait in waits for _, run_id in match_events(wait, event_ids, budget)}))
 
 
-def catch_up(account_id: int, flow_id: int) -> None:
-    """Make the runs of a flow due that waited for an event which came while the flow was not active."""
+def start_catch_up(flow_id: int) -> None:
+    """Let `catch_up` look for the events that the runs of a flow waited for while the flow was not active."""
     require_write_transaction()
-    for wait in _read_waits(account_id, flow_id):
-        condition = _compile_condition(wait.account_id, wait.event, wait.filters)
-        where = "r.flow_id = :flow AND r.status = 'live' AND r.action_id = :step AND r.version = :version"
-        sql = _SELECT_RUNS_WITH_EVENT.format(runs="run r", where=where, condition=condition.sql)
-        values = {**condition.parameters, "flow": flow_id, "step": wait.action_id, "version": wait.version}
-        _wake_runs([row[0] for row in rows(sql, values)])
+    if rows(_SELECT_WAITS, (flow_id,)):
+        run("UPDATE flow SET waits_checked = ? WHERE id = ?", (json.dumps([clock.now_ms(), 0]), flow_id))
+
+
+def is_catch_up_due() -> bool:
+    """Return whether `catch_up` has anything to do."""
+    return bool(rows(f"{_SELECT_CATCHING_UP} LIMIT 1"))
+
+
+def catch_up() -> bool:
+    """Make those of the next waiting runs of each resumed flow due whose event came during the pause.
+
+    Return whether there was any flow to check. A flow whose conditions cost too much is paused. One that fails is
+    logged and not checked any more, because a run finds its event when its time is over, too. Raises Unavailable and
+    storage errors.
+    """
+    flow_rows = rows(_SELECT_CATCHING_UP)
+    for flow_id, account_id, checked in flow_rows:
+        try:
+            for size in _CATCH_UP_SIZES:
+                try:
+                    transactions.write(_catch_up_batch, account_id, flow_id, checked, size)
+                    break
+                except ConditionsTooSlow:
+                    if size == _CATCH_UP_SIZES[-1]:
+                        transactions.write(pause_slow_flow, flow_id)
+        except Exception as error:
+            if isinstance(error, Unavailable) or to_storage_error(error) is not None:
+                raise
+            log.exception("flows: looking for events of a pause failed flow=%s", flow_id)
+            transactions.write(run, "UPDATE flow SET waits_checked = NULL WHERE id = ?", (flow_id,))
+    return bool(flow_rows)
+
+
+def _catch_up_batch(account_id: int, flow_id: int, checked: str, size: int) -> None:
+    """Wake those of the next `size` live runs whose event came; do nothing if the flow was changed since `checked`."""
+    require_write_transaction()
+    if fetch_one(f"{_SELECT_CATCHING_UP} AND id = ? AND waits_checked = ?", (flow_id, checked)) is None:
+        return
+    run_rows = rows(_SELECT_LIVE_RUNS, (flow_id, *json.loads(checked), size))
+    budget, waking = write_budget(), set()
+    for wait in _read_waits(account_id, flow_id) if run_rows else ():
+        at_wait = [row[0] for row in run_rows if row[1:3] == (wait.action_id, wait.version)]
+        if at_wait:
+            waking |= find_runs_with_event(account_id, wait.event, wait.filters, at_wait, budget)
+    _wake_runs(sorted(waking))
+    last = json.dumps([run_rows[-1][3], run_rows[-1][0]]) if len(run_rows) == size else None
+    run("UPDATE flow SET waits_checked = ? WHERE id = ?", (last, flow_id))
 
 
 def _wake_runs(run_ids: list[int]) -> None:
@@ -146,7 +230,7 @@ def _wake_runs(run_ids: list[int]) -> None:
         after_commit(lambda: signals.wake("flows"))
 
 
-def _compile_condition(account_id: int, event: str, filters: list[Any]) -> Compiled:
+def _compile_condition(account_id: int, event: str, filters: list[Any]) -> EventCondition:
     """Return the SQL condition that an event has the name and, like its contact `c`, matches the filters."""
     scope = triggers.get_condition_scope(account_id)
     binder = Binder("w_", scope)
@@ -154,5 +238,5 @@ def _compile_condition(account_id: int, event: str, filters: list[Any]) -> Compi
         f"{EVENT_ALIAS}.account_id = {binder.add(account_id)} AND {EVENT_ALIAS}.event = {binder.add(event)} "
         f"AND {MACHINE_EVENT_SQL.format(EVENT_ALIAS)} IS NOT TRUE"
     )
-    matching = compiler.compile_filters(compiler.parse_filters(filters, scope), scope, "wf")
-    return Compiled(f"{named} AND ({matching.sql})", binder.values | matching.parameters)
+    where = triggers.compile_where(filters, scope, "wf")
+    return EventCondition(f"{named} AND {where.of_event}", where.of_contact, binder.values | where.parameters)

@@ -259,10 +259,10 @@ def activate(
     now = clock.now_ms()
     flow.drop_before = None if skip_overdue_seconds is None else now - skip_overdue_seconds * 1000
     approvals.mark_approved(flow)
-    flow.status, flow.paused_at = "active", None
+    flow.status, flow.paused_at, flow.pause_reason = "active", None, None
     versions.publish(flow, messages)
     triggers.restart_listening(flow.id)
-    event_waits.catch_up(flow.account_id, flow.id)
+    event_waits.start_catch_up(flow.id)
     after_commit(lambda: signals.wake("flows"))
 
 
@@ -273,7 +273,7 @@ def pause(flow: Flow) -> None:
     """
     require_write_transaction()
     _check_action(flow, "pause")
-    flow.status, flow.paused_at = "paused", clock.now_ms()
+    flow.status, flow.paused_at, flow.pause_reason = "paused", clock.now_ms(), None
 
 
 def archive(flow: Flow, take_out: bool) -> None:

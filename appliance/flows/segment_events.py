@@ -19,6 +19,7 @@ from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import NewEvent
+from appliance.flows.condition_limits import MAX_SEGMENT, Budget, ConditionsTooSlow, pause_slow_flow
 from appliance.flows.triggers import SEGMENT_EVENTS
 from appliance.storage import database, transactions
 from appliance.storage.database import connection, rows, run, scalar
@@ -38,6 +39,11 @@ _SELECT_FLOW_SEGMENTS = (
     f"SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
     "WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL "
     f"AND t.event IN {_SEGMENT_EVENT_NAMES} AND t.segment_id IS NOT NULL"
+)
+
+_SELECT_FLOWS_OF_SEGMENT = (
+    "SELECT f.id FROM trigger t CROSS JOIN flow f ON f.id = t.flow_id WHERE t.segment_id = ? "
+    f"AND t.event IN {_SEGMENT_EVENT_NAMES} AND f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL"
 )
 
 
@@ -91,7 +97,7 @@ def check_segments() -> None:
     """Start and stop watches, and check new watches and the segments that `is_segment_check_due` found due.
 
     Return at once if another thread is doing so. A segment that fails is logged and checked again after
-    `CHECK_INTERVAL_SECONDS`. Raises Unavailable and storage errors.
+    `CHECK_INTERVAL_SECONDS`; if its check costs too much, its flows are paused. Raises Unavailable and storage errors.
     """
     if not _segment_lock.acquire(blocking=False):
         return
@@ -107,6 +113,12 @@ def check_segments() -> None:
             since, is_done = _get_start_event(watch), False
             try:
                 is_done = check_segment(watch, since)
+            except ConditionsTooSlow:
+                rest = max(CHECK_INTERVAL_SECONDS, (monotonic() - started_at) * _REST_FACTOR)
+                _segment_retry_at[watch.segment_id] = clock.monotonic() + rest
+                log.warning("flows: segment check cost too much segment=%s", watch.segment_id)
+                for (flow_id,) in rows(_SELECT_FLOWS_OF_SEGMENT, (watch.segment_id,)):
+                    transactions.write(pause_slow_flow, flow_id)
             except Exception as error:
                 if isinstance(error, Unavailable) or to_storage_error(error) is not None:
                     raise
@@ -251,17 +263,20 @@ def _find_differences(watch: _SegmentWatch) -> tuple[list[int], list[int]]:
     nodes = compiler.parse_filters(Segment.get_by_id(watch.segment_id).filters, scope)
     selection = members.select_members(watch.account_id, nodes, scope)
     condition = compiler.compile_filters(nodes, scope)
+    budget = Budget(MAX_SEGMENT, MAX_SEGMENT)
     with transactions.snapshot():
-        joining = rows(
-            f"SELECT c.id {selection.sql} AND NOT EXISTS "
-            "(SELECT 1 FROM segment_member m WHERE m.segment_id = :segment AND m.contact_id = c.id) ORDER BY c.id",
-            {**selection.parameters, "segment": watch.segment_id},
-        )
-        leaving = rows(
-            f"SELECT m.contact_id FROM segment_member m CROSS JOIN contact c ON c.id = m.contact_id "
-            f"WHERE m.segment_id = :segment AND ({condition.sql}) IS NOT TRUE ORDER BY c.id",
-            {**condition.parameters, "segment": watch.segment_id},
-        )
+        with budget.charge(watch.segment_id):
+            joining = rows(
+                f"SELECT c.id {selection.sql} AND NOT EXISTS "
+                "(SELECT 1 FROM segment_member m WHERE m.segment_id = :segment AND m.contact_id = c.id) ORDER BY c.id",
+                {**selection.parameters, "segment": watch.segment_id},
+            )
+        with budget.charge(watch.segment_id):
+            leaving = rows(
+                f"SELECT m.contact_id FROM segment_member m CROSS JOIN contact c ON c.id = m.contact_id "
+                f"WHERE m.segment_id = :segment AND ({condition.sql}) IS NOT TRUE ORDER BY c.id",
+                {**condition.parameters, "segment": watch.segment_id},
+            )
     return [row[0] for row in joining], [row[0] for row in leaving]
 
 

@@ -532,7 +532,7 @@ def save(flow: Flow, reload: bool = True) -> Flow:
 _SAVED_FIELDS = [
     Flow.test, Flow.status, Flow.draft, Flow.approval_state, Flow.approval_note, Flow.asked_at, Flow.asked_by,
     Flow.edited_by, Flow.name, Flow.goal, Flow.steps, Flow.last_action, Flow.version, Flow.data, Flow.paused_at,
-    Flow.drop_before, Flow.pending_end, Flow.deleted_at, Flow.updated_at,
+    Flow.pause_reason, Flow.drop_before, Flow.pending_end, Flow.deleted_at, Flow.updated_at,
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, Unavailable
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, read_partial, sent_fields
+from appliance.flows.condition_limits import Budget, ConditionsTooSlow
 from appliance.sending.sms import keywords
 from appliance.settings import config
 from appliance.storage import transactions
@@ -343,14 +344,35 @@ _MESSAGE_TEXT = (
 _TRIMMED_TEXT = f"trim({_MESSAGE_TEXT}, {_PUNCTUATION})"
 
 
+class EventCondition(NamedTuple):
+    """The SQL condition that an event and its contact match: the part that depends on the event, and the other one.
+
+    `of_contact` is only about the contact `c`. It may be costly, so it is evaluated once for each contact, after
+    `of_event` has matched.
+    """
+
+    of_event: str
+    of_contact: str
+    parameters: dict[str, Any]
+
+
 def compile_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: str = "t") -> Compiled:
+    """Return the SQL condition that an event and its contact match a trigger, as one.
+
+    See `compile_event_condition`.
+    """
+    condition = compile_event_condition(account_id, flow_id, spec, prefix)
+    return Compiled(f"{condition.of_event} AND {condition.of_contact}", condition.parameters)
+
+
+def compile_event_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: str = "t") -> EventCondition:
     """Return the SQL condition that an event and its contact match a trigger.
 
     An incomplete trigger matches nothing. The names of all parameters begin with `prefix`. Raises Invalid for invalid
     filters.
     """
     if spec.event == MANUAL or list_missing(spec):
-        return Compiled("0", {})
+        return EventCondition("0", "0", {})
     scope = get_condition_scope(account_id)
     binder = Binder(f"{prefix}_", scope)
     parts = [
@@ -360,13 +382,22 @@ def compile_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: 
         *_compile_memberships(spec, binder),
         *_compile_tag_and_keywords(spec, binder),
     ]
-    values = binder.values
+    where = compile_where(spec.data.get("where") or [], scope, f"{prefix}w")
+    of_contact, values = where.of_contact, binder.values | where.parameters
     if spec.segment_id is not None and spec.event != "segment_exit":
         segment = members.compile_segment(account_id, spec.segment_id, f"{prefix}s")
-        parts.append(f"({segment.sql})")
-        values = values | segment.parameters
-    filters = compiler.compile_filters(compiler.parse_filters(spec.data.get("where") or [], scope), scope, f"{prefix}w")
-    return Compiled(" AND ".join([*parts, f"({filters.sql})"]), values | filters.parameters)
+        of_contact, values = f"{of_contact} AND ({segment.sql})", values | segment.parameters
+    return EventCondition(" AND ".join([*parts, where.of_event]), of_contact, values)
+
+
+def compile_where(filters: list[Any], scope: Scope, prefix: str) -> EventCondition:
+    """Compile filters, which must all hold, of an event and its contact; raises Invalid for invalid filters."""
+    nodes = compiler.parse_filters(filters, scope)
+    of_event = [node for node in nodes if compiler.depends_on_event(node)]
+    of_contact = [node for node in nodes if not compiler.depends_on_event(node)]
+    first = compiler.compile_filters(of_event, scope, f"{prefix}e")
+    second = compiler.compile_filters(of_contact, scope, f"{prefix}c")
+    return EventCondition(f"({first.sql})", f"({second.sql})", first.parameters | second.parameters)
 
 
 def _event_value(key: str) -> str:
@@ -431,23 +462,33 @@ def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
     return parts
 
 
-def match_events(account_id: int, flow_id: int, spec: TriggerSpec, event_ids: Sequence[int]) -> list[int]:
+# Selects the events that match, each contact of which is looked at once. SQLite would merge both steps without
+# MATERIALIZED, and evaluate the condition on the contact for each event.
+_SELECT_MATCHING = (
+    f"WITH matched AS MATERIALIZED (SELECT {EVENT_ALIAS}.id AS id, c.id AS contact FROM json_each(:events) one "
+    f"CROSS JOIN event {EVENT_ALIAS} ON {EVENT_ALIAS}.id = one.value "
+    f"CROSS JOIN contact c ON c.id = {EVENT_ALIAS}.contact_id WHERE {{of_event}}), "
+    "fitting AS MATERIALIZED (SELECT c.id AS id FROM (SELECT DISTINCT contact FROM matched) m "
+    "CROSS JOIN contact c ON c.id = m.contact WHERE {of_contact}) "
+    "SELECT id FROM matched WHERE contact IN (SELECT id FROM fitting) ORDER BY id"
+)
+
+
+def match_events(
+    account_id: int, flow_id: int, spec: TriggerSpec, event_ids: Sequence[int], budget: Budget | None = None
+) -> list[int]:
     """Return the ids of the events that match a trigger, in ascending order.
 
     If matching fails, the error is logged and no event matches, so that one trigger does not block others. Raises
-    storage errors.
+    ConditionsTooSlow if it costs more than the budget allows, and storage errors.
     """
     try:
-        condition = compile_condition(account_id, flow_id, spec)
-        event_rows = rows(
-            f"SELECT {EVENT_ALIAS}.id FROM json_each(:events) one "
-            f"CROSS JOIN event {EVENT_ALIAS} ON {EVENT_ALIAS}.id = one.value "
-            f"CROSS JOIN contact c ON c.id = {EVENT_ALIAS}.contact_id "
-            f"WHERE {condition.sql} ORDER BY {EVENT_ALIAS}.id",
-            {**condition.parameters, "events": json.dumps(list(event_ids))},
-        )
+        condition = compile_event_condition(account_id, flow_id, spec)
+        sql = _SELECT_MATCHING.format(of_event=condition.of_event, of_contact=condition.of_contact)
+        with (budget or Budget()).charge(flow_id):
+            event_rows = rows(sql, {**condition.parameters, "events": json.dumps(list(event_ids))})
     except Exception as error:
-        if to_storage_error(error) is not None:
+        if isinstance(error, ConditionsTooSlow) or to_storage_error(error) is not None:
             raise
         log.exception("flows: trigger condition failed, no run starts flow=%s", flow_id)
         return []

@@ -28,7 +28,7 @@ from appliance.core.errors import Unavailable
 from appliance.core.limited_process import WouldWait
 from appliance.events import log as retention
 from appliance.exports import streaming
-from appliance.flows import date_events, engine, enrollment, lifecycle, segment_events, triggers
+from appliance.flows import date_events, engine, enrollment, event_waits, lifecycle, segment_events, triggers
 from appliance.flows.engine import FlowWorker
 from appliance.imports import erasing
 from appliance.imports import store as imports
@@ -107,6 +107,7 @@ class Jobs:
             (
                 date_events.check_dates,
                 enrollment.process_events,
+                event_waits.catch_up,
                 engine.advance_due_runs,
                 lifecycle.settle_messages,
             )
@@ -450,6 +451,7 @@ class Jobs:
             for is_due in (
                 date_events.is_date_check_due,
                 enrollment.is_due,
+                event_waits.is_catch_up_due,
                 engine.is_due,
                 lifecycle.is_settling_due,
             )

@@ -219,9 +219,17 @@ def _message_rounds(handle: Any) -> None:
     handle.execute("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id, round) WHERE run_id NOT NULL")
 
 
+def _flow_pause_reason(handle: Any) -> None:
+    """Add why a flow was paused, and how far events of its pause were looked for: a database of before has neither."""
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(flow)").fetchall()}
+    for column in ("pause_reason", "waits_checked"):
+        if column not in columns:
+            handle.execute(f"ALTER TABLE flow ADD COLUMN {column} TEXT")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
-    _contact_name_order, _experiments, _step_branches, _message_rounds,
+    _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason,
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from appliance.flows import enrollment, triggers
+from appliance.flows import enrollment, event_effects, triggers
 from appliance.storage import transactions
 from appliance.storage.database import close_database, rows, run, scalar
 from appliance.storage.models import Flow, Trigger
@@ -215,12 +215,12 @@ def test_events_are_processed_in_order_in_batches(home: Home, contact_ids: list[
         for contact_id in contact_ids:
             record_event(home, "order_paid", contact_id)
     transactions.write(run, "DELETE FROM contact WHERE id = ?", (deleted_id,))
-    limits_before = (enrollment._MAX_EVENTS, enrollment._MAX_EFFECTS)
-    enrollment._MAX_EVENTS, enrollment._MAX_EFFECTS = 4, 2
+    limits_before = (event_effects.MAX_EVENTS, enrollment._MAX_EFFECTS)
+    event_effects.MAX_EVENTS, enrollment._MAX_EFFECTS = 4, 2
     try:
         process_events()
     finally:
-        enrollment._MAX_EVENTS, enrollment._MAX_EFFECTS = limits_before
+        event_effects.MAX_EVENTS, enrollment._MAX_EFFECTS = limits_before
     assert [row[:2] for row in runs(flow)] == [
         *((number, "live") for number in contact_ids), *((number, "ignored") for number in contact_ids * 2)
     ]  # fmt: skip
@@ -233,10 +233,11 @@ def test_large_events_are_processed_in_small_batches(home: Home, contact_ids: li
     live_flow(home, {"event": "started"}, goal="order_paid")
     for number in range(10):
         record_event(home, "order_paid", contact_ids[number % 3], {"basket": "x" * (60_000 if number else 600_000)})
-    cursor, newest, flows = enrollment.get_cursor(), scalar("SELECT max(id) FROM event"), enrollment._load_live_flows()
-    events = enrollment._fetch_events(cursor, newest, {"order_paid"})
+    cursor, newest = enrollment.get_cursor(), scalar("SELECT max(id) FROM event")
+    flows = event_effects.load_live_flows()
+    events = event_effects.fetch_events(cursor, newest, {"order_paid"})
     effects = sorted(
-        enrollment._list_effects(events, flows, enrollment._load_goals()),
+        event_effects.list_effects(events, flows, event_effects.load_goals())[0],
         key=lambda effect: (effect.event.id, effect.kind, effect.flow_id),
     )
     batches = list(enrollment._split_into_batches(effects, newest))

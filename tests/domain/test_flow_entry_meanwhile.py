@@ -4,7 +4,7 @@ import pytest
 
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal
-from appliance.flows import enrollment, triggers
+from appliance.flows import enrollment, event_effects, triggers
 from appliance.storage import transactions
 from appliance.storage.database import run
 from tests.domain.flows_home import live_flow, process_events, record_event, runs
@@ -24,8 +24,9 @@ def test_a_merge_during_processing_moves_the_effects(home: Home, contact_ids: li
     record_event(home, "started", contact_ids[1])
     process_events()
     event = record_event(home, "order_paid", contact_ids[1])
-    cursor, flows, goals = enrollment.get_cursor(), enrollment._load_live_flows(), enrollment._load_goals()
-    effects = list(enrollment._list_effects(enrollment._fetch_events(cursor, event, {"order_paid"}), flows, goals))
+    cursor, flows, goals = enrollment.get_cursor(), event_effects.load_live_flows(), event_effects.load_goals()
+    events = event_effects.fetch_events(cursor, event, {"order_paid"})
+    effects, _ = event_effects.list_effects(events, flows, goals)
     transactions.write(removal.merge, home.account_id, contact_ids[0], contact_ids[1], Evidence("api"))
     assert transactions.write(enrollment._apply_batch, cursor, event, effects)
     assert runs(flow) == [(contact_ids[0], "live", None)]
@@ -39,13 +40,8 @@ def test_a_goal_removed_during_processing_ends_no_run(home: Home, contact_ids: l
     process_events()
     event = record_event(home, "order_paid", contact_ids[0])
     cursor = enrollment.get_cursor()
-    effects = list(
-        enrollment._list_effects(
-            enrollment._fetch_events(cursor, event, {"order_paid"}),
-            enrollment._load_live_flows(),
-            enrollment._load_goals(),
-        )
-    )
+    events = event_effects.fetch_events(cursor, event, {"order_paid"})
+    effects, _ = event_effects.list_effects(events, event_effects.load_live_flows(), event_effects.load_goals())
     transactions.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
     assert effects and transactions.write(enrollment._apply_batch, cursor, event, effects)
     assert runs(flow) == [(contact_ids[0], "live", None)]
@@ -56,11 +52,8 @@ def test_a_trigger_changed_during_processing_starts_no_run(home: Home, contact_i
     flow = live_flow(home, {"event": "order_paid"})
     event = record_event(home, "order_paid", contact_ids[0])
     cursor = enrollment.get_cursor()
-    effects = list(
-        enrollment._list_effects(
-            enrollment._fetch_events(cursor, event, {"order_paid"}), enrollment._load_live_flows(), []
-        )
-    )
+    events = event_effects.fetch_events(cursor, event, {"order_paid"})
+    effects, _ = event_effects.list_effects(events, event_effects.load_live_flows(), [])
     transactions.write(run, "UPDATE trigger SET event = 'checkout' WHERE flow_id = ?", (flow,))
     transactions.write(triggers.restart_listening, flow)
     assert effects and transactions.write(enrollment._apply_batch, cursor, event, effects)

@@ -148,6 +148,8 @@ def test_an_event_during_a_pause_counts_when_the_flow_is_resumed(home: Home) -> 
     process_events()
     assert rows("SELECT count(*) FROM run WHERE due_at <= ?", (clock.now_ms(),)) == [(0,)]
     transactions.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow.id,))
-    transactions.write(event_waits.catch_up, home.account_id, flow.id)
+    transactions.write(event_waits.start_catch_up, flow.id)
+    assert event_waits.is_catch_up_due() and event_waits.catch_up()
+    assert not event_waits.is_catch_up_due()
     advance_until_idle()
     assert step_history(runs[1])[0] == (1, "yes", None) and step_history(runs[0]) == [(1, None, None)]

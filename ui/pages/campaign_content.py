@@ -195,7 +195,6 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
             raise errors.Invalid({})
         body = validation.read(test_sends.TestRequest, raw)
         template_id = _choose_variant_template(campaign, parse_int(form["variant"]))
-        complete = await fetch(content.get_complete_template, visit.account_id, template_id)
         prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
         args = (visit.account_id, template_id, body, False, prepared)
         result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))

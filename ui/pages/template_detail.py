@@ -248,7 +248,6 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
         raw["contact_id"] = contact_id
     try:
         body = validation.read(test_sends.TestRequest, raw)
-        complete = await fetch(campaign_content.get_complete_template, visit.account_id, template_id)
         prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
         args = (visit.account_id, template_id, body, False, prepared)
         tests = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))

@@ -192,6 +192,15 @@ def asks_about_event_data(filters: Any) -> bool:
     return False
 
 
+def depends_on_event(node: Node) -> bool:
+    """Return whether a condition depends on the triggering event or the start of the run, not only on the contact."""
+    if isinstance(node, ConditionGroup):
+        return any(depends_on_event(part) for part in node.parts)
+    if isinstance(node, EventCondition):
+        return node.query.since == "flow_start"
+    return fields.is_event_path(node.field.name)
+
+
 class _Parser:
     def __init__(self, scope: Scope, faults: Faults) -> None:
         self.scope = scope

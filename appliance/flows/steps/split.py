@@ -15,6 +15,7 @@ from appliance.audience.segments import explain, members
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows import simulation_timeline
+from appliance.flows.condition_limits import limit_write
 from appliance.flows.steps.base import (
     NO,
     YES,
@@ -45,12 +46,13 @@ def get_sql_scope(account_id: int) -> Scope:
 def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -> set[int]:
     """Return the ids of the runs whose contacts match the filters now, from one SQL statement.
 
-    Raises Invalid for invalid filters.
+    Raises Invalid for invalid filters, and ConditionsTooSlow if they cost more than a write transaction may.
     """
     scope = get_sql_scope(account_id)
     condition = compiler.compile_filters(read.parse_filters(filters, scope), scope)
     values = {**condition.parameters, "runs": json.dumps([run.id for run in runs])}
-    return {row[0] for row in rows(_SELECT_MATCHING_RUNS.format(condition=condition.sql), values)}
+    with limit_write():
+        return {row[0] for row in rows(_SELECT_MATCHING_RUNS.format(condition=condition.sql), values)}
 
 
 class Split(StepKind):

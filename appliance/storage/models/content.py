@@ -298,6 +298,9 @@ class Flow(Table):
     completed_count = IntegerField(default=0)
     exited_count = IntegerField(default=0)
     paused_at = Time(null=True)
+    pause_reason = TextField(null=True)  # why the service paused the flow; null: a user did, or it is not paused
+    # While events of a pause are looked for: [due time, id] of the last waiting run that was checked.
+    waits_checked = TextField(null=True)
     drop_before = Time(null=True)  # runs that were due before this time end, as chosen when the flow was resumed
     pending_end = TextField(null=True)  # why a job is ending its remaining runs and open messages
     deleted_at = Time(null=True)  # a deleted flow is hidden, but its row stays, because the ledger refers to it

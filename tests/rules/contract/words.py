@@ -38,6 +38,7 @@ D sms_sent,sms_delivered,sms_failed,sms_skipped,message,keyword
 O sms_clicked -- links in SMS are counted too
 = flow
 D flow_enter,flow_exit,flow_goal,date_reached
+O flow_paused -- whoever listens on another address learns it
 = campaign
 D campaign_started,campaign_paused,campaign_completed,domain_verified,domain_failed
 O webhook_disabled -- whoever listens on another address learns it

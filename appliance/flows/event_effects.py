@@ -1,0 +1,160 @@
+"""What new events do in flows: which start runs, end waits or reach goals.
+
+`enrollment` applies these effects.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.flows import event_waits, triggers
+from appliance.flows.condition_limits import Budget, ConditionsTooSlow
+from appliance.flows.event_waits import EventWait
+from appliance.flows.triggers import MANUAL, TriggerSpec
+from appliance.storage.database import rows
+
+# The largest number of events that are matched at once.
+MAX_EVENTS = 1_000
+
+
+class Event(NamedTuple):
+    """An event that may start a run or reach a goal."""
+
+    id: int
+    account_id: int
+    contact_id: int
+    event: str
+    chain_depth: int
+    test: bool
+    recorded_at: int  # Unix milliseconds
+    quiet: bool  # starts nothing, but may reach a goal
+    happened_at: int  # Unix milliseconds
+    size: int  # bytes of its data
+
+
+class LiveFlow(NamedTuple):
+    """An active flow with its trigger; only events with ids above `live_from` start it."""
+
+    account_id: int
+    flow_id: int
+    live_from: int
+    trigger: TriggerSpec
+
+
+class Goal(NamedTuple):
+    """The event that completes the runs of a flow."""
+
+    account_id: int
+    flow_id: int
+    event: str
+
+
+class EffectKind(IntEnum):
+    """What an event does in a flow, in the order in which the effects of one event are applied."""
+
+    GOAL = 1  # a contact reaches the goal
+    WAIT = 2  # the wait of a run for this event ends
+    START = 3  # a contact enters
+
+
+class Effect(NamedTuple):
+    """The effect of an event on one flow."""
+
+    event: Event
+    flow_id: int
+    kind: EffectKind
+
+
+def load_live_flows() -> list[LiveFlow]:
+    """Return the active flows that an event can start."""
+    return [
+        LiveFlow(row[0], row[1], row[2], TriggerSpec(row[3], row[4], row[5], msgspec.json.decode(row[6])))
+        for row in rows(
+            "SELECT f.account_id, f.id, f.live_from, t.event, t.segment_id, t.contact_list_id, t.data "
+            f"FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
+            f"WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event <> '{MANUAL}'"
+        )
+    ]
+
+
+def load_goals() -> list[Goal]:
+    """Return the goals of active flows, and of other flows with live runs, because these may still send messages."""
+    return [
+        Goal(*row)
+        for row in rows(
+            "SELECT f.account_id, f.id, f.goal FROM flow f WHERE f.goal IS NOT NULL AND f.hidden = 0 "
+            "AND f.deleted_at IS NULL AND (f.status = 'active' "
+            "OR EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live'))"
+        )
+    ]
+
+
+def fetch_events(cursor: int, newest: int, names: set[str], late_names: Collection[str] = ()) -> list[Event]:
+    """Return up to `MAX_EVENTS` events with these names after the cursor up to `newest`, in order.
+
+    Quiet events are left out unless their name is in `late_names`.
+    """
+    return [
+        Event(*row)
+        for row in rows(
+            "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
+            "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
+            f"AND +e.contact_id IS NOT NULL AND +e.event IN (SELECT value FROM json_each(?)) "
+            f"AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
+            f"AND {triggers.MACHINE_EVENT_SQL.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
+            (cursor, newest, json.dumps(sorted(names)), json.dumps(sorted(late_names)), MAX_EVENTS),
+        )
+    ]
+
+
+def list_effects(
+    events: Sequence[Event],
+    flows: Sequence[LiveFlow],
+    goals: Sequence[Goal],
+    waits: Sequence[EventWait] = (),
+) -> tuple[list[Effect], set[int]]:
+    """Return the effects of events, and the ids of the flows whose conditions cost too much.
+
+    Such a flow has no effects but those of its goal.
+    """
+    effects: list[Effect] = []
+    slow_flows: set[int] = set()
+    budgets: defaultdict[int, Budget] = defaultdict(Budget)
+    by_name: dict[tuple[int, str], list[Event]] = {}
+    for event in events:
+        by_name.setdefault((event.account_id, event.event), []).append(event)
+    for goal in goals:
+        goal_events = by_name.get((goal.account_id, goal.event), ())
+        effects += [Effect(event, goal.flow_id, EffectKind.GOAL) for event in goal_events]
+    for wait in waits:
+        awaited = {event.id: event for event in by_name.get((wait.account_id, wait.event), ())}
+        if not awaited or wait.flow_id in slow_flows:
+            continue
+        try:
+            ended_waits = event_waits.match_events(wait, list(awaited), budgets[wait.account_id])
+        except ConditionsTooSlow:
+            slow_flows.add(wait.flow_id)
+            continue
+        event_ids = {event_id for event_id, _ in ended_waits}
+        effects += [Effect(awaited[event_id], wait.flow_id, EffectKind.WAIT) for event_id in event_ids]
+    for flow in flows:
+        candidates = {
+            event.id: event
+            for event in by_name.get((flow.account_id, flow.trigger.event), ())
+            if event.id > flow.live_from and not event.quiet
+        }
+        if not candidates or flow.flow_id in slow_flows:
+            continue
+        try:
+            matching = triggers.match_events(
+                flow.account_id, flow.flow_id, flow.trigger, list(candidates), budgets[flow.account_id]
+            )
+        except ConditionsTooSlow:
+            slow_flows.add(flow.flow_id)
+            continue
+        effects += [Effect(candidates[event_id], flow.flow_id, EffectKind.START) for event_id in matching]
+    return effects, slow_flows

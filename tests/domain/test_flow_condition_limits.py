@@ -1,0 +1,311 @@
+"""Conditions on events that cost too much: the flow is paused with a reason, others go on, and no run is lost."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.flows import date_events, engine, enrollment, event_waits, segment_events, triggers
+from appliance.flows.condition_limits import MAX_FLOW, MAX_WRITE, Budget, ConditionsTooSlow, Cost
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
+from appliance.storage.models import Flow
+from tests.domain.flows_home import live_flow, process_events, record_event, runs
+from tests.domain.home import Home
+from tests.domain.test_flow_run import advance_until_idle, create_live_flow, recorded_events, start_runs, step_history
+
+Filters = list[dict[str, Any]]
+_NEVER = {"name": "event.never", "predicate": "eq", "value": 1}
+
+
+def count_history(count: int, *more: dict[str, Any]) -> Filters:
+    """Return filters of which one must hold: many that read all events `view` of a contact, and more."""
+    seen = {"event": "view", "where": [{"name": "event.path", "predicate": "cont", "value": "zzz"}]}
+    groups = [
+        {
+            "name": "group",
+            "predicate": "any",
+            "value": [{"name": "event", "predicate": "performed", "value": seen}] * 24,
+        }
+        for _ in range(count // 24)
+    ]
+    return [{"name": "group", "predicate": "any", "value": [*more, *groups]}]
+
+
+def never_seen(count: int) -> Filters:
+    """Return a filter that holds, and that reads all events `view` of a contact many times."""
+    return [{"name": "group", "predicate": "none", "value": count_history(count)[0]["value"][0]["value"]}]
+
+
+def record_views(home: Home, contact_id: int, count: int) -> list[int]:
+    """Record events `view` of a contact and return their ids."""
+    new_events = [NewEvent(home.account_id, "view", contact_id, {"path": "/"}) for _ in range(count)]
+    transactions.write(log.record_many, new_events)
+    return [row[0] for row in rows("SELECT id FROM event WHERE event = 'view' AND contact_id = ?", (contact_id,))]
+
+
+def forget_views() -> None:
+    """Delete the events `view`, so that conditions on them cost nothing."""
+    transactions.write(run, "DELETE FROM event WHERE event = 'view'")
+
+
+@contextmanager
+def limit_cpu(seconds: float) -> Iterator[None]:
+    """Assert that a block takes less processor time of this thread; without limits, the blocks take far more."""
+    started_at = time.thread_time()
+    yield
+    assert time.thread_time() - started_at < seconds
+
+
+def assert_paused(flow_id: int) -> None:
+    """Assert that the service paused a flow once, and that event, audit log and row have the reason."""
+    flow = Flow.get_by_id(flow_id)
+    assert (flow.status, flow.pause_reason, flow.paused_at is not None) == ("paused", "slow_conditions", True)
+    recorded = rows("SELECT data, contact_id FROM event WHERE event = 'flow_paused' AND resource_uid = ?",
+                    (f"flow:{flow_id}",))  # fmt: skip
+    assert [(json.loads(data)["reason"], contact) for data, contact in recorded] == [("slow_conditions", None)]
+    entries = rows("SELECT actor, action, data FROM audit WHERE subject = ?", (f"flow:{flow_id}",))
+    assert [(actor, action, json.loads(data)["reason"]) for actor, action, data in entries] == [
+        ("system", "flow_pause", "slow_conditions")
+    ]  # fmt: skip
+
+
+def resume(flow_id: int) -> None:
+    """Activate a paused flow as `lifecycle.activate` does."""
+
+    def activate() -> None:
+        run("UPDATE flow SET status = 'active', paused_at = NULL, pause_reason = NULL WHERE id = ?", (flow_id,))
+        triggers.restart_listening(flow_id)
+        event_waits.start_catch_up(flow_id)
+
+    transactions.write(activate)
+    while event_waits.catch_up():
+        pass
+
+
+def test_a_condition_on_the_contact_is_checked_once_for_many_events(home: Home) -> None:
+    """48 conditions that read 500 events cost little for 500 new events, in a trigger and in a wait."""
+    contact_id = home.contact("ann@acme.test").id
+    flow_id = live_flow(home, {"event": "go", "data": {"where": count_history(48)}})
+    wait = {"id": 1, "type": "wait_until", "until": "event", "event_name": "view", "timeout": 86_400,
+            "filters": count_history(48), "yes": [], "no": []}  # fmt: skip
+    waiting = create_live_flow(home, [wait])
+    run_ids = start_runs(home, waiting, contact_id)
+    advance_until_idle()
+    record_views(home, contact_id, 500)
+    transactions.write(log.record_many, [NewEvent(home.account_id, "go", contact_id) for _ in range(500)])
+    with limit_cpu(3):
+        process_events()
+    assert runs(flow_id) == [] and step_history(run_ids[0]) == [(1, None, None)]
+    assert [Flow.get_by_id(number).status for number in (flow_id, waiting.id)] == ["active", "active"]
+
+
+def test_a_trigger_that_costs_too_much_is_paused_and_others_start(home: Home) -> None:
+    """The flow of another event starts in the same batch; after a fix the flow starts again, without old events."""
+    contact_id = home.contact("ann@acme.test").id
+    flow_id = live_flow(home, {"event": "view", "data": {"where": count_history(48, _NEVER)}})
+    other_id = live_flow(home, {"event": "go"})
+    record_views(home, contact_id, 1_000)
+    record_event(home, "go", contact_id)
+    newest = scalar("SELECT max(id) FROM event")
+    with limit_cpu(3 * MAX_FLOW.seconds):
+        process_events()
+    assert enrollment.get_cursor() >= newest
+    assert_paused(flow_id)
+    assert runs(other_id) == [(contact_id, "live", None)] and runs(flow_id) == []
+    forget_views()
+    resume(flow_id)
+    record_event(home, "view", contact_id, {"never": 1})
+    process_events()
+    assert runs(flow_id) == [(contact_id, "live", None)]
+
+
+def test_the_pause_is_stored_before_the_cursor_moves(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed in between pauses the flow once, and processes the event of the other flow once."""
+    contact_id = home.contact("ann@acme.test").id
+    flow_id = live_flow(home, {"event": "view", "data": {"where": count_history(48, _NEVER)}})
+    other_id = live_flow(home, {"event": "go"})
+    record_views(home, contact_id, 1_000)
+    record_event(home, "go", contact_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(enrollment, "_apply_batch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            enrollment.process_events()
+    assert_paused(flow_id)
+    assert enrollment.get_cursor() == 0 and runs(other_id) == []
+    process_events()
+    assert_paused(flow_id)
+    assert runs(other_id) == [(contact_id, "live", None)]
+
+
+def create_waiting(home: Home, event: str, filters: Filters, *contacts: int) -> tuple[Flow, list[int]]:
+    """Return a flow whose runs wait for an event that matches filters, and the runs."""
+    wait = {"id": 1, "type": "wait_until", "until": "event", "event_name": event, "timeout": 86_400,
+            "filters": filters, "yes": [{"id": 2, "type": "exit"}], "no": []}  # fmt: skip
+    flow = create_live_flow(home, [wait])
+    run_ids = start_runs(home, flow, *contacts)
+    advance_until_idle()
+    return flow, run_ids
+
+
+def test_a_wait_that_costs_too_much_stays_and_ends_after_the_flow_is_resumed(home: Home) -> None:
+    """The event that matched before the pause ends the wait, once."""
+    contact_id = home.contact("ann@acme.test").id
+    flow, (run_id,) = create_waiting(home, "view", count_history(48, {**_NEVER, "predicate": "gt"}), contact_id)
+    record_views(home, contact_id, 1_000)
+    last = record_event(home, "view", contact_id, {"never": 2})
+    process_events()
+    assert_paused(flow.id)
+    advance_until_idle()
+    assert step_history(run_id) == [(1, None, None)]
+    transactions.write(run, "DELETE FROM event WHERE event = 'view' AND id < ?", (last,))
+    resume(flow.id)
+    advance_until_idle()
+    assert step_history(run_id) == [(1, "yes", None), (2, "exited", "exit_step")]
+
+
+def test_a_wait_may_cost_little_in_the_writer(home: Home) -> None:
+    """What the flow thread may match is checked again in the writer, where it may cost a tenth."""
+    contact_id = home.contact("ann@acme.test").id
+    flow, (run_id,) = create_waiting(home, "go", never_seen(24), contact_id)
+    other_id = live_flow(home, {"event": "go"})
+    record_views(home, contact_id, 30_000)
+    record_event(home, "go", contact_id)
+    process_events()
+    assert_paused(flow.id)
+    assert step_history(run_id) == [(1, None, None)] and len(runs(other_id)) == 1
+    transactions.write(run, "DELETE FROM event WHERE event = 'view' AND id % 1000 > 0")
+    resume(flow.id)
+    advance_until_idle()
+    assert step_history(run_id)[0] == (1, "yes", None)
+
+
+def test_looking_for_events_of_a_pause_may_cost_little(home: Home) -> None:
+    """Resuming a flow takes no long write; a flow that costs too much is paused again, and its runs still wait."""
+    contacts = [home.contact(f"c{index}@acme.test").id for index in range(12)]
+    flow, run_ids = create_waiting(home, "go", never_seen(24), *contacts)
+    transactions.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow.id,))
+    for contact_id in contacts:
+        record_views(home, contact_id, 3_000)
+        record_event(home, "go", contact_id)
+    process_events()
+    with limit_cpu(6 * MAX_WRITE.seconds):
+        resume(flow.id)
+    assert_paused(flow.id)
+    transactions.write(run, "DELETE FROM event WHERE event = 'view' AND id % 10 > 0")
+    resume(flow.id)
+    advance_until_idle()
+    assert [step_history(run_id)[0] for run_id in run_ids] == [(1, "yes", None)] * 12
+
+
+def test_a_due_wait_that_costs_too_much_stays(home: Home) -> None:
+    """A wait whose time is over is checked in the writer, too; if that costs too much, the run goes neither way."""
+    contact_id = home.contact("ann@acme.test").id
+    flow, (run_id,) = create_waiting(home, "go", never_seen(24), contact_id)
+    record_views(home, contact_id, 30_000)
+    record_event(home, "go", contact_id)
+    home.advance(86_401)
+    advance_until_idle()
+    assert_paused(flow.id)
+    assert step_history(run_id) == [(1, None, None)]
+
+
+def test_a_split_that_costs_too_much_keeps_its_runs(home: Home) -> None:
+    """The step before it is not done, and is done once after the flow is resumed; other flows advance."""
+    contact_id = home.contact("ann@acme.test").id
+    emit = {"id": 1, "type": "emit_event", "event_name": "before", "event_data": {}, "forward_event_data": False}
+    split = {"id": 2, "type": "split", "filters": never_seen(24), "yes": [{"id": 3, "type": "exit"}], "no": []}
+    flow, other = create_live_flow(home, [emit, split]), create_live_flow(home, [emit])
+    record_views(home, contact_id, 30_000)
+    (run_id,), (other_run,) = start_runs(home, flow, contact_id), start_runs(home, other, contact_id)
+    with limit_cpu(4 * MAX_WRITE.seconds):
+        assert engine.advance_due_runs()
+    assert_paused(flow.id)
+    assert step_history(run_id) == [] and step_history(other_run) == [(1, "on", None)]
+    assert len(recorded_events("before")) == 1 and not engine.advance_due_runs()
+    forget_views()
+    resume(flow.id)
+    advance_until_idle()
+    assert step_history(run_id) == [(1, "on", None), (2, "yes", None), (3, "exited", "exit_step")]
+    assert len(recorded_events("before")) == 2
+
+
+def test_many_runs_at_a_split_advance_a_few_at_a_time(home: Home) -> None:
+    """A split that costs too much for 40 runs together, but not for ten, pauses nothing."""
+    contacts = [home.contact(f"c{index}@acme.test").id for index in range(40)]
+    split = {"id": 1, "type": "split", "filters": never_seen(24), "yes": [{"id": 2, "type": "exit"}], "no": []}
+    flow = create_live_flow(home, [split])
+    for contact_id in contacts:
+        record_views(home, contact_id, 1_000)
+    run_ids = start_runs(home, flow, *contacts)
+    advance_until_idle()
+    assert Flow.get_by_id(flow.id).status == "active"
+    assert {tuple(step_history(run_id)) for run_id in run_ids} == {((1, "yes", None), (2, "exited", "exit_step"))}
+
+
+def create_segment(home: Home, filters: Filters) -> int:
+    """Create a segment and return its id."""
+    return int(transactions.write(segments.create, home.account_id, SegmentCreate(name="S", filters=filters)).id)
+
+
+def test_a_date_trigger_whose_segment_costs_too_much_is_paused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is paused only if the segment costs too much for a few contacts, too."""
+    monkeypatch.setattr(date_events, "MAX_FLOW", MAX_WRITE)
+    contact_id = home.contact("ann@acme.test").id
+    transactions.write(run, "UPDATE account SET time_zone = 'UTC' WHERE id = ?", (home.account_id,))
+    start = {"event": "date_reached", "data": {"path": "data.renewal", "at": clock.iso(clock.now_ms())[11:16]}}
+    flow_id = live_flow(home, {**start, "segment_id": create_segment(home, never_seen(24))})
+    assert date_events.check_dates()
+    home.advance(86_400)
+    day = scalar("SELECT date(scanned ->> '$.day', '+1 day') FROM trigger WHERE flow_id = ?", (flow_id,))
+    home.patch(contact_id, data={"renewal": day})
+    record_views(home, contact_id, 30_000)
+    assert date_events.check_dates() and Flow.get_by_id(flow_id).status == "active"
+    assert date_events.check_dates() and not date_events.check_dates()
+    assert_paused(flow_id)
+    assert rows("SELECT 1 FROM event WHERE event = 'date_reached'") == []
+
+
+def test_a_segment_that_costs_too_much_pauses_the_flows_that_it_starts(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segments of other flows are checked in the same run."""
+    monkeypatch.setattr(segment_events, "MAX_SEGMENT", MAX_WRITE)
+    contact_id = home.contact("ann@acme.test").id
+    flow_id = live_flow(home, {"event": "segment_enter", "segment_id": create_segment(home, never_seen(24))})
+    named = create_segment(home, [{"name": "contact_first_name", "predicate": "eq", "value": "Ann"}])
+    other_id = live_flow(home, {"event": "segment_enter", "segment_id": named})
+    record_views(home, contact_id, 30_000)
+    try:
+        segment_events.check_segments()
+        assert_paused(flow_id)
+        assert rows("SELECT count(*) FROM segment_watch WHERE definition IS NOT NULL") == [(1,)]
+        assert Flow.get_by_id(other_id).status == "active"
+    finally:
+        for memory in (segment_events._last_checks, segment_events._due_segments, segment_events._segment_retry_at):
+            memory.clear()
+
+
+def test_a_budget_is_shared_by_the_flows_of_an_account(home: Home) -> None:
+    """A flow may cost less when others of its account have used the budget, but always a little."""
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT count(*) FROM n"
+    budget = Budget(Cost(5_000_000, 60.0), Cost(3_000_000, 60.0))
+    with budget.charge(1):
+        rows(count, (150_000,))
+    with pytest.raises(ConditionsTooSlow), budget.charge(1):
+        rows(count, (1_000_000,))
+    with pytest.raises(ConditionsTooSlow), budget.charge(2):
+        rows(count, (250_000,))
+    with budget.charge(3):
+        rows(count, (30_000,))
+    with pytest.raises(Invalid), Budget(Cost(10**12, 0.1), Cost(10**12, 0.1)).charge(1):
+        rows(count, (100_000_000,))
