@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import experiment, links, store
+from appliance.campaigns import experiment, links, store, variants
 from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
 from appliance.core import clock, signals
 from appliance.core.errors import (
@@ -156,14 +156,22 @@ def refuse_failed_domain(campaign: Campaign) -> None:
 
     Without this check, messages would leave before the automatic pause.
     """
-    sender = (campaign.sender or {}).get("email")
-    if sender and not campaign.test and senders.has_domain_failed(campaign.account_id, sender):
+    sender = _find_failed_sender(campaign)
+    if sender is not None:
         message = gettext(
             "the sending domain of %(address)s is no longer verified: its DNS records are missing", address=sender
         )
         field = "template_attributes.from_email"
         blockers = [{"code": "sender_not_ready", "message": message, "field": field}]
         raise Invalid({field: [message]}, reason="sender_not_ready", message=message, blockers=blockers)
+
+
+def _find_failed_sender(campaign: Campaign) -> str | None:
+    """Return a sender of a campaign, or of a variant, whose domain has lost its DNS records; None for a test."""
+    stored = (campaign.sender, *variants.list_senders(campaign.id))
+    addresses = dict.fromkeys(sender["email"] for sender in stored if sender is not None and sender.get("email"))
+    failed = (address for address in addresses if senders.has_domain_failed(campaign.account_id, address))
+    return None if campaign.test else next(failed, None)
 
 
 def get_auto_pause_counts(campaign: Campaign) -> dict[str, int]:
@@ -356,8 +364,7 @@ def find_auto_pause_reason(campaign: Campaign) -> str | None:
 
     The reason is `domain_failed`, `transport` (the sender or its SMS are rejected), `bounce_rate` or `complaint_rate`.
     """
-    address = (campaign.sender or {}).get("email")
-    if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
+    if _find_failed_sender(campaign) is not None:
         return "domain_failed"
     counts = get_auto_pause_counts(campaign)
     sent, refused, bounced, complained, unauthenticated, unregistered, filtered = (

@@ -211,6 +211,14 @@ def list_variants(experiment_id: int) -> list[Variant]:
     )
 
 
+def list_senders(campaign_id: int) -> list[dict[str, Any]]:
+    """Return the senders of the variants after the first, which are fixed when the campaign is sent."""
+    sent = Variant.select(Variant.sender).join(Experiment).where(
+        Experiment.campaign == campaign_id, Variant.sender.is_null(False)
+    )  # fmt: skip
+    return [variant.sender for variant in sent]
+
+
 def get_variant(setup: Setup, number: int) -> Variant:
     """Return the variant with a number; raises NotFound."""
     variant = next((variant for variant in setup.variants if variant.number == number), None)

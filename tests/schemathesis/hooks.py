@@ -31,13 +31,16 @@ UNSAYABLE = (
     "give either `html` or `body`, not both", "give either this or `template_id`, not both",
     "give either `from`, or `from_email` and `from_name`", "is not supported for SMS", "is already a recipient",
     "is only for transactional messages: send marketing to each recipient alone",
+    "needs two variants or more, or a holdout", "is more than the holdout leaves", "is only for events",
+    "SMS have no opens", "minutes after the last variant", "cannot be combined with different send times",
+    "is that of the campaign: change", "is only for email", "is used twice", "must be the first variant",
     "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",
 )  # fmt: skip
 # Fields with names from a registry: of time zones, of flow starters
 REGISTERED = ("time_zone", "starter")
 # Fields that contain a document with its own validation: filters, steps, designs, headers, files
 INSIDE = re.compile(
-    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments)\b"
+    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment)\b"
 )
 PAGE_SIZES = ("limit", "per_page", "per")
 _contracts: dict[int, Contract] = {}

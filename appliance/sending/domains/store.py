@@ -381,18 +381,29 @@ def rotate_key(account_id: int, domain_id: int, pairs: tuple[KeyPair, ...], by: 
 
 
 def _campaigns_using(domain: SendingDomain) -> list[dict[str, object]]:
-    """Return the active and paused email campaigns that send from a domain, as dicts of `campaign_id` and `name`."""
+    """Return the active and paused email campaigns that send from a domain, as dicts of `campaign_id` and `name`.
+
+    A campaign with an A/B test sends from the domains of all its variants.
+    """
+    conditions = (
+        "c.account_id = ? AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND c.channel = 'email'"
+    )
     active_campaigns = rows(
         "SELECT c.id, c.name, coalesce(json_extract(c.sender, '$.email'), t.from_email, a.email_from_email, '') "
         "FROM campaign c JOIN template t ON t.id = c.template_id JOIN account a ON a.id = c.account_id "
-        "WHERE c.account_id = ? AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND c.channel = 'email'",
-        (domain.account_id,),
+        f"WHERE {conditions} "
+        "UNION SELECT c.id, c.name, coalesce(json_extract(v.sender, '$.email'), t.from_email) FROM campaign c "
+        "JOIN experiment x ON x.campaign_id = c.id JOIN variant v ON v.experiment_id = x.id AND v.number > 1 "
+        f"JOIN template t ON t.id = v.template_id WHERE {conditions} "
+        "AND coalesce(json_extract(v.sender, '$.email'), t.from_email) IS NOT NULL ORDER BY 1",
+        (domain.account_id, domain.account_id),
     )
-    return [
-        {"campaign_id": campaign_id, "name": name}
+    using = {
+        campaign_id: name
         for campaign_id, name, sender in active_campaigns
         if records.domain_of_address(sender or f"hello@{find_default_domain(domain.account_id)}") == domain.name
-    ]
+    }
+    return [{"campaign_id": campaign_id, "name": name} for campaign_id, name in using.items()]
 
 
 def _flows_using(domain: SendingDomain) -> list[dict[str, object]]:
