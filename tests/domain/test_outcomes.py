@@ -135,6 +135,18 @@ def test_an_unreachable_server_is_probed_without_limit(home: Home) -> None:
     assert finish(claim_next(), "accepted").status == "sent"
 
 
+def test_an_outage_is_no_part_of_the_retry_period(home: Home) -> None:
+    """A temporary rejection after an outage that is longer than `give_up` is the first attempt, and is repeated."""
+    home.configure(email__probe_after="30s", email__give_up="1h", email__retry_after=[60.0])
+    send_campaign(home)
+    finish(claim_next(), "unreachable")
+    home.advance(7_200)
+    row = finish(claim_next(), "temporary")
+    assert (row.status, row.attempts) == ("queued", 1) and row.updated_at - row.first_attempt_at < 1_000
+    home.advance(3_700)
+    assert finish(claim_next(), "temporary").error_code == "expired"
+
+
 @pytest.mark.parametrize(("in_doubt", "tries"), [("resend", 2), ("hold", 1)])
 def test_a_message_in_doubt_is_sent_again_at_most_once(in_doubt: str, tries: int, home: Home) -> None:
     """`resend` sends it once more and then leaves it uncertain; `hold` leaves it uncertain at once (P3)."""

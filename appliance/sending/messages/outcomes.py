@@ -380,11 +380,14 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
     due = now + int(delay * 1000) if delay else ledger.RETRY_NOW
     cancelled = is_cancelled(row)
     if cancelled and uncertain_count:
+        connection().execute("UPDATE message SET attempts = ? WHERE id = ?", (attempts, row.id))
         return ledger.mark_uncertain(row, "not repeated: cancelled", now)
+    # The message of a campaign has no first attempt yet if only the transport failed: its retry period begins later.
+    is_tried = attempts > 0 or uncertain_count > 0 or row.campaign_id is None
     connection().execute(
         "UPDATE message SET status = ?, due_at = ?, attempts = ?, uncertain_count = ?, claimed_by = NULL, "
-        "updated_at = ? WHERE id = ?",
-        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, uncertain_count, now,
+        "first_attempt_at = iif(?, first_attempt_at, NULL), updated_at = ? WHERE id = ?",
+        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, uncertain_count, is_tried, now,
          row.id),
     )  # fmt: skip
     ledger.count_attempt(row, "cancelled" if cancelled else "deferred")
