@@ -10,6 +10,7 @@ from typing import Any
 from appliance.campaigns import variants
 from appliance.campaigns.variants import Setup
 from appliance.content.templates.revisions import to_document
+from appliance.content.templates.variant_content import CONTENT_FIELDS, TEXT_FIELDS
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.models import Campaign, Variant
 from ui import formats
@@ -92,7 +93,7 @@ def build_form(campaign: Campaign) -> Form:
         values |= {f"name_{variant.id}": variant.name or "", f"delay_{variant.id}": delay if delay != "0" else ""}
         values[f"delay_unit_{variant.id}"] = unit if delay != "0" else "60"
         if variant.number > 1:
-            texts = {name: getattr(variant.template, name) for name in (*variants.TEXT_FIELDS, "body")}
+            texts = {name: getattr(variant.template, name) for name in (*TEXT_FIELDS, "body")}
             values |= {f"{name}_{variant.id}": text or "" for name, text in texts.items()}
     return Form({**values, "variant": ids[0] if ids else ""}, {"variant": ids})
 
@@ -215,7 +216,7 @@ def map_errors(setup: Setup | None) -> dict[str, str]:
     }  # fmt: skip
     for index, variant in enumerate(setup.variants if setup is not None else ()):
         path = f"experiment.variants[{index}]."
-        fields |= {f"{path}{name}": f"{name}_{variant.id}" for name in (*variants.TEXT_FIELDS, "name", "body")}
+        fields |= {f"{path}{name}": f"{name}_{variant.id}" for name in (*TEXT_FIELDS, "name", "body")}
         fields[f"{path}send_after_minutes"] = f"delay_{variant.id}"
     return fields
 
@@ -252,7 +253,7 @@ def serialize_variant(variant: Variant) -> dict[str, Any]:
     if variant.number == 1:
         return raw
     document = to_document(variant.template)
-    names = (*variants.CONTENT_FIELDS, "translations")
+    names = (*CONTENT_FIELDS, "translations")
     return raw | {name: document[name] for name in names if document[name] not in (None, "", {})}
 
 
@@ -265,7 +266,7 @@ def restore_request(stored: dict[str, Any] | None, setup: Setup | None) -> dict[
     for index, variant in enumerate(stored["variants"]):
         values = {name: value for name, value in variant.items() if name not in ("id", "translations")}
         if index and variant["id"] in present:
-            values = {**dict.fromkeys(variants.CONTENT_FIELDS), **values}
+            values = {**dict.fromkeys(CONTENT_FIELDS), **values}
         restored.append(values | ({"id": variant["id"]} if variant["id"] in present else {}))
     return stored | {"variants": restored}
 

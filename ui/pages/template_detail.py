@@ -8,7 +8,6 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.campaigns import content as campaign_content
 from appliance.content.designs import document as designs
 from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite

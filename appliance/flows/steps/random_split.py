@@ -40,7 +40,9 @@ class RandomSplit(StepKind):
     fields = (
         StepField(
             LISTED_KEY, gettext_noop("Branches"), "branch_shares", required=True,
-            help=gettext_noop("The shares must add up to 100. A branch with 0 gets no more contacts; empty its share to remove it."),
+            help=gettext_noop(
+                "The shares must add up to 100. A branch with 0 gets no more contacts; empty its share to remove it."
+            ),
         ),
     )  # fmt: skip
 
