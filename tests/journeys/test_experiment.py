@@ -1,5 +1,6 @@
 """A/B tests and holdouts from the send to the winner, on a server whose clock the tests move."""
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,3 +269,24 @@ def test_decisions_count_from_an_index(server: Server) -> None:
         in steps
     )
     assert "SEARCH m USING INDEX message_campaign_contact (campaign_id=? AND contact_id=?)" in steps
+
+
+def test_an_sms_test_sends_each_variant(server: Server, api: Client) -> None:
+    """Variants of an SMS differ in their text; each contact gets one of them, and it is part of the export."""
+    list_id = api.post("/lists", {"name": "Phones"}).expect(201)["id"]
+    for number in range(12):
+        api.post("/contacts", {"phone": f"+49151123456{number:02}", "list_ids": [list_id]}).expect(201)
+    body = {
+        "name": "SMS", "channel": "sms", "trigger_attributes": {"contact_list_id": list_id},
+        "template_attributes": {"body": "First"}, "experiment": {"variants": [{}, {"body": "Second"}], **BY_ORDERS},
+    }  # fmt: skip
+    path = f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
+    api.post(f"{path}/send").expect(200)
+    api.wait(path, lambda row: row["status"] == "completed", 30)
+    groups = count_groups(server, get_id(path))
+    assert groups[1] + groups[2] == 12
+    texts = {row["message_id"]: row["preview"] for row in api.all("/capture") if row["channel"] == "sms"}
+    variants = dict(query(server, "SELECT id, variant FROM message WHERE campaign_id = ?", (get_id(path),)))
+    assert {(variants[number], texts[number].split()[0]) for number in variants} <= {(1, "First"), (2, "Second")}
+    lines = list(csv.DictReader(api.get("/exports/messages.csv", campaign_id=get_id(path)).text.splitlines()))
+    assert {int(line["id"]): int(line["variant"]) for line in lines} == variants
