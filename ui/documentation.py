@@ -33,7 +33,7 @@ GROUPS = (
         gettext_noop("For everyone who writes and sends. No programming needed."),
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
-            "reports", "deliverability", "sms", "team", "data-protection",
+            "experiments", "reports", "deliverability", "sms", "team", "data-protection",
         ),
     ),
     Group(
@@ -64,6 +64,7 @@ HELP = (
     ("/campaigns/#/audience", "first-campaign", "choose-who-gets-it"),
     ("/campaigns/#/content", "email-editor", ""),
     ("/campaigns/#/decide", "team", "ask-for-approval-before-a-send"),
+    ("/campaigns/#/experiment", "experiments", "read-the-result"),
     ("/campaigns/#/preview", "first-campaign", "check-it-before-you-send"),
     ("/campaigns/#/rehearsal", "first-campaign", "check-it-before-you-send"),
     ("/campaigns/#/reschedule", "first-campaign", "send-now-or-later"),
@@ -71,6 +72,7 @@ HELP = (
     ("/campaigns/#/template", "email-editor", "start-with-a-design"),
     ("/campaigns/#/test", "first-campaign", "check-it-before-you-send"),
     ("/campaigns/#/translations", "email-editor", "write-in-several-languages"),
+    ("/campaigns/#/variants", "experiments", "set-up-an-a-b-test"),
     ("/campaigns/new", "first-campaign", "create-the-campaign"),
     ("/contacts", "segments", "filter-contacts"),
     ("/contacts/#", "reports", "see-what-one-contact-did"),

@@ -138,6 +138,13 @@ def _draw_campaigns(camera: Camera, world: World) -> None:
     expect(page.get_by_role("heading", name="Send to 18 contacts?")).to_be_visible()
     _wait_for_frames(page)
     camera.take("campaign-review", page.locator("#dialog"), margin=0, max_height=760)
+    page.goto(f"/campaigns/{world.draft}?open=experiment")
+    page.get_by_role("button", name="Add an A/B test").click()
+    page.get_by_label("Subject of B").fill("Your garden in September")
+    expect(page.locator("#side .inboxes li").nth(1)).to_contain_text("Your garden in September")
+    camera.take("ab-test", page.locator("#card-experiment"), margin=0)
+    page.get_by_role("button", name="Remove A/B test").click()
+    expect(page.get_by_role("button", name="Add an A/B test")).to_be_visible()
     page.goto(f"/campaigns/{world.sent}")
     camera.take("campaign-report", page.get_by_role("region", name="Engagement"),
                 page.get_by_role("region", name="First 24 hours"))  # fmt: skip

@@ -1,0 +1,280 @@
+"""A/B tests in the browser: building one, its preview and review, sending it, and choosing the winner."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit import axe
+from tests.kit.browser import Problems, lent_page, reuse_session
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.recipients import create_list
+from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
+from tests.ui.composer_world import clock, draft, recipients_of, server, smtp
+
+__all__ = ["clock", "server", "smtp"]
+
+DESIGN = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Fresh bread"}}]}
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page signed in as the owner; responses with 409 are expected, other errors fail the test."""
+    problems = Problems()
+    problems.allow("status of 409")
+    with lent_page(browser, server.url, problems, width=1360) as opened:
+        yield reuse_session(opened, server)
+    assert not problems.found
+
+
+def open_card(page: Page, campaign_id: int) -> None:
+    """Open the card of the A/B test in the composer."""
+    page.goto(f"/campaigns/{campaign_id}?open=experiment")
+    expect(page.locator("#card-experiment")).to_have_attribute("open", "")
+
+
+def get_test(api: Client, campaign_id: int) -> Any:
+    """Return the stored test of a campaign, or None."""
+    return api.get(f"/campaigns/{campaign_id}").expect(200)["experiment"]
+
+
+def with_test(api: Client, name: str, *variants: dict[str, Any], **settings: Any) -> int:
+    """Create a draft with a test of its content and other variants, and return its id."""
+    campaign_id = draft(api, name)
+    test = {"variants": [{}, *variants], **settings}
+    api.patch(f"/campaigns/{campaign_id}", {"experiment": test}).expect(200)
+    return campaign_id
+
+
+def test_building_a_test(page: Page, api: Client) -> None:
+    """Variants are added, written, duplicated and removed, and each change is saved by itself."""
+    campaign_id = draft(api, "Bread today")
+    open_card(page, campaign_id)
+    card = page.locator("#card-experiment")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    card.get_by_role("button", name="Add an A/B test").click()
+    expect(card.locator(".variant")).to_have_count(2)
+    subject = card.get_by_label("Subject of B")
+    subject.press_sequentially("Warm bread", delay=20)
+    expect(page.locator("#side .inboxes li").nth(1)).to_contain_text("Warm bread")
+    expect(subject).to_be_focused()
+    card.get_by_label("Name of variant B").fill("Short")
+    card.get_by_role("checkbox", name="Sender").check()
+    card.get_by_label("From name of B").fill("Ana")
+    expect(page.locator("#side .inboxes li").nth(1)).to_contain_text("Ana")
+    card.get_by_role("button", name="Duplicate Short").click()
+    expect(card.locator(".variant")).to_have_count(3)
+    expect(card.get_by_label("Subject of C")).to_have_text("Warm bread")
+    expect(card.get_by_label("Name of variant C")).to_have_value("Short 2")
+    card.get_by_text("Test first, then send the winner").click()
+    card.get_by_label("Share of recipients in the test").fill("50")
+    expect(card).to_contain_text("in the test, about")
+    card.get_by_label("Winner decided by").select_option("event")
+    expect(card.get_by_label("Event that counts as a conversion")).to_have_value("order_paid")
+    card.get_by_label("Compare revenue").check()
+    card.get_by_text("I choose", exact=True).click()
+    card.get_by_label("Holdout group").check()
+    card.get_by_label("Share of recipients that gets nothing").fill("10")
+    expect(card.locator(".sumline")).to_contain_text("each variant needs about")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    card.get_by_role("button", name="Remove Short 2").click()
+    expect(card.locator(".variant")).to_have_count(2)
+    page.reload()
+
+    stored = get_test(api, campaign_id)
+    variant = stored["variants"][1]
+    assert (variant["name"], variant["subject"], variant["from_name"]) == ("Short", "Warm bread", "Ana")
+    assert (stored["test_share"], stored["holdout"], stored["decided_by"]) == (0.5, 0.1, "person")
+    assert (stored["metric"], stored["event"], stored["by_amount"]) == ("event", "order_paid", True)
+
+
+def test_undo_restores_a_removed_variant_and_a_removed_test(page: Page, api: Client) -> None:
+    """Undo brings back texts and own content, also after the whole test was removed."""
+    campaign_id = with_test(api, "Undone", {"subject": "B"}, {"name": "Third", "subject": "C", "body": "<p>Mine</p>"})
+    open_card(page, campaign_id)
+    page.get_by_role("button", name="Remove Third").click()
+    expect(page.locator(".toast")).to_contain_text("Third removed.")
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page.locator(".variant")).to_have_count(3)
+    expect(page.get_by_label("Email HTML of C")).to_have_value("<p>Mine</p>")
+    page.get_by_role("button", name="Remove A/B test").click()
+    expect(page.get_by_role("button", name="Add an A/B test")).to_be_visible()
+    assert get_test(api, campaign_id) is None
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page.locator(".variant")).to_have_count(3)
+
+    variants = get_test(api, campaign_id)["variants"]
+    assert [(variant["subject"], variant["has_own_content"]) for variant in variants] == [
+        (None, False), ("B", False), ("C", True),
+    ]  # fmt: skip
+
+
+def test_own_content_is_edited_in_the_editor(page: Page, api: Client) -> None:
+    """Own content starts as a copy, the editor names the variant, and the way back leads to the card."""
+    campaign_id = with_test(api, "Designed", {"subject": "Other"})
+    path = f"/campaigns/{campaign_id}"
+    api.patch(path, {"template_attributes": {"body": None, "design": DESIGN}}).expect(200)
+    open_card(page, campaign_id)
+    page.locator("#card-experiment").get_by_role("checkbox", name="Content").check()
+    page.get_by_role("link", name="Edit content of B").click()
+    expect(page.get_by_role("heading", name="Designed, variant B")).to_be_visible()
+    expect(page.frame_locator("iframe").first.get_by_text("Fresh bread")).to_be_visible()
+    expect(page.locator("#inboxrow")).to_contain_text("Other")
+    page.get_by_role("link", name="Done").click()
+    expect(page.locator("#card-experiment")).to_have_attribute("open", "")
+    assert get_test(api, campaign_id)["variants"][1]["has_own_content"]
+    page.locator("#card-experiment").get_by_role("checkbox", name="Content").uncheck()
+    expect(page.locator(".toast")).to_contain_text("content of A again")
+    expect(page.get_by_role("link", name="Edit content of B")).to_have_count(0)
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("link", name="Edit content of B")).to_be_visible()
+
+
+def test_errors_are_at_their_fields(page: Page, api: Client) -> None:
+    """An invalid text or number is not saved, and the error is at its field."""
+    campaign_id = with_test(api, "Wrong", {"subject": "B"}, test_share=0.5)
+    open_card(page, campaign_id)
+    page.get_by_label("Share of recipients in the test").fill("140")
+    expect(page.locator("#f-share-err")).to_contain_text("Enter a percentage from 1 to 100.")
+    expect(page.locator("#saved")).to_contain_text("Not saved yet")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.get_by_label("Share of recipients in the test").fill("30")
+    page.get_by_label("Test ends after").fill("0")
+    expect(page.locator("#f-end-err")).to_be_visible()
+    page.get_by_label("Test ends after").fill("2")
+    page.get_by_label("Subject of B").fill("{{ open")
+    expect(page.locator("[id^=f-subject-][id$=-err]")).to_be_visible()
+    assert get_test(api, campaign_id)["variants"][1]["subject"] == "B"
+
+
+def test_a_conflict_names_the_variant(page: Page, api: Client) -> None:
+    """A text of a variant that a colleague changed meanwhile is asked about; what only they changed is taken over."""
+    campaign_id = with_test(api, "Together", {"subject": "B"}, {"subject": "C"})
+    open_card(page, campaign_id)
+    first, second, third = (variant["id"] for variant in get_test(api, campaign_id)["variants"])
+    theirs = [{"id": first}, {"id": second, "subject": "Theirs"}, {"id": third, "subject": "New C"}]
+    api.patch(f"/campaigns/{campaign_id}", {"experiment": {"variants": theirs}}).expect(200)
+    page.get_by_label("Subject of B").fill("Mine")
+    expect(page.locator("#card-experiment .banner")).to_contain_text("B: Subject")
+    page.get_by_role("button", name="Keep mine: B: Subject").click()
+    expect(page.locator("#card-experiment .banner")).to_have_count(0)
+
+    assert [variant["subject"] for variant in get_test(api, campaign_id)["variants"]] == [None, "Mine", "New C"]
+
+
+def test_the_checklist_leads_to_the_variant(page: Page, api: Client) -> None:
+    """A finding names the variant, and its link opens the card."""
+    campaign_id = with_test(api, "Alike", {})
+    page.goto(f"/campaigns/{campaign_id}")
+    page.locator("#checklist summary").click()
+    finding = page.locator("#checklist").get_by_role("link", name=re.compile("Variant B"))
+    expect(finding).to_be_visible()
+    finding.click()
+    expect(page.locator("#card-experiment")).to_have_attribute("open", "")
+
+
+def test_previews_and_review_have_every_variant(page: Page, api: Client) -> None:
+    """The review shows all variants and who gets what; a preview can be switched between them."""
+    campaign_id = with_test(api, "Reviewed", {"subject": "Other words", "body": "<p>Second version</p>"})
+    page.goto(f"/campaigns/{campaign_id}/send")
+    expect(page.locator(".inboxes li")).to_have_count(2)
+    expect(page.locator("main .kv")).to_contain_text("Each variant goes to about 4 contacts.")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.locator(".inboxes").get_by_role("link", name="Variant B").click()
+    expect(page.locator(".mailrow")).to_contain_text("Other words")
+    expect(page.frame_locator("iframe").get_by_text("Second version")).to_be_visible()
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.get_by_role("navigation", name="Variant").get_by_role("link", name="A", exact=True).click()
+    expect(page.locator(".mailrow")).to_contain_text("Reviewed")
+
+
+def test_a_test_email_shows_the_chosen_variant(page: Page, api: Client, smtp: SmtpServer) -> None:
+    """A variant without a text of its own is tested with that of the campaign."""
+    campaign_id = with_test(api, "Tried", {"preheader": "Only here", "body": "<p>Second version</p>"})
+    page.goto(f"/campaigns/{campaign_id}")
+    page.get_by_role("link", name="Send test email").click()
+    page.get_by_role("dialog").get_by_label("To").fill("trier@example.com")
+    page.get_by_role("dialog").get_by_label("Variant").select_option("2")
+    page.get_by_role("dialog").get_by_role("button", name="Send test email").click()
+    expect(page.locator(".toast")).to_contain_text("Sending a test")
+    smtp.wait_until(lambda: "trier@example.com" in recipients_of(smtp, "[Test] Tried"), "the test")
+    [message] = [message for message in list(smtp.messages) if message.to == "trier@example.com"]
+    assert "Second version" in str(message.parsed)
+
+
+def test_sending_and_choosing_the_winner(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
+    """A person sends the rest of a variant, and the report says who chose it; the others got one variant each."""
+    campaign_id = with_test(api, "First words", {"name": "Short", "subject": "Second words"}, test_share=0.4,
+                            decided_by="person", holdout=0.1, event="order_paid")  # fmt: skip
+    list_id = create_list(api, 80, "chosen")
+    api.patch(f"/campaigns/{campaign_id}", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    path = f"/campaigns/{campaign_id}"
+    page.goto(f"{path}/send")
+    page.get_by_role("button", name="Send to 80 contacts").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    clock.advance(20)
+    result = api.wait(f"{path}/experiment", lambda row: row["state"] == "testing" and sum(
+        variant["statuses"].get("sent", 0) for variant in row["variants"]
+    ) == sum(variant["recipients"] for variant in row["variants"]) > 0, 60)  # fmt: skip
+    assert result["waiting"] and result["held_out"]
+    page.goto(path)
+    expect(page.locator("#ab-test h3")).to_contain_text("Too early to tell: 0 clicks so far.")
+    expect(page.locator("#ab-test")).to_contain_text(f"{result['waiting']} contacts wait for the winner")
+    expect(page.locator("#control")).to_contain_text("Got nothing")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.get_by_role("link", name="Send the rest of B now").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Send Short to the other {result['waiting']} contacts?")
+    dialog.get_by_role("button", name="Keep testing").click()
+    page.get_by_role("link", name="Send the rest of B now").click()
+    dialog.get_by_role("button", name=f"Send to {result['waiting']} contacts").click()
+    expect(page.locator(".toast")).to_contain_text("Short is being sent")
+    api.wait(path, lambda row: row["status"] == "completed", 60)
+    page.goto(path)
+    expect(page.locator("#ab-test")).to_contain_text("Short was chosen by owner")
+    expect(page.locator("#ab-test .is-winner")).to_contain_text(f"{result['waiting']} as the winner")
+    expect(page.get_by_role("link", name=re.compile("Send the rest"))).to_have_count(0)
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.locator("#ab-test .is-winner td").nth(1).get_by_role("link").click()
+    second = api.get(f"{path}/experiment").json["variants"][1]["recipients"]
+    expect(page.locator(".chip[aria-current]")).to_have_text(f"Short{second}")
+    page.goto("/campaigns")
+    expect(page.locator("tr", has_text="First words")).to_contain_text("A/B test")
+
+    first, other = recipients_of(smtp, "First words"), recipients_of(smtp, "Second words")
+    assert len(other) == second and len(first) + second + result["held_out"] == 80
+    assert not set(first) & set(other)
+
+
+def test_a_test_without_javascript(api: Client) -> None:
+    """The card is a form whose buttons work without scripts, and whose notice offers to undo a removal."""
+    campaign_id = draft(api, "Plain form")
+    visitor, path = ScriptlessBrowser(api), f"/campaigns/{campaign_id}/experiment"
+    visitor.post(path, act="start")
+    first, second = (variant["id"] for variant in get_test(api, campaign_id)["variants"])
+    form = {"variant": [first, second], "asks": "settings", f"asks_{second}": "yes", f"differs_{second}": "subject"}
+    visitor.post(path, **form, **{f"subject_{second}": "Second", "split": "all", "metric": "clicks"})
+    assert get_test(api, campaign_id)["variants"][1]["subject"] == "Second"
+    page_text = visitor.post(path, act="off", **form)
+    assert get_test(api, campaign_id) is None
+    visitor.undo(page_text)
+    assert get_test(api, campaign_id)["variants"][1]["subject"] == "Second"
+
+
+def test_an_sms_has_text_variants(page: Page, api: Client) -> None:
+    """The variants of an SMS differ in their text; opens cannot decide."""
+    request = {"name": "By text", "channel": "sms", "template_attributes": {"body": "Bread at six"}}
+    campaign_id = int(api.post("/campaigns", request).expect(201)["id"])
+    open_card(page, campaign_id)
+    page.get_by_role("button", name="Add an A/B test").click()
+    page.get_by_label("SMS text of B").fill("Warm bread")
+    expect(page.locator("#side .inboxes li").nth(1)).to_contain_text("Warm bread")
+    assert page.get_by_label("Winner decided by").locator("option").all_inner_texts() == [
+        "Clicks", "Conversions (an event)",
+    ]  # fmt: skip
+    assert axe.find_violations_in_light_and_dark(page) == []
