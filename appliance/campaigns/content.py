@@ -290,21 +290,6 @@ def _render_sms(
     }  # fmt: skip
 
 
-def get_complete_template(account_id: int, template_id: int) -> Template:
-    """Return a template, and that of a variant of an A/B test with all texts that it has from its campaign.
-
-    The template of a variant must not be saved. Raises NotFound.
-    """
-    template = templates.get(account_id, template_id)
-    owner = templates.find_owner(template)
-    if owner.variant is None:
-        return template
-    campaign = store.get(account_id, owner.id)
-    row = variants.get_variant(campaign.setup, owner.variant)
-    complete: Template = variants.build_view(campaign, row).template
-    return complete
-
-
 def find_sample_contact(campaign: Campaign) -> Contact | None:
     """Return the first recipient, whose values previews show, or None if there are no recipients yet."""
     if not audience.is_set(campaign):

@@ -15,7 +15,7 @@ from appliance.campaigns import store as campaigns
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import document, merge_limits, render
-from appliance.content.templates import editing, revisions, store, translations
+from appliance.content.templates import editing, revisions, store, translations, variant_content
 from appliance.content.templates.editing import Change
 from appliance.core import clock, errors, i18n
 from appliance.core.errors import Conflict, Invalid, NotFound
@@ -138,7 +138,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
     home = store.find_owner(row)
     contact = _find_sample_contact(visit.account_id, home)
     # An empty text of a variant is that of its campaign.
-    complete = row if home.variant is None else campaign_content.get_complete_template(visit.account_id, template_id)
+    complete = variant_content.complete_if_variant(row)
     page = document.list_entries(row.design)
     entry = document.find_section(page, key) if key else None
     look = brands.build_look(brands.get(visit.account_id))
