@@ -24,7 +24,7 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
-from appliance.flows import event_effects, event_waits, run_ends, store, triggers
+from appliance.flows import entry_caps, event_effects, event_waits, run_ends, store, triggers
 from appliance.flows.condition_limits import Budget, ConditionsTooSlow, pause_slow_flow, write_budget
 from appliance.flows.event_effects import Effect, EffectKind, Event
 from appliance.flows.triggers import TriggerSpec
@@ -45,7 +45,7 @@ _INSERT_RUN = (
     "INSERT INTO run (account_id, flow_id, version, contact_id, event_id, event_data, status, exit_reason, action_id, "
     "due_at, chain_depth, test, ended_at, created_at, updated_at) "
     "SELECT ?1, ?2, ?3, c.id, ?5, coalesce((SELECT data FROM event WHERE id = ?5), '{}'), 'live', NULL, ?8, ?9, ?6, "
-    "?7, NULL, ?9, ?9 FROM contact c WHERE c.id = ?4 AND c.account_id = ?1 "
+    "?7, NULL, ?10, ?10 FROM contact c WHERE c.id = ?4 AND c.account_id = ?1 "
     "RETURNING id, contact_id, chain_depth, test"
 )
 _INSERT_IGNORED_RUN = (
@@ -65,6 +65,7 @@ class OpenFlow(NamedTuple):
     version: int
     frequency: str | int
     test: bool = False  # activated by a test key, so that it accepts test runs only
+    max_per_hour: int = 0  # the number of runs that may begin in an hour, 0 for any number
 
 
 class Entrant(NamedTuple):
@@ -99,13 +100,14 @@ def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     entrants = [entrant for entrant in entrants if entrant.test or not flow.test]
     accepted, refused = _split_entrants(flow, entrants, now)
     first_step = scalar(_SELECT_FIRST_STEP, (flow.flow_id, flow.version)) if accepted else None
+    beginnings = entry_caps.plan_beginnings(flow.flow_id, flow.max_per_hour, [each.test for each in accepted], now)
     common = (flow.account_id, flow.flow_id, flow.version)
     db = connection()
     started = db.executemany(
         _INSERT_RUN,
         [
-            (*common, entrant.contact_id, entrant.event_id, entrant.depth, entrant.test, first_step, now)
-            for entrant in accepted
+            (*common, entrant.contact_id, entrant.event_id, entrant.depth, entrant.test, first_step, begins_at, now)
+            for entrant, begins_at in zip(accepted, beginnings, strict=True)
         ],
     ).fetchall()
     db.executemany(
@@ -348,7 +350,9 @@ def get_open_flow(flow_id: int) -> OpenFlow | None:
         return None
     account_id, name, version, test, event, segment_id, list_id, data = row
     start = TriggerSpec(event, segment_id, list_id, msgspec.json.decode(data))
-    return OpenFlow(account_id, flow_id, name, version, triggers.get_frequency(start), bool(test))
+    return OpenFlow(
+        account_id, flow_id, name, version, triggers.get_frequency(start), bool(test), start.data.get("max_per_hour", 0)
+    )
 
 
 def _start_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:

@@ -19,6 +19,7 @@ from appliance.core.errors import Faults, Invalid, Unavailable
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, read_partial, sent_fields
 from appliance.flows.condition_limits import Budget, ConditionsTooSlow
+from appliance.flows.entry_caps import MAX_ENTRIES
 from appliance.sending.sms import keywords
 from appliance.settings import config
 from appliance.storage import transactions
@@ -138,7 +139,7 @@ def asks_about_event_data(spec: TriggerSpec) -> bool:
 def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
     """Return whether two triggers are equal, apart from how often a contact may enter."""
     without_frequency = [
-        spec._replace(data={key: value for key, value in spec.data.items() if key != "frequency"})
+        spec._replace(data={key: value for key, value in spec.data.items() if key not in ("frequency", "max_per_hour")})
         for spec in (first, other)
     ]
     return without_frequency[0] == without_frequency[1]
@@ -285,7 +286,7 @@ def _check_path(value: Any) -> str | None:
 
 _DATA_CHECKS = {
     "frequency": _check_frequency, "tag": write.find_tag_error,
-    "offset_days": check_integer(-MAX_OFFSET_DAYS, MAX_OFFSET_DAYS),
+    "offset_days": check_integer(-MAX_OFFSET_DAYS, MAX_OFFSET_DAYS), "max_per_hour": check_integer(1, MAX_ENTRIES),
     "yearly": lambda value: None if isinstance(value, bool) else "is invalid",
     "at": lambda value: None if isinstance(value, str) and TIME_OF_DAY.fullmatch(value) else "is invalid",
     "path": _check_path,

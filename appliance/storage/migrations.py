@@ -227,9 +227,15 @@ def _flow_pause_reason(handle: Any) -> None:
             handle.execute(f"ALTER TABLE flow ADD COLUMN {column} TEXT")
 
 
+def _entry_places(handle: Any) -> None:
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(trigger)").fetchall()}
+    if "entry_places" not in columns:
+        handle.execute("ALTER TABLE trigger ADD COLUMN entry_places TEXT")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
-    _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason,
+    _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
 )  # fmt: skip
 
 

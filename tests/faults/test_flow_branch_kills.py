@@ -155,3 +155,30 @@ def test_kills_while_a_colleague_is_notified(
     smtp_server.wait_until(lambda: len(smtp_server.messages) >= 20, "the emails", 60)
     assert "Call &lt;b&gt;them&lt;/b&gt;" in smtp_server.messages[0].html()
     figures.note(kills=3, notices_at_kills=notices, emails=len(smtp_server.messages))
+
+
+def test_kills_while_contacts_wait_to_enter(
+    relayed: StartRelayed, clock: TestClock, figures: Figures, seed: int
+) -> None:
+    """However often the process dies, at most 100 contacts begin in each hour, and all of them do in the end."""
+    server = relayed(clock=clock)
+    api, rows = server.client(validate=False), Rows(server, clock)
+    list_id = create_list(api, 250)
+    filters = [{"name": "contact_list", "predicate": "eq", "value": list_id}]
+    segment = api.post("/segments", {"name": "All", "filters": filters}).expect(201)["id"]
+    trigger = {"event": "started", "data": {"max_per_hour": 100}}
+    steps = [{"type": "tag_add", "tag": "seen"}]
+    flow = api.post("/flows", {"name": "Cap", "trigger": trigger, "steps": steps}).expect(201)["id"]
+    api.post(f"/flows/{flow}/activate").expect(200)
+    api.post(f"/flows/{flow}/enroll", {"segment_id": segment}).expect(200)
+    rng, begun = random.Random(seed), []
+    for bound in (100, 200, 250):
+        rows.wait_for(rng.randrange(bound - 90 if bound < 250 else 201, bound), "step_visit")
+        server.kill()
+        server.start()
+        rows.wait_for(bound, "step_visit")
+        begun.append(rows.count("step_visit"))
+        clock.advance(hours=1)
+    rows.wait_for(250, "run WHERE status = 'completed'")
+    assert begun == [100, 200, 250] and rows.count("run") == 250
+    figures.note(kills=3, begun=begun)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import apsw
 import pytest
 
+from appliance.storage.migrations import MIGRATIONS
 from benchmarks.bench_backup import grow
 from tests.api.test_threats_pages import Visitor, invite
 from tests.conftest import FreshServer
@@ -117,7 +118,8 @@ def _downgrade_to_first_schema(database: Path) -> None:
 
 def test_an_upgrade_makes_a_backup_first(first_schema: Server, tmp_path: Path, full: bool) -> None:
     """The start of a newer version backs up the old database and migrates it, also after kills during the start."""
-    server, backup = first_schema, first_schema.data / "backups" / "before-schema-10.tar.gz"
+    server = first_schema
+    backup = server.data / "backups" / f"before-schema-{len(MIGRATIONS)}.tar.gz"
     for turn in range(30 if full else 6):
         process = subprocess.Popen(
             server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,

@@ -167,3 +167,18 @@ def test_notifying_a_colleague(user: ScriptlessBrowser, api: Client, flow: int) 
     page = page.press("Add step")
     (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
     assert (step["user_id"], step["note"]) == (1, "Call them today.") and "Notify owner" in page.text
+
+
+def test_limiting_the_entries_of_an_hour(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The trigger's form has the limit; the page says how many contacts wait to enter."""
+    page = HtmlPage(user, f"/flows/{flow}?step=start")
+    page.fill("Maximum entries per hour", "0")
+    assert "greater than or equal to 1" in page.press("Save").text
+    page.fill("Maximum entries per hour", "1")
+    page = page.press("Save")
+    assert api.get(f"/flows/{flow}").expect(200)["trigger"]["data"]["max_per_hour"] == 1
+    api.patch(f"/flows/{flow}", {"steps": [{"duration": 3600}]}).expect(200)
+    api.post(f"/flows/{flow}/activate").expect(200)
+    contacts = [api.post("/contacts", {"email": f"cap{index}@example.org"}).expect(201)["id"] for index in range(2)]
+    api.post(f"/flows/{flow}/enroll", {"contact_ids": contacts}).expect(200)
+    assert "1 contact waits to enter" in HtmlPage(user, f"/flows/{flow}?step=start").text

@@ -243,6 +243,7 @@ def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
         "event": start.event, "event_name": "",
         "contact_list_id": str(start.contact_list_id or ""), "segment_id": str(start.segment_id or ""),
         "often": "gap" if gap else str(often or ""), "gap": str(-(-gap // 86_400)) if gap else "30",
+        "max_per_hour": str(data.get("max_per_hour") or ""),
         "tag": str(data.get("tag") or ""), "keywords": ", ".join(data.get("keywords") or []),
         "path": str(data.get("path") or ""), "yearly": "yes" if data.get("yearly") else "",
         "offset": str(abs(int(data.get("offset_days") or 0))),
@@ -271,6 +272,9 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
         data["frequency"] = {"min_gap_seconds": parse_int(form["gap"], 30) * 86_400}
     elif form["often"]:
         data["frequency"] = form["often"]
+    if form["max_per_hour"]:
+        text = form["max_per_hour"]
+        data["max_per_hour"] = int(text) if text.isdecimal() and len(text) < 10 else text
     if event in ("message", "keyword") and form["keywords"]:
         data["keywords"] = [word.strip() for word in form["keywords"].split(",") if word.strip()]
     if event in ("tag_add", "tag_remove") and form["tag"]:
@@ -297,7 +301,7 @@ def _read_event_name(form: Form, name: str) -> str:
     return event
 
 
-_FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "tag")
+_FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "tag", "max_per_hour")
 
 
 def _parse_date_path(text: str) -> str | None:
@@ -375,9 +379,10 @@ def describe_event(name: str) -> str:
 # Parts of the forms, for edit conflicts.
 
 _TRIGGER_LABEL = gettext_noop("Trigger")
-_TRIGGER_FIELDS = ("event", "event_name", "contact_list_id", "segment_id", "often", "gap", "tag", "keywords", "path",
-    "offset",
-          "side", "at", "yearly")  # fmt: skip
+_TRIGGER_FIELDS = (
+    "event", "event_name", "contact_list_id", "segment_id", "often", "gap", "max_per_hour", "tag", "keywords", "path",
+    "offset", "side", "at", "yearly",
+)  # fmt: skip
 
 
 class MarkedParts(FormParts):
@@ -445,9 +450,9 @@ def _relevant_fields(form: Form) -> list[str]:
         return names
     names += ["segment_id"] if event in SEGMENT_EVENTS else ["contact_list_id", "segment_id"]
     if event == "date_reached":
-        return [*names, "path", "offset", "side", "at", "yearly"]
+        return [*names, "path", "offset", "side", "at", "yearly", "max_per_hour"]
     names += ["keywords"] if event in ("message", "keyword") else ["tag"] if event in ("tag_add", "tag_remove") else []
-    return [*names, "often", *(["gap"] if form["often"] == "gap" else [])]
+    return [*names, "often", *(["gap"] if form["often"] == "gap" else []), "max_per_hour"]
 
 
 def step_parts(kind: str) -> FormParts:

@@ -7,33 +7,40 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import users
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import content
 from appliance.content.templates import store as templates
-from appliance.core import errors, validation
+from appliance.core import clock, errors, validation
 from appliance.core.errors import Invalid
 from appliance.core.i18n import fold, gettext, gettext_noop, ngettext
 from appliance.events import log
-from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
+from appliance.flows import (
+    document,
+    drafts,
+    entry_caps,
+    lifecycle,
+    report,
+    simulation_sandbox,
+    store,
+    triggers,
+    versions,
+)
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.lifecycle import Blocker
-from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import StepKind
-from appliance.flows.steps.wait_until import name_weekday
 from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, forms, labels, view
-from ui.forms import Form, FormParts, branch_rows, error_sentence, flow_forms, lookups, parse_id
+from ui.forms import Form, FormParts, error_sentence, flow_forms, lookups, parse_id
 from ui.forms.filter_rows import FilterRows
 from ui.forms.flow_forms import StepForm
 from ui.guard import signed_in
 from ui.pages import approvals, campaign_content
 from ui.session import Pages, Visit
-from ui.widgets import filter_builder, flow_tree
+from ui.widgets import filter_builder, flow_tree, step_choices
 from ui.widgets.filter_builder import BRANCH
 
 pages = Pages("ui_flow_editor", url_prefix="/flows")
@@ -150,13 +157,11 @@ def _load_panel(
         "starts": flow_forms.list_trigger_groups(visit.account_id, draft.trigger.event or ""),
         "goal_label": flow_forms.describe_event(draft.goal) if draft.goal else "",
         "goals": flow_forms.list_goal_groups(visit.account_id, draft.goal or ""),
-        "awaited_events": [], "value_fields": [], "step_options": [], "colleagues": [],
-        "branch_fields": branch_rows.BRANCH_FIELDS,
-        "branch_rows": branch_rows.list_rows, "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
-        "revision": 0, "sms_preview": None, "filter_view": None, "pickable": [],
+        "revision": 0, "sms_preview": None, "filter_view": None,
+        "waiting_entries": entry_caps.count_waiting(draft.flow.id, clock.now_ms()),
         "conditions": len(draft.trigger.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
     }  # fmt: skip
     if kind in BY_TYPE:
@@ -186,42 +191,22 @@ def _load_panel(
         stored_choice = page["form"]["often"]
         page["frequencies"] = [row for row in page["frequencies"] if row[0] != usual or usual == stored_choice]
     page["tone"] = flow_tree.TONES.get(page["kind"].icon, "good") if page["kind"] else "good"
-    field_types = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
-    if "list" in field_types:
-        # Lists that mirror a segment are left out, since contacts cannot be added to or removed from them.
-        page["pickable"] = [
-            (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
-        ]
-    if "user" in field_types:
-        members = users.list_members(visit.account_id)
-        page["colleagues"] = [(str(row.id), row.name or row.email) for row in members if row.disabled_at is None]
-    if page["kind"] and any(field.type == "step" for field in page["kind"].fields):
-        page["step_options"] = flow_tree.list_step_options(draft, steps, step)
-    page |= _load_event_fields(visit, draft, step, page["kind"], page["form"])
+    page |= step_choices.load_choices(visit.account_id, draft, steps, step, page["kind"], page["form"])
+    page |= _load_rules(visit, draft, step, page["kind"], page["form"])
     return page
 
 
-def _load_event_fields(
-    visit: Visit, draft: FlowDraft, step: Any, kind: StepKind | None, form: StepForm
-) -> dict[str, Any]:
-    """Return the template context of the fields for an awaited event and for filters; `kind` is None for a trigger."""
-    awaited = ""
-    page: dict[str, Any] = {}
+def _load_rules(visit: Visit, draft: FlowDraft, step: Any, kind: StepKind | None, form: StepForm) -> dict[str, Any]:
+    """Return the template context of the filters of a form, if it has any; `kind` is None for a trigger."""
     if kind is not None:
         form.values["shown"] = flow_forms.get_layout(form)
-        if any(field.type == "awaited_event" for field in kind.fields):
-            awaited = form["event_name"]
-            page["awaited_events"] = flow_forms.list_goal_groups(visit.account_id, awaited)
-        if any(field.type == "value_field" for field in kind.fields):
-            page["value_fields"] = filter_builder.list_value_fields(
-                visit.account_id, draft.trigger.event or "", form["field"]
-            )
-    if kind is None or flow_forms.shows_rules(form, kind.type):
-        filters = draft.trigger.data.get("where") if kind is None else step.get("filters") if step else []
-        rows = form.rows or (FilterRows.from_filters(filters) if filters else FilterRows.blank())
-        rows.event = awaited or draft.trigger.event or ""
-        page["filter_view"] = filter_builder.build_view(visit.account_id, rows, BRANCH)
-    return page
+        if not flow_forms.shows_rules(form, kind.type):
+            return {}
+    has_event = kind is not None and any(field.type == "awaited_event" for field in kind.fields)
+    filters = draft.trigger.data.get("where") if kind is None else step.get("filters") if step else []
+    rows = form.rows or (FilterRows.from_filters(filters) if filters else FilterRows.blank())
+    rows.event = (form["event_name"] if has_event else "") or draft.trigger.event or ""
+    return {"filter_view": filter_builder.build_view(visit.account_id, rows, BRANCH)}
 
 
 def _open_step_form(step: dict[str, Any]) -> StepForm:

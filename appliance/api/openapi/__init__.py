@@ -381,7 +381,7 @@ def _trigger_schema() -> dict[str, Any]:
             "data": _nullable(
                 {"type": "object"},
                 "how often the flow may start (`frequency`), filters (`where`), `keywords`, `tag`; for `date_reached`: "
-                "`path`, `yearly`, `offset_days`, `at`",
+                "`path`, `yearly`, `offset_days`, `at`; and `max_per_hour`, how many contacts may begin in an hour",
             ),
         },
         "additionalProperties": False,

@@ -40,7 +40,7 @@ RESPONSE_FORM = (
 )  # fmt: skip
 LIMITS = {"steps": 200, "depth": 10, "wait_seconds": 31_622_400}
 FREQUENCIES = ("once", "every_time", {"min_gap_seconds": 86_400})
-TRIGGER_DATA = ("frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at")
+TRIGGER_DATA = ("frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at", "max_per_hour")
 
 # What a step is taken for
 GUESSES = (

@@ -1,0 +1,41 @@
+"""What the fields of a step's form, or of the trigger's, offer to choose from."""
+
+from typing import Any
+
+from appliance.accounts import users
+from appliance.flows.drafts import FlowDraft
+from appliance.flows.local_time import WEEKDAYS
+from appliance.flows.steps.base import StepKind
+from appliance.flows.steps.wait_until import name_weekday
+from ui.forms import Form, branch_rows, flow_forms, lookups
+from ui.widgets import filter_builder, flow_tree
+
+
+def load_choices(
+    account_id: int, draft: FlowDraft, steps: list[Any], step: Any, kind: StepKind | None, form: Form
+) -> dict[str, Any]:
+    """Return the template context of the fields of a step of a kind; `kind` is None for the trigger.
+
+    `steps` are the draft's steps with their contents, and `step` the one that the form is about, None for a new one.
+    """
+    types = {field.type for field in kind.fields} if kind is not None else {"list"}
+    choices: dict[str, Any] = {
+        "pickable": [], "colleagues": [], "step_options": [], "value_fields": [], "awaited_events": [],
+        "branch_fields": branch_rows.BRANCH_FIELDS, "branch_rows": branch_rows.list_rows,
+        "weekdays": [(day, name_weekday(day)) for day in WEEKDAYS],
+    }  # fmt: skip
+    if "list" in types:
+        # Lists that mirror a segment are left out, since contacts cannot be added to or removed from them.
+        lists = lookups.list_contact_lists(account_id)
+        choices["pickable"] = [(str(row.id), row.name) for row in lists if row.segment_id is None]
+    if "user" in types:
+        members = users.list_members(account_id)
+        choices["colleagues"] = [(str(row.id), row.name or row.email) for row in members if row.disabled_at is None]
+    if "step" in types:
+        choices["step_options"] = flow_tree.list_step_options(draft, steps, step)
+    if "value_field" in types:
+        event = draft.trigger.event or ""
+        choices["value_fields"] = filter_builder.list_value_fields(account_id, event, form["field"])
+    if "awaited_event" in types:
+        choices["awaited_events"] = flow_forms.list_goal_groups(account_id, form["event_name"])
+    return choices
