@@ -54,7 +54,7 @@ MAX_SEGMENT = Cost(500_000_000, 20.0)
 # sake of a costly one.
 _MIN_STATEMENT = Cost(1_000_000, 0.05)
 # How many times a statement is interrupted at most to measure its cost, and the steps between two measurements.
-_MEASUREMENTS, _MAX_INTERVAL = 600, 50_000
+_MEASUREMENTS, _MAX_INTERVAL = 1_200, 50_000
 
 
 class ConditionsTooSlow(Invalid):

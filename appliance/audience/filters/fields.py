@@ -396,8 +396,17 @@ def like_pattern(shape: str, text: str) -> str:
     return shape.format(re.sub(r"([\\%_])", r"\\\1", text))
 
 
+# LIKE compares a text that may begin anywhere at each position in full: 82 ms for 1,000 letters in a text of 32 KB, and
+# `instr` 0.7 ms.
+_MAX_LIKE_CHARACTERS = 16
+
+
 def like_condition(expression: str, shape: str, text: str, binder: Binder) -> str:
-    """Return a LIKE condition, which ignores case; the text must be ASCII."""
+    """Return a condition that does what LIKE does, which ignores case; the text must be ASCII."""
+    if len(text) > _MAX_LIKE_CHARACTERS and shape == "%{}%":
+        return f"instr(lower({expression}), {binder.add(text.lower())}) > 0"
+    if len(text) > _MAX_LIKE_CHARACTERS and shape == "%{}":
+        return f"substr(lower({expression}), {-len(text)}) = {binder.add(text.lower())}"
     pattern = like_pattern(shape, text)
     escape = " ESCAPE '\\'" if "\\" in pattern else ""
     return f"{expression} LIKE {binder.add(pattern)}{escape}"

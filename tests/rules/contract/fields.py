@@ -85,7 +85,7 @@ O version integer -- which of its editions people enter
 O triggered_count integer -- as a trigger of a campaign has it
 O last_triggered_at date-time? -- as a trigger of a campaign has it
 O paused_at date-time? -- since when nobody enters
-O pause_reason string? -- why the service itself paused it
+O pause_reason enum(slow_conditions)? -- why the service itself paused it
 O unpublished_changes boolean -- people changed it in a browser and have not published that
 = FlowTrigger
 S event string
