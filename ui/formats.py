@@ -183,6 +183,14 @@ def time(ms: int | None) -> Markup:
     return Markup('<time datetime="%s" title="%s">%s</time>') % (machine, full_time(ms), when(ms))
 
 
+_STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+
+
+def history_label(label: str | None) -> str:
+    """Return the label of a revision (`revisions.translate_label`) with the times in it as the page shows times."""
+    return _STORED_TIME.sub(lambda match: when(clock.parse(match[0])), revisions.translate_label(label))
+
+
 def parse_time(text: str) -> int:
     """Parse a time in the format of the API to Unix milliseconds. Raises ValueError if the time is invalid."""
     return clock.parse(text)
@@ -344,7 +352,7 @@ FILTERS = {
     "initials": initials, "duration": duration, "clock_time": clock_time, "query": query_string,
     "full_time": full_time, "stored": i18n.translate_stored, "sentence": sentence,
     "sms_character": segments.describe_character, "attention": store.describe_attention,
-    "history_label": revisions.translate_label,
+    "history_label": history_label,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
     "country": i18n.name_country,
 }  # fmt: skip
