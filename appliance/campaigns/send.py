@@ -9,11 +9,12 @@ from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, audience_snapshot, experiment, links, preflight, states, store
+from appliance.campaigns import audience, audience_snapshot, experiment, links, preflight, states, store, variants
 from appliance.campaigns.findings import Finding, find_transport
 from appliance.campaigns.preflight import NOT_PREPARED, PreparedSend
 from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.content.templates import revisions
+from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
@@ -349,6 +350,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
         ),
     )
     draft = store.duplicate(account_id, campaign_id, by)
+    _replace_test_by_winner(original, draft, by)
     draft.name = gettext("%(name)s (resend)", name=name)
     draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
     # The segment limits the audience to the recipients, so a list or segment that was deleted since is not missing.
@@ -356,6 +358,16 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
     draft.trigger.save()
     store.mark_changed(draft)
     return store.get(account_id, draft.id)
+
+
+def _replace_test_by_winner(original: Campaign, draft: Campaign, by: Actor) -> None:
+    """Give a duplicate of a campaign with an A/B test no test, and the content of the winner, if there is one."""
+    variants.remove(draft.id)
+    setup: variants.Setup | None = original.setup
+    winner = setup.experiment.winner or 1 if setup is not None else 1
+    if setup is not None and winner > 1:
+        document = variants.get_variant(setup, winner).document
+        templates.write(draft.template, document, by.user_id, begins=True)
 
 
 # Approval of a campaign before its send: requested, approved or rejected (docs/decisions.md#6).

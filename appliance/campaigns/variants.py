@@ -327,6 +327,8 @@ def validate(account_id: int, request: ExperimentWrite, channel: str, setup: Set
             f"{path}decide_after_minutes",
             gettext("must be at least %(num)s minutes after the last variant", num=MIN_TIME_AFTER_SEND_MINUTES),
         )
+    if settings["uneven"] and count < 2:
+        faults.add(f"{path}uneven", gettext("is only for an A/B test"))
     if settings["uneven"] and any(times):
         faults.add(f"{path}uneven", gettext("cannot be combined with different send times"))
     for index, variant in enumerate(variants or ()):

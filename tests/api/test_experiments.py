@@ -93,6 +93,7 @@ def test_all_errors_of_a_test_are_reported_at_once(api: Client) -> None:
         ({"variants": [{}, {}], "test_share": 0}, "experiment.test_share"),
         ({"variants": [{}, {}], "by_amount": True}, "experiment.by_amount"),
         ({"holdout": 0.1}, "experiment.event"),
+        ({"holdout": 0.1, "event": "order", "uneven": True}, "experiment.uneven"),
         ({"variants": [{}, {"html": "x"}]}, "experiment.variants[1].html"),
         ({"variants": [{}, {}], "share": 0.1}, "experiment.share"),
     ],

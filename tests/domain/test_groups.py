@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, content, hold_reasons, send, store
+from appliance.campaigns import audience, content, experiment, hold_reasons, send, store, variants
 from appliance.campaigns.audience import LEFT_OUT, GroupQuery
 from appliance.campaigns.store import CampaignCreate
+from appliance.campaigns.variants import ExperimentWrite, VariantWrite
 from appliance.content.templates import store as templates
 from appliance.content.templates import template_edits, validation
 from appliance.core.errors import Invalid, NotFound
@@ -170,6 +171,21 @@ def test_resend_to_non_openers(home: Home) -> None:
     assert list_group_ids(resend) == {ids[2], ids[3]}
     assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (resend)")
     assert segments.get(home.account_id, resend.trigger.segment_id).name == "Did not open Spring"
+
+
+def test_a_resend_has_the_content_of_the_winner(home: Home) -> None:
+    """After an A/B test, the resend has no test of its own, and what the winner sent."""
+    contacts = [home.contact(f"r{number}@example.org") for number in range(4)]
+    draft = home.campaign(home.list_of(*(contact.id for contact in contacts)).id)
+    request = ExperimentWrite(variants=[VariantWrite(), VariantWrite(subject="B")], test_share=0.5)
+    transactions.write(variants.apply, draft, request)
+    campaign = home.send(draft)
+    transactions.write(experiment.choose_winner, home.account_id, campaign.id, 2, Actor("key:1"))
+    transactions.write(run, "UPDATE campaign SET phase = 'completed' WHERE id = ?", (campaign.id,))
+    resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
+
+    assert (resend.setup, resend.template.subject, resend.template.body) == (None, "B", "<p>Hi</p>")
+    assert variants.find(campaign.id) is not None
 
 
 def _mark_opened(campaign_id: int, contact_ids: list[int]) -> None:

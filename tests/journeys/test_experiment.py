@@ -290,3 +290,17 @@ def test_an_sms_test_sends_each_variant(server: Server, api: Client) -> None:
     assert {(variants[number], texts[number].split()[0]) for number in variants} <= {(1, "First"), (2, "Second")}
     lines = list(csv.DictReader(api.get("/exports/messages.csv", campaign_id=get_id(path)).text.splitlines()))
     assert {int(line["id"]): int(line["variant"]) for line in lines} == variants
+
+
+def test_amounts_decide_if_they_are_compared(server: Server, api: Client, clock: TestClock) -> None:
+    """The variant whose recipients paid more wins, although as many of the other ordered."""
+    path = start(api, 200, {"variants": [{}, SECOND], "test_share": 0.8, **BY_ORDERS, "by_amount": True}, "amounts")
+    wait_until_sent(server, api, path)
+    order(api, list_contacts(server, path, 1)[:45], amount=10)
+    order(api, list_contacts(server, path, 2)[:45], amount=100)
+    assert check_sums(api, path)["variants"][1]["amount"] == 4500
+    clock.advance(minutes=2)
+    result = wait_for_state(api, path, "decided")
+    assert (result["winner"], result["decision"]["code"]) == (2, "winner")
+    assert [variant["converted"] for variant in result["variants"]] == [45, 45]
+    assert result["variants"][1]["value"] > 5 * result["variants"][0]["value"]

@@ -32,6 +32,7 @@ UNSAYABLE = (
     "give either `from`, or `from_email` and `from_name`", "is not supported for SMS", "is already a recipient",
     "is only for transactional messages: send marketing to each recipient alone",
     "needs two variants or more, or a holdout", "is more than the holdout leaves", "is only for events",
+    "is only for an A/B test",
     "SMS have no opens", "minutes after the last variant", "cannot be combined with different send times",
     "is that of the campaign: change", "is only for email", "is used twice", "must be the first variant",
     "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",

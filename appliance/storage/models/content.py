@@ -530,7 +530,7 @@ class Variant(Table):
     experiment = ForeignKeyField(Experiment, on_delete="CASCADE", index=False)
     number = IntegerField()  # from 1, as in the ledger; variant 1 is the campaign's own template
     name = TextField(null=True)
-    template = ForeignKeyField(Template, index=True)
+    template = ForeignKeyField(Template, on_delete="CASCADE", index=True)
     send_after_minutes = IntegerField(default=0)  # from the start of the campaign
     # Fixed when the campaign is sent; variant 1 has the content and the sender of the campaign.
     document = Json(null=True)  # its complete content, as in a revision
