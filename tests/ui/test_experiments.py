@@ -278,3 +278,21 @@ def test_an_sms_has_text_variants(page: Page, api: Client) -> None:
         "Clicks", "Conversions (an event)",
     ]  # fmt: skip
     assert axe.find_violations_in_light_and_dark(page) == []
+
+
+def test_the_control_group_of_the_account(page: Page, api: Client) -> None:
+    """The share is entered as a percentage; an invalid one is an error, and an empty one is no control group."""
+    page.goto("/settings/consent")
+    share = page.get_by_label("Share of all contacts, in percent")
+    share.fill("70")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#f-control-share-err")).to_contain_text("from 0 to 50")
+    share.fill("2.5")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".toast")).to_contain_text("Saved.")
+    assert api.get("/account").expect(200)["control_share"] == 0.025
+    expect(share).to_have_value("2.5")
+    share.fill("")
+    page.get_by_role("button", name="Save").click()
+    expect(share).to_have_value("")
+    assert api.get("/account").expect(200)["control_share"] is None

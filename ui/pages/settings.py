@@ -22,8 +22,8 @@ from appliance.sending.messages import senders
 from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch, scan_for
-from ui import forms, guard, session, view
-from ui.forms import Form, FormPart, FormParts, lookups, safe_path
+from ui import formats, forms, guard, session, view
+from ui.forms import Form, FormPart, FormParts, lookups, parse_number, safe_path
 from ui.forms.lookups import time_zone_groups
 from ui.guard import signed_in
 from ui.session import Pages, Visit
@@ -185,6 +185,7 @@ IP_CHOICES = (
 _CONSENT_PARTS = FormParts(
     FormPart(gettext_noop("IP addresses"), ("privacy_ip",)),
     FormPart(gettext_noop("Frequency cap"), ("cap_messages", "cap_days")),
+    FormPart(gettext_noop("Control group"), ("control_share",)),
     FormPart(gettext_noop("Quiet hours"), ("quiet_from", "quiet_to")),
     FormPart(gettext_noop("Opt-out text"), ("sms_opt_out_hint", "sms_opt_out_hints")),
 )  # fmt: skip
@@ -208,8 +209,21 @@ def _build_consent_form(account: Any) -> Form:
         "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
         "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
         "sms_opt_out_hint": account.sms_opt_out_hint or "",
+        "control_share": f"{round(account.control_share * 100, 2):g}" if account.control_share else "",
         "sms_opt_out_hints": "\n".join(f"{tag}: {hint}" for tag, hint in account.sms_opt_out_hints.items()),
     })  # fmt: skip
+
+
+def _read_control_share(form: Form) -> float | None:
+    """Return the share of the control group from a percentage, None if it is empty or 0."""
+    try:
+        share = float(parse_number(form["control_share"].removesuffix("%") or "0")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= accounts.MAX_CONTROL_SHARE:
+        limit = formats.number(round(accounts.MAX_CONTROL_SHARE * 100))
+        form.add_error("control_share", gettext("Enter a percentage from 0 to %(limit)s.", limit=limit))
+    return share or None
 
 
 def _read_hints(form: Form) -> dict[str, str]:
@@ -235,6 +249,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
     raw = {
         "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
         "sms_opt_out_hints": _read_hints(form),
+        **({"control_share": _read_control_share(form)} if "control_share" in form.values else {}),
         "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", is_pair_required=True),
         "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
     }  # fmt: skip
