@@ -1,0 +1,50 @@
+"""One account whose conditions on events cost much must not hold up the flows of another one (T11)."""
+
+import time
+from typing import Any
+
+from tests.kit.client import Client
+from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import Server
+
+_MAX_SECONDS = 20  # without a limit it takes more than a minute
+
+
+def test_costly_conditions_of_one_account_stop_only_its_own_flow(
+    server: Server, api: Client, user: ScriptlessBrowser
+) -> None:
+    """A flow of another account starts within seconds; the owner reads why the costly one is paused."""
+    account_id = server.cli("account", "add", "Elsewhere").stdout.strip()
+    other = server.client(server.new_key("theirs", "--account", account_id))
+    flow_id, victim_id = create_costly_flow(api), create_flow(other, "order")
+    contact_id = api.post("/contacts", {"email": "ann@example.org"}).expect(201)["id"]
+    batch = [{"event": "view", "contact_id": contact_id, "data": {"path": "/"}}] * 1_000
+    api.post("/events/batch", {"events": batch}).expect(200)
+    buyer_id = other.post("/contacts", {"email": "bob@example.org"}).expect(201)["id"]
+    started_at = time.monotonic()
+    other.post("/events", {"event": "order", "contact_id": buyer_id}).expect(201)
+    other.wait(f"/flows/{victim_id}/runs", bool, timeout=60)
+    assert time.monotonic() - started_at < _MAX_SECONDS
+    flow = api.wait(f"/flows/{flow_id}", lambda row: row["status"] == "paused")
+    assert flow["pause_reason"] == "slow_conditions" and flow["paused_at"]
+    events = api.get("/events", event="flow_paused").expect(200)
+    assert [event["data"] for event in events] == [{"flow_id": flow_id, "reason": "slow_conditions"}]
+    assert "Checking its conditions on events took too long" in user.get(f"/flows/{flow_id}")
+    assert "Flow paused" in user.get("/activity")
+    assert api.post(f"/flows/{flow_id}/activate").expect(200)["pause_reason"] is None
+
+
+def create_flow(client: Client, event: str, **data: Any) -> int:
+    """Create an active flow that an event starts, and return its id."""
+    body = {"trigger": {"event": event, "data": data}, "steps": [{"type": "exit"}], "status": "active"}
+    return int(client.post("/flows", body).expect(201)["id"])
+
+
+def create_costly_flow(client: Client) -> int:
+    """Create a flow that checks for each event `view` 48 times all events `view` of its contact."""
+    seen = {"event": "view", "where": [{"name": "event.path", "predicate": "cont", "value": "zzz"}]}
+    many = {
+        "name": "group", "predicate": "any", "value": [{"name": "event", "predicate": "performed", "value": seen}] * 24
+    }  # fmt: skip
+    never = {"name": "event.never", "predicate": "eq", "value": 1}
+    return create_flow(client, "view", where=[{"name": "group", "predicate": "any", "value": [never, many, many]}])
