@@ -14,9 +14,21 @@ from ui.forms import experiment_forms
 
 # Above this relative difference, a test is called too small: variants seldom differ more.
 _MAX_USEFUL_LIFT = 1.0
-_RATE_LABELS = {
-    "clicks": gettext_noop("click rate"), "opens": gettext_noop("open rate"), "event": gettext_noop("conversion rate"),
-}  # fmt: skip
+# The sentences about the rate that a size is calculated with, by metric: of earlier campaigns, and assumed.
+_BASES = {
+    "clicks": (
+        gettext_noop("Calculated with your click rate of the last 90 days, %(rate)s."),
+        gettext_noop("Calculated with a click rate of %(rate)s, because you have not sent enough yet."),
+    ),
+    "opens": (
+        gettext_noop("Calculated with your open rate of the last 90 days, %(rate)s."),
+        gettext_noop("Calculated with an open rate of %(rate)s, because you have not sent enough yet."),
+    ),
+    "event": (
+        gettext_noop("Calculated with your conversion rate of the last 90 days, %(rate)s."),
+        gettext_noop("Calculated with a conversion rate of %(rate)s, because there are too few events yet."),
+    ),
+}
 
 
 class VariantView(NamedTuple):
@@ -92,7 +104,8 @@ def list_labels(variant: Variant, sms: bool = False) -> list[str]:
         or (key == "time" and variant.send_after_minutes)
     ]  # fmt: skip
     names = experiment_forms.DIFFERENCE_LABELS
-    return [gettext(names["text" if sms and key == "content" else key]) for key in keys]
+    keys = ["text" if sms and key == "content" else key for key in keys]
+    return [gettext(names[key]) for key in keys]
 
 
 def describe_split(setup: Setup, sendable: int) -> str:
@@ -170,10 +183,9 @@ def describe_minutes(minutes: int) -> str:
 
 def describe_basis(sample: SampleSize, metric: str) -> str:
     """Return the rate that the size is calculated with, as a sentence."""
-    values = {"rate": formats.share(round(sample.rate, 3)), "label": gettext(_RATE_LABELS[metric])}
-    if sample.is_measured:
-        return gettext("Calculated with your %(label)s of the last 90 days, %(rate)s.", **values)
-    return gettext("Calculated with a %(label)s of %(rate)s, because you have not sent enough yet.", **values)
+    measured, assumed = _BASES[metric]
+    sentence = measured if sample.is_measured else assumed
+    return gettext(sentence, rate=formats.share(round(sample.rate, 3)))
 
 
 def summarize(test: TestView | None) -> str:
@@ -191,7 +203,7 @@ def summarize(test: TestView | None) -> str:
 
 
 def describe_metric(metric: str, event: str | None) -> str:
-    """Return what is counted, in the middle of a sentence: `clicks`, or the label of the event."""
+    """Return what decides, after `decided by`: `clicks`, or the label of the event."""
     if metric == "event":
         return formats.uncapitalize(labels.event(event or "")[2])
-    return gettext("clicks") if metric == "clicks" else gettext("opens (estimated)")
+    return pgettext("decided by", "clicks") if metric == "clicks" else pgettext("decided by", "opens (estimated)")

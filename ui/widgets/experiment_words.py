@@ -5,7 +5,7 @@ from typing import NamedTuple
 from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigures, Interval, VariantResult
 from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.storage.models import Campaign, User
 from ui import formats, labels
 from ui.forms import experiment_forms
@@ -173,10 +173,10 @@ def _describe_range(interval: Interval) -> str:
 
 def _metric_label(result: ExperimentResult) -> str:
     if result.by_amount:
-        return gettext("revenue")
+        return pgettext("more", "revenue")
     if result.metric == "event":
-        return gettext("conversions")
-    return gettext("clicks") if result.metric == "clicks" else gettext("opens (estimated)")
+        return pgettext("more", "conversions")
+    return pgettext("more", "clicks") if result.metric == "clicks" else pgettext("more", "opens (estimated)")
 
 
 def _describe_next(result: ExperimentResult) -> str:
