@@ -9,8 +9,8 @@ from appliance.content.designs import document as designs
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.flows.steps.wait import format_duration
 from appliance.storage.models import Campaign, Variant
-from ui import formats, labels
-from ui.forms import experiment_forms
+from ui import formats
+from ui.forms import experiment_forms, flow_forms
 
 # Above this relative difference, a test is called too small: variants seldom differ more.
 _MAX_USEFUL_LIFT = 1.0
@@ -205,5 +205,5 @@ def summarize(test: TestView | None) -> str:
 def describe_metric(metric: str, event: str | None) -> str:
     """Return what decides, after `decided by`: `clicks`, or the label of the event."""
     if metric == "event":
-        return formats.uncapitalize(labels.event(event or "")[2])
+        return formats.uncapitalize(flow_forms.describe_event(event or ""))
     return pgettext("decided by", "clicks") if metric == "clicks" else pgettext("decided by", "opens (estimated)")

@@ -7,8 +7,8 @@ from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.storage.models import Campaign, User
-from ui import formats, labels
-from ui.forms import experiment_forms
+from ui import formats
+from ui.forms import experiment_forms, flow_forms
 from ui.widgets.experiment_views import get_letter
 
 # From this chance on, the chance is called almost certain instead of a number that is rounded to 100 %.
@@ -73,7 +73,7 @@ class HoldoutWords(NamedTuple):
 def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
     """Return the words about the figures of a campaign's test."""
     is_test = len(result.variants) > 1
-    event = labels.event(result.event)[2] if result.event else ""
+    event = flow_forms.describe_event(result.event) if result.event else ""
     title, tone = _describe_decision(result) if is_test else ("", "")
     is_running = result.state == "testing"
     return ExperimentWords(
