@@ -282,7 +282,7 @@ def test_a_date_trigger_whose_segment_costs_too_much_is_paused(home: Home, monke
     monkeypatch.setattr(date_events, "MAX_FLOW", MAX_WRITE)
     contact_id = home.contact("ann@acme.test").id
     transactions.write(run, "UPDATE account SET time_zone = 'UTC' WHERE id = ?", (home.account_id,))
-    start = {"event": "date_reached", "data": {"path": "data.renewal", "at": clock.iso(clock.now_ms())[11:16]}}
+    start = {"event": "date_reached", "data": {"path": "data.renewal", "at": str(clock.iso(clock.now_ms()))[11:16]}}
     flow_id = live_flow(home, {**start, "segment_id": create_segment(home, never_seen(24))})
     assert date_events.check_dates()
     home.advance(86_400)
