@@ -62,12 +62,13 @@ def _apply_action(
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the request of the form changed by a button, and the text of a notice, which is empty without an undo."""
     setup = campaign.setup
-    if act == "start":
+    if act == "start" and (setup is None or not variants.is_test(setup)):
         return raw | {"variants": [*raw.get("variants", [{}])[:1], {}]}, ""
     if act == "control" and setup is None:
         return {"holdout": _DEFAULT_HOLDOUT, "event": experiment_forms.DEFAULT_EVENT}, ""
     if setup is None:
         return None, ""
+    raw = {"variants": [{"id": row.id} for row in setup.variants]} | raw
     if act == "off":
         holdout = raw.get("holdout", setup.experiment.holdout)
         kept = raw | {"variants": raw["variants"][:1]} if holdout and len(setup.variants) > 1 else None
