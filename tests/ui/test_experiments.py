@@ -294,6 +294,7 @@ def test_the_control_group_of_the_account(page: Page, api: Client) -> None:
     assert api.get("/account").expect(200)["control_share"] == 0.025
     expect(share).to_have_value("2.5")
     share.fill("")
-    page.get_by_role("button", name="Save").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Save").click()
     expect(share).to_have_value("")
     assert api.get("/account").expect(200)["control_share"] is None
