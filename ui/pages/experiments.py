@@ -71,7 +71,7 @@ def _apply_action(
     raw = {"variants": [{"id": row.id} for row in setup.variants]} | raw
     if act == "off":
         holdout = raw.get("holdout", setup.experiment.holdout)
-        kept = raw | {"variants": raw["variants"][:1]} if holdout and len(setup.variants) > 1 else None
+        kept = raw | {"variants": raw["variants"][:1], "uneven": False} if holdout and len(setup.variants) > 1 else None
         return kept, gettext("A/B test removed.") if len(setup.variants) > 1 else gettext("Holdout group removed.")
     source = next((row for row in setup.variants if row.id == variant_id), None)
     if act == "add":
