@@ -280,7 +280,7 @@ def _import_field(target: str) -> str:
 
 
 def import_reasons(counts: Mapping[str, int], state: str) -> str:
-    """Return why contacts of an import have a state, with counts: `unsubscribed in the file (3)`.
+    """Return why contacts of an import have a state, with counts if there are several.
 
     `counts` are by reason, of all states. `state` is `not_subscribed`, `unsubscribed` or `suppressed`.
     """
@@ -295,7 +295,7 @@ def import_reasons(counts: Mapping[str, int], state: str) -> str:
 
 
 def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
-    """Return the reasons why the undo of an import leaves rows unchanged, with counts: `messaged since then (2)`.
+    """Return the reasons why the undo of an import leaves rows unchanged, with counts if there are several.
 
     `counts` are by reason. `resource` is what was imported: `contacts` or `suppressions`.
     """
@@ -306,11 +306,13 @@ def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
 
 
 def _join_counted(labels: Mapping[str, str], counts: Mapping[str, int]) -> str:
-    """Join labels with their counts, without those that are 0."""
-    return join_names([
-        gettext("%(reason)s (%(count)s)", reason=gettext(label), count=number(counts[name]))
-        for name, label in labels.items() if counts.get(name)
-    ])  # fmt: skip
+    """Join labels with their counts, without those that are 0; a single one without its count, which the text has."""
+    counted = [(gettext(label), counts[name]) for name, label in labels.items() if counts.get(name)]
+    if len(counted) == 1:
+        return counted[0][0]
+    return join_names(
+        [gettext("%(reason)s (%(count)s)", reason=label, count=number(count)) for label, count in counted]
+    )
 
 
 def consent_actor(name: str) -> str:

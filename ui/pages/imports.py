@@ -201,17 +201,23 @@ def has_ambiguous_dates(job: Import) -> bool:
 _EXAMPLE_COUNTRY = "GB"
 
 
+def _is_phone(text: str, country: str) -> bool:
+    """Return whether a text is a phone number of a country (two letters); any text may be one of an unknown country."""
+    try:
+        return not country or bool(addresses.parse_written_phone(text, country))
+    except ValueError:
+        return False
+
+
 def _find_local_phone(columns_shown: list[ImportColumn], country: str) -> str:
     """Return a phone number of the file without a country code, or an example of one.
 
     The example is from `country` (two letters or empty), else from the country of a phone number of the file.
     """
     samples = [sample.strip() for column in columns_shown if column.to == "phone" for sample in column.samples]
-    local = next(
-        (sample for sample in samples if sample.lstrip("(")[:1].isdecimal() and not sample.startswith("00")), None
-    )
-    if local:
-        return local
+    for sample in samples:
+        if sample.lstrip("(")[:1].isdecimal() and not sample.startswith("00") and _is_phone(sample, country):
+            return sample
     countries = [country, *(addresses.country_of_phone(sample) for sample in samples), _EXAMPLE_COUNTRY]
     return next(example for code in countries if code and (example := addresses.example_phone(code)))
 
