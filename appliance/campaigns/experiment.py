@@ -225,15 +225,20 @@ _WAITING_IDS = (
     "AND due_at IS NULL AND run_id IS NULL AND status IN ('queued', 'held') AND variant = 0 AND id > :after "
     "ORDER BY id LIMIT :size"
 )
-# Whoever was deleted meanwhile has no position; the message is skipped when it is due.
+# A contact who was deleted has no position, and one who was merged may have the position of the holdout. Their rows get
+# the variant `:rest` once nobody is to wait any longer, outside of the comparison; else they would wait for ever.
 _RELEASE = (
-    "WITH p AS MATERIALIZED (SELECT id AS message_id, coalesce({sql.group}, :winner) AS variant "
+    "WITH g AS MATERIALIZED (SELECT id AS message_id, {sql.group} AS variant "
     "FROM message NOT INDEXED WHERE id > :after AND id <= :last AND campaign_id = :campaign AND variant = 0 "
-    "AND status = 'held' AND due_at IS NULL) "
-    "UPDATE message SET variant = p.variant, variant_batch = :new_batch, status = 'queued', due_at = :due, "
+    "AND status = 'held' AND due_at IS NULL), "
+    "p AS MATERIALIZED (SELECT message_id, iif(variant > 0, variant, :rest) AS variant, "
+    "iif(variant > 0, :new_batch, NULL) AS batch FROM g) "
+    "UPDATE message SET variant = p.variant, variant_batch = p.batch, status = 'queued', due_at = :due, "
     "sender = {sql.sender}, reply_to = {sql.reply_to}, updated_at = :now FROM p "
     "WHERE message.id = p.message_id AND p.variant > 0"
 )
+# The variant of rows without a position if an uneven test has no winner to send
+_FIRST_VARIANT = 1
 
 
 def has_pending_release() -> bool:
@@ -269,9 +274,11 @@ def release_batch(campaign_id: int, size: int) -> int:
     sql = _build_row_sql(campaign, setup, "contact_id", DUE_NOW, "p.variant")
     batch = None if experiment.winner is not None else len(experiment.batches)
     scope = {"campaign": campaign_id, "after": after, "last": ids[-1]}
+    is_waited_for = assignments.get_waiting_share(convert(experiment.assignment, Assignment)) > 0
+    rest = experiment.winner or (None if is_waited_for else _FIRST_VARIANT)
     connection().execute(
         _RELEASE.format(sql=sql),
-        {**sql.parameters, **scope, "new_batch": batch, "winner": experiment.winner, "now": clock.now_ms()},
+        {**sql.parameters, **scope, "new_batch": batch, "rest": rest, "now": clock.now_ms()},
     )  # fmt: skip
     if batch is not None:
         _count_released(experiment, scope, batch)
