@@ -190,7 +190,9 @@ def count_batches(campaign: Campaign, setup: Setup) -> Batches:
     batches: list[list[Counts]] = [[] for _ in experiment.batches]
     for span in spans:
         key = (span.variant, span.batch)
-        batches[span.batch - 1].append(Counts(sizes[key], *counts.get(key, (0, 0.0, 0.0))))
+        converted, amount, squares = counts.get(key, (0, 0.0, 0.0))
+        # The sizes were read before, and a release may have added recipients since.
+        batches[span.batch - 1].append(Counts(max(sizes[key], converted), converted, amount, squares))
     return batches
 
 
@@ -216,13 +218,18 @@ def _count_events(
     return {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows(sql, values)}
 
 
-def decide(campaign: Campaign, setup: Setup) -> Decision | None:
-    """Return the decision on a test that was started, from its present counts; None for a holdout alone.
+def is_comparable(campaign: Campaign, experiment: Experiment) -> bool:
+    """Return whether the variants can be compared: the sizes of the first batch are known once the audience is."""
+    return bool(experiment.batches) and campaign.pending_snapshot is None
 
-    Its variants have numbers from 0.
+
+def decide(campaign: Campaign, setup: Setup) -> Decision | None:
+    """Return the decision on a test that was started, from its present counts.
+
+    Its variants have numbers from 0. Returns None for a holdout alone, and while the audience is still being stored.
     """
     experiment = setup.experiment
-    if not variants.is_test(setup) or not experiment.batches:
+    if not variants.is_test(setup) or not is_comparable(campaign, experiment):
         return None
     is_over = experiment.state == "decided" or clock.now_ms() >= experiment.decide_at
     return _decide(experiment, count_batches(campaign, setup), is_over)
@@ -259,7 +266,7 @@ def _get_holdout_end(setup: Setup) -> int:
 
 def _measure_holdout(campaign: Campaign, setup: Setup, ledger: "_Ledger") -> HoldoutFigures | None:
     experiment = setup.experiment
-    if not experiment.holdout or not experiment.batches:
+    if not experiment.holdout or not is_comparable(campaign, experiment):
         return None
     ends_at = _get_holdout_end(setup)
     counts = dict(
@@ -364,16 +371,16 @@ class _Ledger(NamedTuple):
 _ledger_cache: CostAwareCache[_Ledger] = CostAwareCache(min_cost_seconds=0.03)
 
 
-def _load_ledger(campaign_id: int, state: str) -> _Ledger:
+def _load_ledger(campaign: Campaign, state: str) -> _Ledger:
     def load() -> _Ledger:
         statuses: dict[int | None, dict[str, int]] = {}
         for variant, status, count in rows(
-            "SELECT variant, status, count(*) FROM message WHERE campaign_id = ? GROUP BY 1, 2", (campaign_id,)
+            "SELECT variant, status, count(*) FROM message WHERE campaign_id = ? GROUP BY 1, 2", (campaign.id,)
         ):
             statuses.setdefault(variant, {})[status] = count
         return _Ledger(statuses)
 
-    return _ledger_cache.get((campaign_id, state), load)
+    return _ledger_cache.get((campaign.id, state, campaign.pending_snapshot is None), load)
 
 
 def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
@@ -382,9 +389,9 @@ def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
     setup: Setup | None = campaign.setup
     if setup is None:
         raise NotFound
-    experiment, ledger = setup.experiment, _load_ledger(campaign_id, setup.experiment.state)
+    experiment, ledger = setup.experiment, _load_ledger(campaign, setup.experiment.state)
     is_started, now = bool(experiment.batches), clock.now_ms()
-    batches = count_batches(campaign, setup) if is_started else []
+    batches = count_batches(campaign, setup) if is_comparable(campaign, experiment) else []
     decision = decide(campaign, setup)
     is_over = is_started and now >= experiment.decide_at
     shown = [_build_variant(campaign, setup, number, batches, decision, ledger) for number in _list_numbers(setup)]

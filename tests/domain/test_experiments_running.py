@@ -7,9 +7,12 @@ from msgspec import convert
 
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
-from appliance.campaigns import experiment, variants
-from appliance.campaigns.audience_snapshot import BatchRunner
+from appliance.campaigns import audience, audience_snapshot, experiment, experiment_results, variants
+from appliance.campaigns.audience_snapshot import BatchRunner, SnapshotKey
 from appliance.campaigns.variants import ExperimentWrite, VariantWrite
+from appliance.core import validation
+from appliance.events import submit
+from appliance.events.submit import EventWrite
 from appliance.experiments.assignment import HELD_OUT, Assignment, get_group
 from appliance.storage import transactions
 from appliance.storage.database import rows
@@ -29,6 +32,13 @@ def start(home: Home, people: int, send: dict[str, Any] | None = None, **test: A
 def find_experiment(campaign: Campaign) -> Experiment:
     """Return the stored test of a campaign."""
     return Experiment.get(Experiment.campaign == campaign.id)
+
+
+def order(home: Home, *contact_ids: int, amount: float = 10.0) -> None:
+    """Record an order of each contact."""
+    for contact_id in contact_ids:
+        request = validation.read(EventWrite, {"event": "order", "contact_id": contact_id, "amount": amount})
+        transactions.write(submit.submit, home.account_id, submit.prepare(request))
 
 
 def list_waiting(campaign: Campaign) -> list[int]:
@@ -72,3 +82,26 @@ def test_who_is_deleted_before_the_last_batch_is_released(home: Home) -> None:
     assert list_waiting(campaign) == []
     counted = sum(sum(batch["sizes"]) for batch in find_experiment(campaign).batches)
     assert counted == 39
+
+
+def test_nothing_is_compared_while_the_audience_is_being_stored(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An early event of a large send is no error; the comparison begins when the sizes of the variants are known."""
+    monkeypatch.setattr("appliance.campaigns.audience_snapshot.MAX_AT_ONCE", 1)
+    campaign = start(home, 20, test_share=0.8, holdout=0.2, metric="event", event="order")
+    state, key = audience_snapshot.get_state(campaign), SnapshotKey(campaign.id, campaign.started_at)
+    assert state is not None and state.row_sql is not None
+    kind, group = audience.get_channel_kind(campaign), state.row_sql.group
+    count = audience_snapshot.write_audience(key, state.audience, kind, 0, lambda: False, group)
+    transactions.write(audience_snapshot.record_list, key, count)
+    transactions.run_outside_transaction(audience_snapshot.attach, key)
+    transactions.write(audience_snapshot.write_batch, key, 19)
+    transactions.run_outside_transaction(audience_snapshot.detach)
+    reached = [row[0] for row in rows("SELECT contact_id FROM message WHERE campaign_id = ?", (campaign.id,))]
+    order(home, *reached)
+
+    result = experiment_results.get_result(home.account_id, campaign.id)
+    assert (result.decision, result.holdout, result.variants[0].chance) == (None, None, None)
+    BatchRunner().run()
+    result = experiment_results.get_result(home.account_id, campaign.id)
+    assert result.decision is not None and result.holdout is not None
+    assert sum(variant.converted for variant in result.variants) + result.holdout.held_out_converted == 19
