@@ -37,12 +37,14 @@ _MINUTE_MS = 60_000
 UNEVEN_BATCHES = 4
 # What an order is expected to be if the account has no earlier ones: any value is valid (`TypicalAmount`).
 _DEFAULT_TYPICAL = TypicalAmount(50.0, 5_000.0)
+# Below this mean, orders and refunds have cancelled out.
+_MIN_TYPICAL = 1e-6
 _MAX_EARLIER_EVENTS = 10_000
 _EARLIER_PERIOD_MS = 90 * clock.DAY_MS
 _EARLIER_AMOUNTS = (
-    "SELECT avg(amount), avg(amount * amount) FROM (SELECT total(amount) AS amount FROM (SELECT contact_id, amount "
-    "FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND contact_id NOT NULL AND test = 0 "
-    "ORDER BY created_at DESC LIMIT ?) GROUP BY contact_id)"
+    "SELECT avg(amount), avg(amount * amount) FROM (SELECT total(amount) AS amount FROM (SELECT contact_id, "
+    f"{experiment_results.CLAMPED_AMOUNT} AS amount FROM event WHERE account_id = ? AND event = ? "
+    "AND created_at >= ? AND contact_id NOT NULL AND test = 0 ORDER BY created_at DESC LIMIT ?) GROUP BY contact_id)"
 )
 
 
@@ -102,7 +104,8 @@ def _find_typical_amount(campaign: Campaign, experiment: Experiment) -> TypicalA
         return _DEFAULT_TYPICAL
     since = clock.now_ms() - _EARLIER_PERIOD_MS
     row = fetch_one(_EARLIER_AMOUNTS, (campaign.account_id, experiment.event, since, _MAX_EARLIER_EVENTS))
-    return TypicalAmount(*row) if row is not None and row[0] is not None and row[0] > 0 else _DEFAULT_TYPICAL
+    is_usable = row is not None and row[0] is not None and row[0] >= _MIN_TYPICAL
+    return TypicalAmount(*row) if is_usable else _DEFAULT_TYPICAL
 
 
 def _save(experiment: Experiment) -> None:

@@ -135,6 +135,10 @@ class ExperimentResult(Struct):
 
 # Counts.
 
+# Amounts are compared between a millionth and a billion, because any number may be sent as an amount and the squares of
+# others may be too large, or too small, for a float.
+_MIN_AMOUNT, _MAX_AMOUNT = 1e-6, 1e9
+CLAMPED_AMOUNT = f"iif(abs(amount) < {_MIN_AMOUNT}, 0.0, max(-{_MAX_AMOUNT}, min({_MAX_AMOUNT}, amount)))"
 # The events of the contacts in a time, by variant and batch; a held-out contact has the batch 0.
 _COUNT_EVENTS = (
     "WITH span(variant, batch, since, until) AS (VALUES {spans}), person AS ("
@@ -209,7 +213,7 @@ def _count_events(
         return {}
     sql = _COUNT_EVENTS.format(
         spans=", ".join(f"({', '.join(map(str, span))})" for span in spans),
-        amount="e.amount" if experiment.by_amount else "0",
+        amount=CLAMPED_AMOUNT if experiment.by_amount else "0",
     )
     values = {
         "campaign": campaign.id, "account": campaign.account_id, "event": experiment.event, "test": campaign.test,

@@ -105,3 +105,23 @@ def test_nothing_is_compared_while_the_audience_is_being_stored(home: Home, monk
     result = experiment_results.get_result(home.account_id, campaign.id)
     assert result.decision is not None and result.holdout is not None
     assert sum(variant.converted for variant in result.variants) + result.holdout.held_out_converted == 19
+
+
+@pytest.mark.parametrize("amount", [1e160, -1e300, 1e-200])
+def test_an_absurd_amount_does_not_stop_a_test(home: Home, amount: float) -> None:
+    """Any number may be sent as an amount, before the test and during it; the figures stay finite."""
+    early = home.contact("early@example.org").id
+    order(home, early, amount=amount)
+    campaign = start(home, 20, metric="event", event="order", by_amount=True)
+    home.advance(1)
+    reached = {row[1]: row[0] for row in rows(
+        "SELECT contact_id, variant FROM message WHERE campaign_id = ? AND variant > 0", (campaign.id,)
+    )}  # fmt: skip
+    order(home, reached[1], amount=amount)
+    order(home, reached[2])
+    home.advance(1)
+
+    result = experiment_results.get_result(home.account_id, campaign.id)
+    assert result.decision is not None and result.decision.code == "too_early"
+    assert [variant.converted for variant in result.variants] == [1, 1]
+    assert abs(result.variants[0].amount) <= 1e9
