@@ -25,7 +25,7 @@ from appliance.experiments.assignment import HELD_OUT, Assignment
 from appliance.experiments.decision import Decision
 from appliance.experiments.evidence import TypicalAmount
 from appliance.sending.messages.ledger import DUE_NOW
-from appliance.storage.database import connection, fetch_one, rows
+from appliance.storage.database import connection, fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign, Experiment, Variant
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -356,7 +356,8 @@ def _start_release(experiment: Experiment) -> None:
 class NextStep(NamedTuple):
     """What is to be done with a running test now, computed outside of the write transaction.
 
-    `updated_at` is that of the test when it was read. Without `weights` the test ends: with a winner, or without one.
+    `updated_at` is that of the test when it was read. With `weights` the next batch is assigned, with `later_end` the
+    end of the test moves to that time. Otherwise the test ends: with a winner, or without one.
     """
 
     campaign_id: int
@@ -364,8 +365,14 @@ class NextStep(NamedTuple):
     winner: int | None
     decision: Decision | None
     weights: tuple[float, ...] | None = None
+    later_end: int | None = None
 
 
+# Messages that were tried and deferred do not count: a few of them may take days.
+_LAST_UNTRIED = (
+    "SELECT max(coalesce(due_at, 0)) FROM message INDEXED BY message_due WHERE campaign_id = ? AND channel = ? "
+    "AND run_id IS NULL AND status IN ('queued', 'held') AND variant > 0 AND attempts = 0"
+)
 _RUNNING = (
     "SELECT x.campaign_id FROM experiment x JOIN campaign c ON c.id = x.campaign_id "
     "WHERE x.state = 'testing' AND c.phase IN ('sending', 'completed', 'cancelled') AND c.deleted_at IS NULL "
@@ -387,16 +394,19 @@ def find_next_step(campaign_id: int) -> NextStep | None:
     """Return what is to be done with a running test now, or None if it goes on; call it outside of a transaction.
 
     A clear winner ends the test at once if the service decides; at its end the leader is chosen, or a person is waited
-    for, as the test says. Where the variants have different times, nothing is decided before the end.
+    for, as the test says. Where the variants have different times, nothing is decided before the end. If messages of
+    the test could not leave until the end, because sending was stopped or slow, the test lasts as long again.
     """
     campaign = Campaign.get_by_id(campaign_id)
     setup = variants.find(campaign_id)
     if setup is None or setup.experiment.state != "testing":
         return None
     experiment, now = setup.experiment, clock.now_ms()
-    is_over = now >= experiment.decide_at
+    later_end = _find_later_end(campaign, experiment) if now >= experiment.decide_at else None
+    is_over = now >= experiment.decide_at and later_end is None
     if not variants.is_test(setup):
-        return NextStep(campaign_id, experiment.updated_at, None, None) if is_over else None
+        step = NextStep(campaign_id, experiment.updated_at, None, None, later_end=later_end)
+        return step if now >= experiment.decide_at else None
     decision = experiment_results.decide(campaign, setup)
     if decision is None:
         return None
@@ -405,6 +415,8 @@ def find_next_step(campaign_id: int) -> NextStep | None:
     can_end = is_over or not any(variant.send_after_minutes for variant in setup.variants)
     if experiment.decided_by == "service" and can_end and decision.code == "winner":
         return step._replace(winner=decision.leader + 1)
+    if later_end is not None:
+        return step._replace(later_end=later_end)
     if is_over and not is_waited_for:
         return step._replace(winner=decision.leader + 1 if decision.code == "winner" else None)
     if is_over and experiment.decided_by == "service" and experiment.too_close == "leader":
@@ -415,6 +427,12 @@ def find_next_step(campaign_id: int) -> NextStep | None:
     return None
 
 
+def _find_later_end(campaign: Campaign, experiment: Experiment) -> int | None:
+    """Return the end of a test whose time is over before all its messages left, or None if all were tried."""
+    last = scalar(_LAST_UNTRIED, (campaign.id, campaign.channel))
+    return None if last is None else max(clock.now_ms(), last) + experiment.decide_after_minutes * _MINUTE_MS
+
+
 def take_step(step: NextStep) -> None:
     """Do what `find_next_step` returned, unless the test has changed meanwhile."""
     require_write_transaction()
@@ -423,6 +441,10 @@ def take_step(step: NextStep) -> None:
         return
     campaign = Campaign.get_by_id(step.campaign_id)
     if campaign.phase not in ("sending", "completed", "cancelled"):
+        return
+    if step.later_end is not None:
+        setup.experiment.decide_at = step.later_end
+        _save(setup.experiment)
         return
     if step.weights is None:
         _finish(setup, step.winner, "service" if step.winner is not None else None, step.decision)

@@ -10,12 +10,12 @@ from appliance.audience.contacts import removal
 from appliance.campaigns import audience, audience_snapshot, experiment, experiment_results, variants
 from appliance.campaigns.audience_snapshot import BatchRunner, SnapshotKey
 from appliance.campaigns.variants import ExperimentWrite, VariantWrite
-from appliance.core import validation
+from appliance.core import clock, validation
 from appliance.events import submit
 from appliance.events.submit import EventWrite
 from appliance.experiments.assignment import HELD_OUT, Assignment, get_group
 from appliance.storage import transactions
-from appliance.storage.database import rows
+from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign, Experiment
 from tests.domain.home import BY_API, Home
 
@@ -39,6 +39,19 @@ def order(home: Home, *contact_ids: int, amount: float = 10.0) -> None:
     for contact_id in contact_ids:
         request = validation.read(EventWrite, {"event": "order", "contact_id": contact_id, "amount": amount})
         transactions.write(submit.submit, home.account_id, submit.prepare(request))
+
+
+def take_step(campaign: Campaign) -> None:
+    """Do what the job of the tests does once a minute."""
+    step = experiment.find_next_step(campaign.id)
+    if step is not None:
+        transactions.write(experiment.take_step, step)
+
+
+def mark_sent(campaign: Campaign) -> None:
+    """Send all messages of the variants."""
+    sql = "UPDATE message SET status = 'sent', due_at = NULL, sent_at = ? WHERE campaign_id = ? AND variant > 0"
+    transactions.write(run, sql, (clock.now_ms(), campaign.id))
 
 
 def list_waiting(campaign: Campaign) -> list[int]:
@@ -74,9 +87,7 @@ def test_who_is_deleted_before_the_last_batch_is_released(home: Home) -> None:
     transactions.write(removal.delete, home.account_id, list_waiting(campaign)[0])
     for _ in range(4):
         home.advance(15 * 60)
-        step = experiment.find_next_step(campaign.id)
-        if step is not None:
-            transactions.write(experiment.take_step, step)
+        take_step(campaign)
         BatchRunner().run()
 
     assert list_waiting(campaign) == []
@@ -125,3 +136,19 @@ def test_an_absurd_amount_does_not_stop_a_test(home: Home, amount: float) -> Non
     assert result.decision is not None and result.decision.code == "too_early"
     assert [variant.converted for variant in result.variants] == [1, 1]
     assert abs(result.variants[0].amount) <= 1e9
+
+
+@pytest.mark.parametrize("share", [0.5, 1])
+def test_a_test_does_not_end_before_its_messages_left(home: Home, share: float) -> None:
+    """While sending is stopped, the end moves, so that no leader of nothing is chosen; then the test has its time."""
+    campaign = start(home, 20, test_share=share, decide_after_minutes=60)
+    home.advance(3601)
+    take_step(campaign)
+    assert find_experiment(campaign).state == "testing"
+    mark_sent(campaign)
+    home.advance(3500)
+    take_step(campaign)
+    assert find_experiment(campaign).state == "testing"
+    home.advance(101)
+    take_step(campaign)
+    assert find_experiment(campaign).state == ("releasing" if share < 1 else "decided")
