@@ -10,7 +10,7 @@ uneven batch shows a difference more slowly: use it to lose fewer conversions du
 """
 
 from appliance.experiments.evidence import Batches
-from appliance.experiments.posterior import compare, describe_amount, describe_rate, sum_batches
+from appliance.experiments.posterior import compare, describe_amount, describe_rate, standardize_batches
 
 # Each variant gets at least this share of a batch. A variant with bad luck in the beginning gets its second chance, and
 # the leader is still compared with others.
@@ -24,9 +24,9 @@ def choose_weights(batches: Batches, variants: int, is_amount: bool = False) -> 
 
     `is_amount` compares amounts per recipient, else conversion rates. Without batches all weights are equal.
     """
-    totals = sum_batches(batches)
-    if not totals or any(counts.recipients < MIN_RECIPIENTS for counts in totals):
+    recipients = [sum(batch[variant].recipients for batch in batches) for variant in range(variants)]
+    if min(recipients) < MIN_RECIPIENTS:
         return (1 / variants,) * variants
     describe = describe_amount if is_amount else describe_rate
-    chances = compare([describe(counts) for counts in totals]).chances
+    chances = compare([describe(totals) for totals in standardize_batches(batches)]).chances
     return tuple(MIN_SHARE + (1 - variants * MIN_SHARE) * chance for chance in chances)

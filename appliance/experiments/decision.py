@@ -27,7 +27,7 @@ from appliance.experiments.evidence import (
     measure_rates,
     select_pairs,
 )
-from appliance.experiments.posterior import compare, describe_amount, describe_rate, sum_batches
+from appliance.experiments.posterior import compare, describe_amount, describe_rate, standardize_batches
 
 DEFAULT_ALPHA = 0.05
 # The evidence from conversions is exact from the first one; all the same, a handful is too few to act on.
@@ -53,9 +53,9 @@ class Decision(Struct, frozen=True):
 
     `code` is `winner` (the leader is better than all others), `too_early` (too few conversions to say anything),
     `too_close` (the difference to the runner-up is under 5 %, or the test is over without a winner) or `needs_more`.
-    `values` are conversions or amounts per recipient. `chances` are the probabilities of being the best, `losses` the
-    expected loss per recipient of choosing the variant. `difference` (per recipient) and `ratio` (0.2: 20 % higher)
-    compare leader and runner-up, the other variant that is hardest to beat.
+    `values` are conversions or amounts per recipient, standardized over the batches. `chances` are the probabilities of
+    being the best, `losses` the expected loss per recipient of choosing the variant. `difference` (per recipient) and
+    `ratio` (0.2: 20 % higher) compare leader and runner-up, the other variant that is hardest to beat.
     """
 
     code: Code
@@ -70,30 +70,33 @@ class Decision(Struct, frozen=True):
 
 def find_rate_winner(batches: Batches, alpha: float = DEFAULT_ALPHA) -> int | None:
     """Return the variant whose conversion rate is the best, or None as long as that is not clear."""
-    if sum(counts.converted for batch in batches for counts in batch) < MIN_CONVERSIONS:
+    if _count_converted(batches) < MIN_CONVERSIONS:
         return None
-    return _find_winner(batches, alpha, [counts.converted for counts in sum_batches(batches)], measure_rates)
+    return _find_winner(batches, alpha, [totals.rate for totals in standardize_batches(batches)], measure_rates)
 
 
 def find_amount_winner(batches: Batches, typical: TypicalAmount, alpha: float = DEFAULT_ALPHA) -> int | None:
     """Return the variant whose amount per recipient is the highest, or None as long as that is not clear."""
-    if sum(counts.converted for batch in batches for counts in batch) < MIN_ORDERS:
+    if _count_converted(batches) < MIN_ORDERS:
         return None
     precision = get_prior_precision(typical)
     return _find_winner(
-        batches, alpha, [counts.amount for counts in sum_batches(batches)],
+        batches, alpha, [totals.mean_amount for totals in standardize_batches(batches)],
         lambda pairs: measure_amounts(measure_excess(pairs), precision),
     )  # fmt: skip
 
 
 def _find_winner(
-    batches: Batches, alpha: float, totals: Sequence[float], measure: Callable[[list[Pair]], float]
+    batches: Batches, alpha: float, values: Sequence[float], measure: Callable[[list[Pair]], float]
 ) -> int | None:
-    recipients = [counts.recipients for counts in sum_batches(batches)]
-    leader = _find_leader([total / max(1, count) for total, count in zip(totals, recipients, strict=True)])
-    threshold = math.log(len(totals) / alpha)
-    others = (variant for variant in range(len(totals)) if variant != leader)
+    leader = _find_leader(values)
+    threshold = math.log(len(values) / alpha)
+    others = (variant for variant in range(len(values)) if variant != leader)
     return leader if all(measure(select_pairs(batches, leader, other)) >= threshold for other in others) else None
+
+
+def _count_converted(batches: Batches) -> int:
+    return sum(counts.converted for batch in batches for counts in batch)
 
 
 def _find_leader(values: Sequence[float]) -> int:
@@ -105,8 +108,8 @@ def decide_by_rate(batches: Batches, alpha: float = DEFAULT_ALPHA, is_over: bool
 
     `is_over` says that no further conversions are waited for.
     """
-    totals = sum_batches(batches)
-    values = [counts.converted / max(1, counts.recipients) for counts in totals]
+    totals = standardize_batches(batches)
+    values = [total.rate for total in totals]
     leader, level = _find_leader(values), alpha / len(values)
     bounds = {
         other: bound_rate_ratio(select_pairs(batches, leader, other), level)
@@ -117,10 +120,10 @@ def decide_by_rate(batches: Batches, alpha: float = DEFAULT_ALPHA, is_over: bool
     pairs = select_pairs(batches, leader, runner_up)
     estimate = values[leader] / values[runner_up] if values[runner_up] else math.inf
     code = _choose_code(
-        find_rate_winner(batches, alpha) is not None, sum(counts.converted for counts in totals) < MIN_CONVERSIONS,
+        find_rate_winner(batches, alpha) is not None, _count_converted(batches) < MIN_CONVERSIONS,
         _is_equal(bounds, runner_up), is_over,
     )  # fmt: skip
-    comparison = compare([describe_rate(counts) for counts in totals])
+    comparison = compare([describe_rate(total) for total in totals])
     return Decision(
         code, leader, runner_up, tuple(values), comparison.chances, comparison.losses,
         Difference(values[leader] - values[runner_up], *(convert_ratio(pairs, bound) for bound in ratio)),
@@ -150,8 +153,8 @@ def decide_by_amount(
     `converted` of the counts are the recipients with an amount. The bounds of the ratio are the differences divided
     by the amount of the runner-up.
     """
-    totals = sum_batches(batches)
-    values = [counts.amount / max(1, counts.recipients) for counts in totals]
+    totals = standardize_batches(batches)
+    values = [total.mean_amount for total in totals]
     leader, level = _find_leader(values), alpha / len(values)
     bounds = {
         other: bound_amount_difference(select_pairs(batches, leader, other), typical, level)
@@ -165,11 +168,11 @@ def decide_by_amount(
     }
     code = _choose_code(
         find_amount_winner(batches, typical, alpha) is not None,
-        sum(counts.converted for counts in totals) < MIN_ORDERS, _is_equal(ratios, runner_up), is_over,
+        _count_converted(batches) < MIN_ORDERS, _is_equal(ratios, runner_up), is_over,
     )  # fmt: skip
     difference = [bound if math.isfinite(bound) else None for bound in bounds[runner_up]]
     estimate = values[leader] - base
-    comparison = compare([describe_amount(counts) for counts in totals])
+    comparison = compare([describe_amount(total) for total in totals])
     return Decision(
         code, leader, runner_up, tuple(values), comparison.chances, comparison.losses,
         Difference(estimate, *difference),

@@ -125,14 +125,21 @@ def bound_rate_ratio(pairs: Sequence[Pair], level: float) -> Bounds:
 def convert_ratio(pairs: Iterable[Pair], ratio: float) -> float | None:
     """Return the difference of two rates that have a ratio, given how many recipients of both converted together.
 
-    Returns None if there are no conversions, or no recipients of both.
+    It is the mean of the batches, weighted with their recipients. Returns None if there are no conversions, or no
+    recipients of both.
     """
-    pairs = list(pairs)
-    converted = sum(pair.treated.converted + pair.control.converted for pair in pairs)
-    treated, control = (sum(pair[side].recipients for pair in pairs) for side in (0, 1))
-    if not converted or not treated or not control:
-        return None
-    return converted / treated if ratio == math.inf else converted * (ratio - 1) / (control + treated * ratio)
+    total, converted_total, recipients_total = 0.0, 0, 0
+    for treated, control in pairs:
+        if not treated.recipients or not control.recipients:
+            continue
+        converted, recipients = treated.converted + control.converted, treated.recipients + control.recipients
+        part = 1 / treated.recipients
+        if ratio != math.inf:
+            part = (ratio - 1) / (control.recipients + treated.recipients * ratio)
+        total += converted * part * recipients
+        converted_total += converted
+        recipients_total += recipients
+    return total / recipients_total if converted_total else None
 
 
 def _bound_log_ratio(pairs: Sequence[Pair], threshold: float) -> float | None:

@@ -36,20 +36,57 @@ class Comparison(NamedTuple):
     losses: tuple[float, ...]
 
 
-def sum_batches(batches: Batches) -> list[Counts]:
-    """Return the counts of each variant in all batches together."""
+class Totals(NamedTuple):
+    """What one variant has reached in all batches, standardized to the same recipients for all variants.
+
+    `recipients` is the number of recipients of a single batch that would be as informative.
+    """
+
+    recipients: float
+    converted: float
+    amount: float
+    amount_squares: float
+
+    @property
+    def rate(self) -> float:
+        """Return the conversions per recipient; 0 without recipients."""
+        return self.converted / self.recipients if self.recipients else 0.0
+
+    @property
+    def mean_amount(self) -> float:
+        """Return the amount per recipient; 0 without recipients."""
+        return self.amount / self.recipients if self.recipients else 0.0
+
+
+def standardize_batches(batches: Batches) -> list[Totals]:
+    """Return the totals of each variant, as if all variants had the same shares of each batch.
+
+    Sums would deceive (Simpson's paradox): the variant that got more of the latest batch has had less time. So the
+    rates of the batches in which all variants have recipients are weighted with the recipients of the batch (direct
+    standardization). The effective number of recipients is Kish's ("Survey Sampling", 1965).
+    """
+    batches = [batch for batch in batches if all(counts.recipients for counts in batch)] or batches
     if len(batches) == 1:
-        return list(batches[0])
-    return [
-        Counts(
-            sum(counts.recipients for counts in variant), sum(counts.converted for counts in variant),
-            math.fsum(counts.amount for counts in variant), math.fsum(counts.amount_squares for counts in variant),
-        )
-        for variant in zip(*batches, strict=True)
-    ]  # fmt: skip
+        return [Totals(part.recipients, part.converted, part.amount, part.amount_squares) for part in batches[0]]
+    sizes = [sum(counts.recipients for counts in batch) for batch in batches]
+    return [_standardize(variant, sizes) for variant in zip(*batches, strict=True)]
 
 
-def describe_rate(counts: Counts) -> Posterior:
+def _standardize(counts: Sequence[Counts], sizes: Sequence[int]) -> Totals:
+    """Return the totals of one variant, given its counts in each batch and the recipients of the batches."""
+    parts = [(part, size / part.recipients) for part, size in zip(counts, sizes, strict=True) if part.recipients]
+    # Each recipient counts as often as there are recipients of all variants for one of this variant.
+    scale = math.fsum(part.recipients * weight for part, weight in parts)
+    squares = math.fsum(part.recipients * weight**2 for part, weight in parts)
+    factor = scale / squares if squares else 0.0
+    return Totals(
+        factor * scale, factor * math.fsum(part.converted * weight for part, weight in parts),
+        factor * math.fsum(part.amount * weight for part, weight in parts),
+        factor * math.fsum(part.amount_squares * weight for part, weight in parts),
+    )  # fmt: skip
+
+
+def describe_rate(counts: Counts | Totals) -> Posterior:
     """Return the posterior of a conversion rate: a beta distribution after Jeffreys' prior, Beta(1/2, 1/2)."""
     hits, misses = counts.converted + _PRIOR_COUNT, counts.recipients - counts.converted + _PRIOR_COUNT
     total = hits + misses
@@ -60,7 +97,7 @@ def describe_rate(counts: Counts) -> Posterior:
     return Posterior(hits / total, math.sqrt(hits * misses / (total + 1)) / total, log_density, 0.0, 1.0)
 
 
-def describe_amount(counts: Counts) -> Posterior:
+def describe_amount(counts: Counts | Totals) -> Posterior:
     """Return an approximate posterior of the amount per recipient: a normal distribution.
 
     Its standard deviation is the standard error of the mean. With heavy tails that needs some hundred orders to be

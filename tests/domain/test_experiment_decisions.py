@@ -31,7 +31,7 @@ from appliance.experiments.evidence import (
     measure_amounts,
     measure_rates,
 )
-from appliance.experiments.posterior import compare, describe_amount, describe_rate
+from appliance.experiments.posterior import compare, describe_amount, describe_rate, standardize_batches
 from appliance.experiments.sample_size import (
     find_lift_by_amount,
     find_lift_by_rate,
@@ -198,6 +198,27 @@ def test_batches_are_compared_in_themselves() -> None:
     assert find_rate_winner(merged) == 1
 
 
+def test_a_late_batch_does_not_reverse_the_order() -> None:
+    """The variant that got most of a batch that has had no time yet keeps its lead in all figures."""
+    old = [Counts(10_000, 350, 17_500, 1_250_000), Counts(10_000, 400, 20_000, 1_500_000)]
+    new = [Counts(2000, 7, 350, 25_000), Counts(18_000, 72, 3600, 270_000)]
+    for decision in (decide_by_rate([old, new]), decide_by_amount([old, new], TYPICAL)):
+        assert decision.leader == 1
+        assert decision.values[1] > decision.values[0]
+        assert decision.chances[1] > 0.8
+        assert decision.losses[1] < decision.losses[0]
+    assert all(choose_weights([old, new], 2, is_amount)[1] > 0.75 for is_amount in (False, True))
+
+
+def test_batches_of_equal_shares_are_summed() -> None:
+    """Batches with equal shares are like one batch of all their recipients; one that lacks a variant is left out."""
+    batch = [Counts(1000, 30, 900, 60_000), Counts(3000, 120, 5000, 300_000)]
+    double = [Counts(2000, 60, 1800, 120_000), Counts(6000, 240, 10_000, 600_000)]
+    totals = standardize_batches([batch, batch, [Counts(0, 0), Counts(500, 400)]])
+    for total, expected in zip(totals, standardize_batches([double]), strict=True):
+        assert total == pytest.approx(expected)
+
+
 def test_chances_match_known_values() -> None:
     """Equal counts have equal chances; else they agree with draws from the posteriors."""
     assert compare([describe_rate(Counts(1000, 30))] * 4).chances == pytest.approx((0.25,) * 4)
@@ -357,6 +378,41 @@ def test_uneven_batches_give_the_better_variant_more() -> None:
         recipients = [sum(batch[variant].recipients for batch in batches) for variant in range(2)]
         shares.append(recipients[1] / sum(recipients))
     assert sum(shares) / len(shares) > 0.7
+
+
+def draw_growing(rng: random.Random, rates: list[float]) -> Batches:
+    """Return the counts at the end of a test of four batches of 20,000, whose conversions come evenly over its time."""
+    batches: list[list[Counts]] = []
+    for _ in range(4):
+        batches = [_grow(rng, batch, rates) for batch in batches]
+        batches.append([Counts(round(20_000 * weight), 0) for weight in choose_weights(batches, len(rates))])
+    return [_grow(rng, batch, rates) for batch in batches]
+
+
+def _grow(rng: random.Random, batch: list[Counts], rates: list[float]) -> list[Counts]:
+    """Return a batch with the conversions of a further quarter of the test."""
+    return [
+        Counts(counts.recipients, counts.converted + draw_binomials(rng, counts.recipients, rate / 4, 1)[0])
+        for counts, rate in zip(batch, rates, strict=True)
+    ]
+
+
+def test_the_better_variant_leads_an_uneven_test_too(full: bool) -> None:
+    """At the end of a test whose batches are of different age, the better variant leads as if all shares were equal."""
+    experiments, rng = 500 if full else 50, random.Random("growing")
+    leaders = [decide_by_rate(draw_growing(rng, [0.035, 0.04])).leader for _ in range(experiments)]
+    assert leaders.count(1) >= experiments * 0.98
+
+
+def test_the_leader_of_an_uneven_test_is_the_best_as_often_as_said(full: bool) -> None:
+    """With rates that are drawn anew for each test, the leader is the better variant as often as its chance says."""
+    experiments, rng, right, chances = 1000 if full else 60, random.Random("chances"), 0, 0.0
+    for _ in range(experiments):
+        rates = [rng.uniform(0.036, 0.044), rng.uniform(0.036, 0.044)]
+        decision = decide_by_rate(draw_growing(rng, rates))
+        right += decision.leader == rates.index(max(rates))
+        chances += decision.chances[decision.leader]
+    assert right / experiments >= chances / experiments - limit_share(chances / experiments, experiments)
 
 
 def test_binomial_draws_have_their_mean_and_variance() -> None:
