@@ -47,6 +47,8 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # and so on in the order of contact ids, each with the channel id and the skip reason if there is one. A complete list
 # has its final name; an incomplete list is deleted and written again.
 
+# Another suffix with each change of the columns: a list of an earlier version is missing then, so it is written again.
+_LIST_SUFFIX = ".recipients2"
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
 # The SQL of the variant of a contact in a campaign without an A/B test
@@ -72,7 +74,7 @@ class SnapshotKey(NamedTuple):
 
 def get_path(key: SnapshotKey) -> Path:
     """Return the path of the recipient list of a send."""
-    return get_directory() / f"{key.campaign_id}-{key.moment}.recipients"
+    return get_directory() / f"{key.campaign_id}-{key.moment}{_LIST_SUFFIX}"
 
 
 def write_audience(

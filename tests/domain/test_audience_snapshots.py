@@ -1,5 +1,8 @@
 """Audience snapshots in batches: each recipient has exactly one row, also if contacts are merged meanwhile."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from appliance.audience.contacts import removal
@@ -45,6 +48,22 @@ def test_a_merge_during_the_snapshot_gives_one_message(
     ]
     updated = store.get(home.account_id, campaign.id)
     assert updated.pending_snapshot is None and updated.audience_count == 6
+
+
+def test_an_upgrade_during_the_snapshot_writes_the_rest(
+    partial_snapshot: tuple[Campaign, list[int]], home: Home
+) -> None:
+    """The recipient list of an earlier version, which had no variants, is written again from the last row."""
+    campaign, contact_ids = partial_snapshot
+    path = audience_snapshot.get_path(SnapshotKey(campaign.id, campaign.started_at))
+    with closing(sqlite3.connect(path)) as recipient_list:
+        recipient_list.execute("ALTER TABLE person DROP COLUMN variant")
+    earlier_path = path.rename(path.with_suffix(".recipients"))
+    BatchRunner().run()
+    message_rows = rows("SELECT contact_id, status FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,))
+    assert message_rows == [(number, "queued") for number in contact_ids]
+    assert store.get(home.account_id, campaign.id).pending_snapshot is None
+    assert not earlier_path.exists()
 
 
 @pytest.mark.parametrize(
