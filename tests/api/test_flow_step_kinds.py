@@ -237,11 +237,17 @@ def test_a_go_to_names_an_id_as_sent(api: Client) -> None:
 def test_errors_of_a_go_to(api: Client) -> None:
     """It needs another step of the flow, a number of times, and a wait in each loop."""
     jump = {"type": "go_to"}
-    assert step_errors(api, jump, {**jump, "step_id": "1", "max_jumps": 101}, {**jump, "step_id": 2.5}) == {
+    invalid = [
+        {**jump, "step_id": "1", "max_jumps": 101},
+        *({**jump, "step_id": value} for value in (2.5, [1], {"a": 1})),
+    ]
+    assert step_errors(api, jump, *invalid) == {
         "steps[0].step_id": ["can't be blank"],
         "steps[1].step_id": ["is not a number"],
         "steps[1].max_jumps": ["must be less than or equal to 100"],
         "steps[2].step_id": ["is not a number"],
+        "steps[3].step_id": ["is not a number"],
+        "steps[4].step_id": ["is not a number"],
     }
     emit = {"id": 5, "event_name": "reminded"}
     assert step_errors(api, {**jump, "id": 6, "step_id": 6}, {**jump, "step_id": 99}, emit, {**jump, "step_id": 5}) == {
