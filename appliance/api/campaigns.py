@@ -26,6 +26,7 @@ from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
 from appliance.campaigns.report import Report
 from appliance.campaigns.special_preflight import MAX_COUNTED_LANGUAGES, LanguageCount
 from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
+from appliance.campaigns.variants import ExperimentWrite, Setup
 from appliance.content.templates import store as templates
 from appliance.core.validation import ContactId
 from appliance.storage.models import Campaign
@@ -162,7 +163,11 @@ def _validate_campaign(
     validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def create_campaign(request: ApiRequest) -> ApiResponse:
-    """Create a campaign as a draft."""
+    """Create a campaign as a draft.
+
+    The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`.
+    """
+    _require_event_access(request)
     attributes, channel = request.body.template_attributes, request.body.channel or "email"
     content = await render(templates.prepare, request.account_id, attributes, None, channel) if attributes else None
     args = (request.account_id, request.body, request.caller.person_id, content)
@@ -180,7 +185,11 @@ async def get_campaign(request: ApiRequest) -> ApiResponse:
     validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def update_campaign(request: ApiRequest) -> ApiResponse:
-    """Update a campaign; `status` changes its state."""
+    """Update a campaign; `status` changes its state.
+
+    A new `event` of an A/B test or holdout requires `contacts:read` too, and new `by_amount` requires `events:read`.
+    """
+    _require_event_access(request, (await fetch(store.get, request.account_id, request.id)).setup)
     prepared = preflight.NOT_PREPARED
     if isinstance(request.body.status, str):
         require_send_scope(request)
@@ -194,6 +203,25 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
         )
     campaign = await commit(*args)
     return await _campaign_response(campaign)
+
+
+def _require_event_access(request: ApiRequest, stored: Setup | None = None) -> None:
+    """Raise a 403 error if the credential lacks the scope that the new event of a test requires.
+
+    The figures of a test show how many contacts of the audience have its event, and with `by_amount` their amounts. A
+    key that chooses the event and the audience could read them for any contact (T45 in docs/threats.md). What the test
+    counts already is not new.
+    """
+    new = request.body.experiment
+    if not isinstance(new, ExperimentWrite):
+        return
+    event, by_amount = (None, False) if stored is None else (stored.experiment.event, stored.experiment.by_amount)
+    is_new_event = isinstance(new.event, str) and new.event != event
+    if is_new_event:
+        require_contacts_scope(request)
+    has_amounts = by_amount if new.by_amount is UNSET else new.by_amount
+    if has_amounts and (is_new_event or not by_amount):
+        require_scope(request.credential, "events:read")
 
 
 async def _prepare_send(request: ApiRequest) -> PreparedSend:

@@ -105,6 +105,30 @@ def test_an_invalid_test_is_rejected(api: Client, experiment: dict[str, Any], fi
     }
 
 
+def test_the_event_of_a_test_needs_the_scope_of_what_it_shows(api: Client, server: Server) -> None:
+    """Whether contacts had an event is for `contacts:read`, their amounts for `events:read`; what is set stays."""
+    narrow = server.client(server.new_key("narrow", "--scope", "campaigns:write"))
+    reader = server.client(server.new_key("counts", "--scope", "campaigns:write,contacts:read"))
+    sums = {"variants": [{}, {"subject": "B"}], "metric": "event", "event": "order", "by_amount": True}
+    holdout = {"holdout": 0.1, "event": "order"}
+    for experiment in (sums, holdout):
+        refused = narrow.post("/campaigns", {"name": "x", "experiment": experiment}).expect(403)
+        assert refused["required_scope"] == "contacts:read"
+    assert reader.post("/campaigns", {"name": "x", "experiment": sums}).expect(403)["required_scope"] == "events:read"
+
+    path = f"/campaigns/{reader.post('/campaigns', {'name': 'x', 'experiment': holdout}).expect(201)['id']}"
+    stored = narrow.get(path).expect(200)["experiment"]
+    assert narrow.patch(path, {"experiment": {**stored, "holdout": 0.2}}).expect(200)["experiment"]["holdout"] == 0.2
+    refused = narrow.patch(path, {"experiment": {"event": "refund"}}).expect(403)
+    assert refused["required_scope"] == "contacts:read"
+    refused = reader.patch(path, {"experiment": sums}).expect(403)
+    assert refused["required_scope"] == "events:read"
+    api.patch(path, {"experiment": sums}).expect(200)
+    refused = reader.patch(path, {"experiment": {"event": "refund"}}).expect(403)
+    assert refused["required_scope"] == "events:read"
+    assert narrow.patch(path, {"experiment": {"test_share": 0.5}}).expect(200)["experiment"]["by_amount"] is True
+
+
 def test_a_duplicate_has_the_same_test(api: Client) -> None:
     """A copy has variants of its own, with the same texts."""
     campaign = set_up(api, {"variants": [{}, {"subject": "B", "body": "<p>B</p>"}], "holdout": 0.1, "event": "order"})
