@@ -10,7 +10,7 @@ from appliance.accounts import accounts
 from appliance.accounts.accounts import AccountWrite
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
-from appliance.campaigns import audience, store
+from appliance.campaigns import audience, send, store
 from appliance.campaigns.store import CampaignCreate
 from appliance.core import addresses, clock, signals, validation
 from appliance.sending.messages import delivery_status, queue, sms_rules
@@ -209,6 +209,29 @@ def test_changed_quiet_hours_apply_to_held_sms(home: Home) -> None:
     sms_rules.recheck_held_sms()
     assert [row.id for row in claim_all()] == [1, 2]
     assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", due_before[2][1])]
+
+
+def test_changed_quiet_hours_leave_a_later_variant_at_its_time(home: Home) -> None:
+    """A variant that is sent an hour later, after a hold, is not sent earlier because quiet hours change."""
+    advance_to(home, "2030-01-05T12:00:00Z")
+    use_sms_transport()
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    contacts = [home.upsert(phone=f"+4915112{number:06}").contact.id for number in range(20)]
+    body = {
+        "name": "Spring", "channel": "sms", "template_attributes": {"body": "Hi"},
+        "trigger_attributes": {"contact_list_id": home.list_of(*contacts).id},
+        "experiment": {"variants": [{}, {"body": "Later", "send_after_minutes": 60}]},
+    }  # fmt: skip
+    draft = transactions.write(store.create, home.account_id, validation.read(CampaignCreate, body))
+    transactions.write(lambda: send.launch(store.get(home.account_id, draft.id), hold_seconds=60))
+    assert set(rows("SELECT variant, status FROM message")) == {(1, "held"), (2, "queued")}
+    home.advance(61)
+    transactions.write(run, "UPDATE campaign SET phase = 'sending'")
+    sms_rules.recheck_held_sms()
+    sent = [row.id for row in claim_all()]
+    assert sent == [row[0] for row in rows("SELECT id FROM message WHERE variant = 1 ORDER BY id")]
+    home.advance(3600)
+    assert len(sent) + len(claim_all()) == 20
 
 
 def test_quiet_hours_apply_to_marketing_only(home: Home) -> None:
