@@ -104,8 +104,9 @@ def _find_typical_amount(campaign: Campaign, experiment: Experiment) -> TypicalA
         return _DEFAULT_TYPICAL
     since = clock.now_ms() - _EARLIER_PERIOD_MS
     row = fetch_one(_EARLIER_AMOUNTS, (campaign.account_id, experiment.event, since, _MAX_EARLIER_EVENTS))
-    is_usable = row is not None and row[0] is not None and row[0] >= _MIN_TYPICAL
-    return TypicalAmount(*row) if is_usable else _DEFAULT_TYPICAL
+    if row is None or row[0] is None or row[0] < _MIN_TYPICAL:
+        return _DEFAULT_TYPICAL
+    return TypicalAmount(*row)
 
 
 def _save(experiment: Experiment) -> None:
