@@ -66,7 +66,7 @@ NAMES = {
 # The owner of account A, whom the set-up of the server creates
 OWNER_ID = 1
 # Ids of parts of an object, which belong to no resource
-OWN = ("steps[].id",)
+OWN = ("steps[].id", "steps[].step_id")
 # A valid body for each operation whose body contains ids; the id is put into it
 WHOLE: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "b@example.org", "subject": "s", "body": "<p>x</p>"},
