@@ -396,7 +396,8 @@ def find_next_step(campaign_id: int) -> NextStep | None:
 
     A clear winner ends the test at once if the service decides; at its end the leader is chosen, or a person is waited
     for, as the test says. Where the variants have different times, nothing is decided before the end. If messages of
-    the test could not leave until the end, because sending was stopped or slow, the test lasts as long again.
+    the test could not leave until the end, because sending was stopped or slow, the test lasts as long again. The
+    test of a cancelled campaign ends without a winner.
     """
     campaign = Campaign.get_by_id(campaign_id)
     setup = variants.find(campaign_id)
@@ -412,6 +413,8 @@ def find_next_step(campaign_id: int) -> NextStep | None:
     if decision is None:
         return None
     step = NextStep(campaign_id, experiment.updated_at, None, decision)
+    if campaign.phase == "cancelled":
+        return step
     is_waited_for = assignments.get_waiting_share(convert(experiment.assignment, Assignment)) > 0
     can_end = is_over or not any(variant.send_after_minutes for variant in setup.variants)
     if experiment.decided_by == "service" and can_end and decision.code == "winner":

@@ -127,7 +127,13 @@ class ExperimentResult(Struct):
     waiting: Annotated[int, Meta(description="number of recipients who wait for the winner")]
     held_out: Annotated[int, Meta(description="number of contacts who are held out")]
     skipped: Annotated[int, Meta(description="number of contacts who could not get the campaign when it was sent")]
-    audience: Annotated[int, Meta(description="number of contacts in the audience: the sum of all of them")]
+    audience: Annotated[
+        int,
+        Meta(
+            description="number of contacts in the audience: the sum of all of them, and of those who waited when the "
+            "campaign was cancelled"
+        ),
+    ]
     adds_up: Annotated[bool, Meta(description="whether all sums are right")]
     holdout: Annotated[HoldoutFigures, Meta(description="the effect of sending; null without a holdout")] | None
     sample_size: Annotated[SampleSize, Meta(description="what the test can find; null for a holdout alone")] | None
@@ -366,6 +372,10 @@ class _Ledger(NamedTuple):
         """Return the number of messages of a variant."""
         return sum(self.statuses.get(variant, {}).values())
 
+    def count_waiting(self) -> int:
+        """Return the number of messages that wait for the winner, without those that were cancelled."""
+        return self.statuses.get(WAITING, {}).get("held", 0)
+
     def count_sent(self) -> int:
         """Return the number of messages of all variants, without those who wait or are held out."""
         return sum(self.count(variant) for variant in self.statuses if variant is not None and variant > WAITING)
@@ -399,14 +409,14 @@ def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
     decision = decide(campaign, setup)
     is_over = is_started and now >= experiment.decide_at
     shown = [_build_variant(campaign, setup, number, batches, decision, ledger) for number in _list_numbers(setup)]
-    waiting, held_out, skipped = ledger.count(WAITING), ledger.count(HELD_OUT), ledger.count(None)
+    waiting, held_out, skipped = ledger.count_waiting(), ledger.count(HELD_OUT), ledger.count(None)
     if is_started:
         audience_count = int(campaign.audience_count)
         sendable = audience_count - skipped - held_out
     else:
         counts = audience.get_cached_counts(campaign) if audience.is_set(campaign) else None
         audience_count, sendable = (counts.members, counts.sendable) if counts else (0, 0)
-    total = sum(variant.recipients for variant in shown) + waiting + held_out + skipped
+    total = sum(variant.recipients for variant in shown) + ledger.count(WAITING) + held_out + skipped
     return ExperimentResult(
         cast(Any, experiment.state), cast(Any, experiment.metric), experiment.event, experiment.by_amount,
         clock.iso(experiment.decide_at),

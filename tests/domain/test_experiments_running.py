@@ -7,7 +7,7 @@ from msgspec import convert
 
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
-from appliance.campaigns import audience, audience_snapshot, experiment, experiment_results, variants
+from appliance.campaigns import audience, audience_snapshot, experiment, experiment_results, states, variants
 from appliance.campaigns.audience_snapshot import BatchRunner, SnapshotKey
 from appliance.campaigns.variants import ExperimentWrite, VariantWrite
 from appliance.core import clock, validation
@@ -152,3 +152,14 @@ def test_a_test_does_not_end_before_its_messages_left(home: Home, share: float) 
     home.advance(101)
     take_step(campaign)
     assert find_experiment(campaign).state == ("releasing" if share < 1 else "decided")
+
+
+def test_a_cancelled_test_waits_for_nobody(home: Home) -> None:
+    """The test of a cancelled campaign ends without a winner, and its messages do not count as waiting."""
+    campaign = start(home, 20, decided_by="person")
+    transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1"))
+    home.advance(86_401)
+    result = experiment_results.get_result(home.account_id, campaign.id)
+    assert (result.waiting, result.is_waiting_for_person, result.adds_up) == (0, False, True)
+    take_step(campaign)
+    assert (find_experiment(campaign).state, find_experiment(campaign).winner) == ("decided", None)
