@@ -388,7 +388,8 @@ async def choose_winner(request: ApiRequest) -> ApiResponse:
     """End the A/B test of a campaign and send a variant to all recipients who wait."""
     if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
         raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
-    args = (experiment.choose_winner, request.account_id, request.id, request.body.variant, request.caller)
+    decision = await scan(experiment.find_decision, request.account_id, request.id)
+    args = (experiment.choose_winner, request.account_id, request.id, request.body.variant, request.caller, decision)
     return await _campaign_response(await commit(audit.run_and_record, request.caller, "campaign_winner", *args))
 
 

@@ -6,6 +6,7 @@ the transaction of the send. Nothing else decides who gets which variant, so bat
 follow the same ranges.
 """
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, cast
@@ -29,6 +30,7 @@ from appliance.storage.database import connection, fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign, Experiment, Variant
 from appliance.storage.transactions import after_commit, require_write_transaction
 
+log = logging.getLogger("campanero.campaigns")
 _MINUTE_MS = 60_000
 
 # The start, in the transaction of the send.
@@ -312,11 +314,27 @@ class ChooseWinner(Struct):
     variant: Annotated[int, Meta(ge=1, le=assignments.MAX_VARIANTS, description="number of the variant, from 1")]
 
 
-def choose_winner(account_id: int, campaign_id: int, number: int, by: Actor) -> Campaign:
+def find_decision(account_id: int, campaign_id: int) -> Decision | None:
+    """Return what the counts of a test say, for `choose_winner`; call it outside of a transaction, because it is slow.
+
+    It is only recorded with a person's choice, which does not depend on it: an error is logged, and None returned.
+    Raises NotFound for an unknown campaign.
+    """
+    campaign = store.get(account_id, campaign_id)
+    try:
+        return experiment_results.decide(campaign, campaign.setup) if campaign.setup is not None else None
+    except (ArithmeticError, ValueError):
+        log.exception("experiments: comparing failed campaign=%s", campaign_id)
+        return None
+
+
+def choose_winner(
+    account_id: int, campaign_id: int, number: int, by: Actor, decision: Decision | None = None
+) -> Campaign:
     """Send a variant to all recipients who wait for the winner, on a user's decision; return the campaign.
 
-    Raises NotFound; Invalid for an unknown variant (`variant`), or unless the test is running
-    (`invalid_transition`); Unavailable while the audience is still being stored.
+    `decision` is what the counts said (`find_decision`). Raises NotFound; Invalid for an unknown variant (`variant`),
+    or unless the test is running (`invalid_transition`); Unavailable while the audience is still being stored.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -332,7 +350,7 @@ def choose_winner(account_id: int, campaign_id: int, number: int, by: Actor) -> 
             {"base": [gettext("this test is not running")]}, reason="invalid_transition",
             **cast(Any, {"from": setup.experiment.state, "to": "decided", "allowed": []}),
         )  # fmt: skip
-    _finish(setup, number, by.name, experiment_results.decide(campaign, setup))
+    _finish(setup, number, by.name, decision)
     return store.get(account_id, campaign_id)
 
 

@@ -163,3 +163,19 @@ def test_a_cancelled_test_waits_for_nobody(home: Home) -> None:
     assert (result.waiting, result.is_waiting_for_person, result.adds_up) == (0, False, True)
     take_step(campaign)
     assert (find_experiment(campaign).state, find_experiment(campaign).winner) == ("decided", None)
+
+
+@pytest.mark.parametrize("mean", [50.0, 0.0])
+def test_a_person_chooses_whatever_the_counts_say(home: Home, mean: float) -> None:
+    """The choice is stored with the comparison, which is made before; it does not need one that succeeds."""
+    campaign = start(home, 20, metric="event", event="order", by_amount=True)
+    order(home, *(row[0] for row in rows("SELECT contact_id FROM message WHERE variant > 0")))
+    home.advance(1)
+    sql = "UPDATE experiment SET typical_amount = json_object('mean', ?, 'mean_square', 1.0)"
+    transactions.write(run, sql, (mean,))
+    decision = experiment.find_decision(home.account_id, campaign.id)
+    transactions.write(experiment.choose_winner, home.account_id, campaign.id, 2, Actor("key:1"), decision)
+    stored = find_experiment(campaign)
+
+    assert (stored.winner, stored.state) == (2, "releasing")
+    assert (stored.decision is not None) == (decision is not None) == (mean > 0)

@@ -174,7 +174,8 @@ async def choose_winner(request: Request, visit: Visit, campaign_id: int) -> HTT
     """Send a variant to all recipients who wait."""
     form = Form.from_request(request)
     number = parse_id(form["variant"])
-    args = (experiment.choose_winner, visit.account_id, campaign_id, number, visit.actor)
+    decision = await scan(experiment.find_decision, visit.account_id, campaign_id)
+    args = (experiment.choose_winner, visit.account_id, campaign_id, number, visit.actor, decision)
     try:
         campaign = await commit(audit.run_and_record, visit.actor, "campaign_winner", *args)
     except errors.Unavailable:
