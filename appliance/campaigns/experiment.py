@@ -129,15 +129,23 @@ def reset(campaign_id: int) -> None:
     Variant.update(document=None, sender=None).where(Variant.experiment == experiment.id).execute()
 
 
-def shift(campaign_id: int, pause_ms: int) -> None:
-    """Move the end of a test, which a pause of its campaign must not shorten."""
+def shift(campaign_id: int, paused_at: int) -> None:
+    """Move the end of a test, which a pause of its campaign that ends now must not shorten.
+
+    Variants with a time of their own that has passed during the pause leave now, so they are counted from now on.
+    """
     require_write_transaction()
-    experiment = Experiment.get_or_none(Experiment.campaign == campaign_id)
-    if experiment is None or experiment.state == "decided" or experiment.decide_at is None:
+    setup = variants.find(campaign_id)
+    if setup is None or setup.experiment.state == "decided" or setup.experiment.decide_at is None:
         return
-    experiment.decide_at += pause_ms
+    experiment, now = setup.experiment, clock.now_ms()
+    experiment.decide_at += now - paused_at
     if experiment.next_batch_at is not None:
-        experiment.next_batch_at += pause_ms
+        experiment.next_batch_at += now - paused_at
+    if any(variant.send_after_minutes for variant in setup.variants):
+        batch = experiment.batches[-1]
+        starts = experiment_results.list_starts(setup, batch)
+        batch["starts"] = [max(start, now) if start > paused_at else start for start in starts]
     _save(experiment)
 
 

@@ -172,15 +172,19 @@ class _Span(NamedTuple):
     until: int
 
 
+def list_starts(setup: Setup, batch: dict[str, Any]) -> list[int]:
+    """Return the times from which the variants of a stored batch are counted: when they leave, in order of numbers."""
+    planned = [batch["at"] + variant.send_after_minutes * _MINUTE_MS for variant in setup.variants]
+    return list(batch.get("starts") or planned)
+
+
 def _list_spans(setup: Setup) -> list[_Span]:
     """Return the times in which the variants of each batch are counted: for all of a batch as long as for its last."""
     now, spans = clock.now_ms(), []
-    delays = {variant.number: variant.send_after_minutes * _MINUTE_MS for variant in setup.variants}
     for batch, stored in enumerate(setup.experiment.batches, 1):
-        age = max(0, now + 1 - stored["at"] - max(delays.values()))
-        for number, delay in delays.items():
-            since = stored["at"] + delay
-            spans.append(_Span(number, batch, since, since + age))
+        starts = list_starts(setup, stored)
+        age = max(0, now + 1 - max(starts))
+        spans += [_Span(number, batch, start, start + age) for number, start in enumerate(starts, 1)]
     return spans
 
 

@@ -164,7 +164,7 @@ def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend 
     campaign.pause_reason, campaign.baseline = None, states.get_auto_pause_counts(campaign)
     pause = states.find_last_action(campaign)
     if pause is not None:
-        experiment.shift(campaign_id, clock.now_ms() - pause.at)
+        experiment.shift(campaign_id, pause.at)
     if campaign.started_at is None:
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
             refuse_blocked(campaign, False, by, prepared)

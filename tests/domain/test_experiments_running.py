@@ -7,7 +7,7 @@ from msgspec import convert
 
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
-from appliance.campaigns import audience, audience_snapshot, experiment, experiment_results, states, variants
+from appliance.campaigns import audience, audience_snapshot, experiment, experiment_results, send, states, variants
 from appliance.campaigns.audience_snapshot import BatchRunner, SnapshotKey
 from appliance.campaigns.variants import ExperimentWrite, VariantWrite
 from appliance.core import clock, validation
@@ -179,3 +179,25 @@ def test_a_person_chooses_whatever_the_counts_say(home: Home, mean: float) -> No
 
     assert (stored.winner, stored.state) == (2, "releasing")
     assert (stored.decision is not None) == (decision is not None) == (mean > 0)
+
+
+def test_a_pause_delays_the_time_of_a_later_variant(home: Home) -> None:
+    """A variant whose time passed during a pause is counted from its end, for as long as the one that left before."""
+    later = [VariantWrite(), VariantWrite(subject="B", send_after_minutes=60)]
+    campaign = start(home, 20, test_share=1, metric="event", event="order", variants=later)
+    home.advance(60)
+    transactions.write(states.pause, home.account_id, campaign.id, Actor("key:1"))
+    home.advance(3 * 3600)
+    contacts = dict(rows("SELECT variant, contact_id FROM message WHERE campaign_id = ?", (campaign.id,)))
+    order(home, contacts[2])
+    transactions.write(send.resume, home.account_id, campaign.id, Actor("key:1"))
+    home.advance(600)
+    order(home, contacts[1])
+
+    def count() -> list[int]:
+        result = experiment_results.get_result(home.account_id, campaign.id)
+        return [variant.converted for variant in result.variants]
+
+    assert count() == [0, 0]
+    home.advance(3 * 3600 + 120)
+    assert count() == [1, 0]
