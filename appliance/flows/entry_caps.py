@@ -1,7 +1,8 @@
 """The limit of entries an hour of a flow: when the runs that are over it begin, and how many wait for that.
 
 A run is created when its trigger happens, so that none is lost, and begins in the first hour that has a place. The
-trigger stores the hour that is being filled, in the transaction that creates the runs.
+trigger stores the hour that is being filled, in the transaction that creates the runs. Another limit starts anew
+(`store.set_trigger`), and so do places of waiting runs that ended.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,11 @@ _HOUR_MS = 3_600_000
 _COUNT_WAITING = (
     "SELECT count(*), max(due_at) FROM run WHERE flow_id = ? AND status = 'live' AND due_at > ? "
     "AND step_visit_id IS NULL AND test = 0"
+)
+# By the index `run_due`, from the hour that is being filled; nearly always its first row.
+_SELECT_LAST_WAITING = (
+    "SELECT due_at FROM run WHERE flow_id = ? AND status = 'live' AND due_at > ? AND due_at <= ? "
+    "AND step_visit_id IS NULL AND test = 0 ORDER BY due_at DESC LIMIT 1"
 )
 
 
@@ -38,6 +44,12 @@ def plan_beginnings(flow_id: int, max_per_hour: int, are_tests: Sequence[bool], 
         return [now] * len(are_tests)
     row = fetch_one("SELECT entry_places FROM trigger WHERE flow_id = ?", (flow_id,))
     hour, taken = msgspec.json.decode(row[0]) if row is not None and row[0] is not None else (0, 0)
+    if hour > now // _HOUR_MS:
+        last = fetch_one(_SELECT_LAST_WAITING, (flow_id, now, hour * _HOUR_MS))
+        last_hour = last[0] // _HOUR_MS if last is not None else 0
+        if last_hour < hour:
+            # The runs that waited for later hours have ended.
+            hour, taken = last_hour, max_per_hour
     if hour < now // _HOUR_MS:
         hour, taken = now // _HOUR_MS, 0
     moments = []

@@ -557,11 +557,14 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
     """Save the trigger of a flow; return whether it changed.
 
     If an active flow gets a trigger with another event, or a changed date trigger, only later events start the flow.
+    With another limit of entries an hour, the next contacts begin at once again.
     """
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.get_spec(row) == spec:
         return False
     values = {**spec._asdict(), "data": dict(spec.data), "updated_at": clock.now_ms()}
+    if row.data.get("max_per_hour") != spec.data.get("max_per_hour"):
+        values["entry_places"] = None
     Trigger.update(**values).where(Trigger.id == row.id).execute()
     if flow.status == "active" and (row.event != spec.event or spec.event == triggers.DATE):
         triggers.restart_listening(flow.id)

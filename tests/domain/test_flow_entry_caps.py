@@ -1,10 +1,12 @@
 """The limit of entries an hour: who is over it enters in a later hour, in order, and nobody is lost."""
 
+import pytest
+
 from appliance.core import clock
-from appliance.flows import enrollment, entry_caps
+from appliance.flows import enrollment, entry_caps, store, triggers
 from appliance.flows.enrollment import Entrant, OpenFlow
 from appliance.storage import transactions
-from appliance.storage.database import rows
+from appliance.storage.database import rows, run
 from tests.domain.home import Home
 from tests.domain.test_flow_run import advance_until_idle, create_live_flow
 
@@ -40,3 +42,23 @@ def test_entries_over_the_limit_begin_in_the_next_hours(home: Home) -> None:
     newcomer = home.contact("late@acme.test").id
     enter(Entrant(newcomer))
     assert rows("SELECT due_at <= ? FROM run WHERE contact_id = ?", (clock.now_ms(), newcomer)) == [(1,)]
+
+
+@pytest.mark.parametrize("change", ["limit", "all ended", "last ended"])
+def test_places_are_free_again(change: str, home: Home) -> None:
+    """After another limit, and after the end of those who waited, newcomers do not wait for hours that are empty."""
+    flow = create_live_flow(home, [{"id": 1, "type": "tag_add", "tag": "seen"}])
+    open_flow = OpenFlow(home.account_id, flow.id, "Hello", 1, "every_time", max_per_hour=1)
+    contacts = [home.contact(f"p{index}@acme.test").id for index in range(5)]
+    transactions.write(enrollment.start_runs, open_flow, [Entrant(number) for number in contacts[:4]])
+    this_hour = clock.now_ms() // HOUR_MS
+    if change == "limit":
+        spec = triggers.TriggerSpec(event="tag_add", data={"max_per_hour": 10})
+        assert transactions.write(store.set_trigger, flow, spec)
+        open_flow = open_flow._replace(max_per_hour=10)
+    else:
+        first_due = (this_hour + (1 if change == "all ended" else 2)) * HOUR_MS
+        transactions.write(run, "UPDATE run SET status = 'exited' WHERE due_at >= ?", (first_due,))
+    transactions.write(enrollment.start_runs, open_flow, [Entrant(contacts[4])])
+    due = rows("SELECT due_at FROM run WHERE contact_id = ?", (contacts[4],))[0][0]
+    assert due // HOUR_MS - this_hour == (2 if change == "last ended" else 0)
