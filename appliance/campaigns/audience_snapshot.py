@@ -155,12 +155,13 @@ _COLUMNS = (
     ":sender, :reply_to, CASE WHEN why IS NULL THEN :open ELSE 'skipped' END, why, 'campaign', 0, :test, :provider, "
     "0, 0, CASE WHEN why IS NULL THEN :due END"
 )
-# In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out. A variant that is
-# sent later than the others waits for its time as `queued`: held rows are sent when quiet hours change.
+# In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out. A variant that
+# is sent later than the others waits for its time as `queued`: held rows are sent when quiet hours change.
 _VARIANT_COLUMNS = (
     "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' "
     "WHEN variant = 0 THEN 'held' WHEN {sql.due} > :due THEN 'queued' ELSE :open END, "
-    "CASE WHEN why IS NULL AND variant = -1 THEN 'held_out' ELSE why END, 'campaign', 0, :test, :provider, 0, 0, CASE WHEN why IS NULL AND variant > 0 THEN {sql.due} END"
+    "CASE WHEN why IS NULL AND variant = -1 THEN 'held_out' ELSE why END, 'campaign', 0, :test, :provider, 0, 0, "
+    "CASE WHEN why IS NULL AND variant > 0 THEN {sql.due} END"
 )
 _VARIANT = "CASE WHEN why IS NULL THEN variant END, CASE WHEN why IS NULL AND variant > 0 THEN :batch END"
 # The group is computed in an inner query, because SQLite would compute it again for each use.
