@@ -326,7 +326,7 @@ _MAX_EVENTS = 100_000
 
 
 def estimate_sample(campaign: Campaign, setup: Setup, recipients: int) -> SampleSize | None:
-    """Return what a test to an audience of `recipients` (who may get the campaign) can find; None for no test."""
+    """Return what a test to `recipients` (who may get the campaign, with the holdout) can find; None for no test."""
     if not variants.is_test(setup):
         return None
     experiment, count = setup.experiment, len(setup.variants)
@@ -416,7 +416,7 @@ def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
     waiting, held_out, skipped = ledger.count_waiting(), ledger.count(HELD_OUT), ledger.count(None)
     if is_started:
         audience_count = int(campaign.audience_count)
-        sendable = audience_count - skipped - held_out
+        sendable = audience_count - skipped
     else:
         counts = audience.get_cached_counts(campaign) if audience.is_set(campaign) else None
         audience_count, sendable = (counts.members, counts.sendable) if counts else (0, 0)

@@ -201,3 +201,10 @@ def test_a_pause_delays_the_time_of_a_later_variant(home: Home) -> None:
     assert count() == [0, 0]
     home.advance(3 * 3600 + 120)
     assert count() == [1, 0]
+
+
+def test_the_sample_size_stays_the_same_after_the_start(home: Home) -> None:
+    """The share of the variants is one of all who could get the campaign, also once the holdout is drawn."""
+    campaign = start(home, 20, test_share=0.5, holdout=0.5, metric="event", event="order")
+    sample = experiment_results.get_result(home.account_id, campaign.id).sample_size
+    assert sample is not None and sample.recipients == 5
