@@ -1,5 +1,6 @@
 """A/B tests in the browser: building one, its preview and review, sending it, and choosing the winner."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from tests.kit.browser import Problems, lent_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.recipients import create_list
-from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 from tests.ui.composer_world import clock, draft, recipients_of, server, smtp
@@ -265,6 +266,17 @@ def test_a_test_without_javascript(api: Client) -> None:
     assert get_test(api, campaign_id) is None
     visitor.undo(page_text)
     assert get_test(api, campaign_id)["variants"][1]["subject"] == "Second"
+
+
+@pytest.mark.parametrize("variants", [[], "AB", [1], [{"id": []}], [{}]])
+def test_an_edited_undo_changes_nothing(variants: Any, api: Client) -> None:
+    """A field of the notice that somebody edited is refused with a text, whatever it has as variants."""
+    campaign_id = draft(api, f"Edited {variants}")
+    before = get_test(api, campaign_id)
+    back = json.dumps({"holdout": 0.1, "event": "order", "variants": variants})
+    page_text = ScriptlessBrowser(api).post(f"/campaigns/{campaign_id}/experiment/undo", back=back)
+    assert "so it could not be restored" in notice_text(page_text)
+    assert get_test(api, campaign_id) == before
 
 
 def test_an_sms_has_text_variants(page: Page, api: Client) -> None:

@@ -123,9 +123,12 @@ async def undo(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     form = Form.from_request(request)
     try:
         stored = msgspec.json.decode(form["back"] or "null", type=dict[str, Any] | None)
+        if stored is not None:
+            msgspec.convert(stored["variants"], list[dict[str, Any]])
         await commit(_restore, visit, campaign_id, stored)
         view.flash(request, gettext("A/B test restored."))
-    except (errors.Invalid, msgspec.DecodeError, KeyError, TypeError):
+    except (errors.Invalid, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        # Also for a field `back` that somebody edited, such as one with another number of variants.
         view.flash(request, gettext("The A/B test has changed since, so it could not be restored."))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=experiment#card-experiment")
 
