@@ -8,6 +8,7 @@ not in memory.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -378,7 +379,7 @@ def _execute_runs(
     for version, version_runs in by_version.items():
         first = version_runs[0]
         version_plan = plan or versions.load_plan(first.flow_id, version)
-        context = StepContext(first.account_id, first.flow_id, flow_name, version, now, version_plan.repeats)
+        context = StepContext(first.account_id, first.flow_id, flow_name, version, now, Counter(), version_plan.repeats)
         executor = StepExecutor(version_plan, context, observer)
         executor.execute(version_runs, until)
         executor.save()

@@ -5,6 +5,7 @@ A sent message counts as accepted at once. The contact does only what the script
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -208,7 +209,7 @@ class FlowSimulator:
         kind = BY_TYPE[node.kind]
         if run.step_visit_id is not None and result.to == "on" if kind.waits else result.to == "wait":
             return
-        context = StepContext(run.account_id, run.flow_id, self.flow.name, self.version, clock.now_ms())
+        context = StepContext(run.account_id, run.flow_id, self.flow.name, self.version, clock.now_ms(), Counter())
         details = kind.simulate(node, run, result, context)
         is_waiting = result.to == "wait" and result.until > context.now
         outcome = "waits" if is_waiting else result.outcome or "on"

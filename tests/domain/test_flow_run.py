@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from appliance.accounts import users
 from appliance.core import clock
 from appliance.flows import engine, versions
-from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps import BY_TYPE, notify
 from appliance.flows.steps.base import ActiveRun
 from appliance.storage import transactions
 from appliance.storage.database import rows
@@ -143,6 +144,30 @@ def test_an_error_ends_only_its_run(home: Home, monkeypatch: pytest.MonkeyPatch)
     assert [row[0] for row in rows("SELECT exit_reason FROM run ORDER BY id")] == [None, None, "failed", None, None]
     assert step_history(run_ids[2]) == [(1, "exited", "failed")]
     assert rows("SELECT completed_count, exited_count FROM flow") == [(4, 1)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_notices_of_one_transaction_stay_within_the_limit(
+    fails: bool, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A colleague gets 20 emails an hour, also if a step is executed in parts, or for each run after an error."""
+    user = transactions.write(users.create, home.account_id, users.NewUser("p@example.org", "P", "x"), "owner")
+    flow = create_live_flow(home, [{"id": 1, "type": "notify", "user_id": user.id, "note": ""}])
+    contact_ids = [home.contact(f"p{n}@acme.test").id for n in range(30)]
+    name_contact = notify._name_contact
+
+    def fail_for_one(active_run: ActiveRun) -> str:
+        if fails and active_run.contact_id == contact_ids[2]:
+            raise ValueError("bad")
+        return name_contact(active_run)
+
+    monkeypatch.setattr(notify, "_name_contact", fail_for_one)
+    start_runs(home, flow, *contact_ids[:15])
+    start_runs(home, flow, *contact_ids[15:], chain_depth=0 if fails else 1)
+    advance_until_idle()
+    assert rows("SELECT count(*) FROM message WHERE source_type = 'system'") == [(20,)]
+    expected = [("exited", "failed", 1)] * fails + [("on", None, 20), ("skipped", "too_many_notices", 10 - fails)]
+    assert rows("SELECT outcome, reason, count(*) FROM step_visit GROUP BY 1, 2 ORDER BY 1") == expected
 
 
 def test_runs_without_contact_or_step_end(home: Home) -> None:

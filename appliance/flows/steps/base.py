@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -102,6 +103,7 @@ def leave(reason: str) -> StepResult:
 class StepContext(NamedTuple):
     """The flow, its version and the current time in Unix milliseconds, for all runs of one execution of a step.
 
+    `notices` is the number of emails that were queued to colleagues, by step id, whose visits are not stored yet.
     `repeats` says whether runs of the version can come to a step again.
     """
 
@@ -110,6 +112,7 @@ class StepContext(NamedTuple):
     flow_name: str
     version: int
     now: int
+    notices: Counter[int]
     repeats: bool = False
 
 

@@ -83,8 +83,8 @@ class Notify(StepKind):
         if user is None:
             return [skip("no_colleague") for _ in runs]
         since = context.now - 3_600_000
-        left = MAX_PER_HOUR - int(scalar(_COUNT_NOTICES, (context.flow_id, node.id, since)))
-        results = []
+        earlier = int(scalar(_COUNT_NOTICES, (context.flow_id, node.id, since))) + context.notices[node.id]
+        left, results = MAX_PER_HOUR - earlier, []
         for run in runs:
             if run.test:
                 results.append(skip("test_run"))
@@ -95,6 +95,8 @@ class Notify(StepKind):
                 if not write_state.is_sandboxed:
                     _queue_email(user, node.props["note"], run, context)
                 results.append(CONTINUE)
+        # Only now, because an error before undoes the emails of all these runs.
+        context.notices[node.id] += results.count(CONTINUE)
         return results
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
