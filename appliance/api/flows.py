@@ -25,17 +25,7 @@ from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery, schema_name
-from appliance.flows import (
-    branches,
-    document,
-    lifecycle,
-    report,
-    simulation,
-    simulation_bulk,
-    store,
-    triggers,
-    versions,
-)
+from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, triggers, versions
 from appliance.flows.lifecycle import ActivateRequest, ArchiveRequest
 from appliance.flows.report import FlowStats
 from appliance.flows.simulation import ScriptResult
@@ -509,7 +499,7 @@ def _require_simulation_access(request: ApiRequest) -> None:
 
 def _compares_event_data(raw_steps: Any) -> bool:
     """Return whether any branch in the steps of a request, which may be invalid, compares the data of events."""
-    steps = compiler.walk(raw_steps, branches.NESTING_KEYS)
+    steps = compiler.walk(raw_steps, models.NESTED_STEP_KEYS)
     return any(
         compiler.asks_about_event_data(step.get("filters")) or is_event_path(step.get("field")) for step in steps
     )

@@ -9,15 +9,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from appliance.storage.models import NESTED_STEP_KEYS
+
 Step = dict[str, Any]
 
-YES, NO, ELSE = "yes", "no", "else"
-# The keys that have the steps of a branch directly, and the key of the list of branches.
+YES, NO, ELSE, LISTED_KEY, STEPS_KEY = NESTED_STEP_KEYS
+# The keys that have the steps of a branch directly.
 DIRECT_KEYS = (YES, NO, ELSE)
-LISTED_KEY, STEPS_KEY = "branches", "steps"
 BRANCH_KEYS = (*DIRECT_KEYS, LISTED_KEY)
-# The keys under which nested steps can be, in a step or in an item of its `branches`.
-NESTING_KEYS = (*BRANCH_KEYS, STEPS_KEY)
 # The keys of listed branches: they are assigned like the ids of steps, and never given twice in a flow.
 _LISTED_NAME = re.compile(r"b[1-9][0-9]{0,9}")
 # A pattern for the keys of all branches.

@@ -19,7 +19,7 @@ from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, Name, PageQuery, Short, read
 from appliance.storage.database import Page, contains_words, paginate, rows, run, scalar
-from appliance.storage.models import Account, Campaign, Flow, Segment, Trigger
+from appliance.storage.models import NESTED_STEP_KEYS, Account, Campaign, Flow, Segment, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 Kind = Literal["list", "segment"]
@@ -29,8 +29,6 @@ AUDIENCE_DELETED = "audience_deleted"
 _COLUMN = {"list": "contact_list_id", "segment": "segment_id"}
 _LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') AND f.deleted_at IS NULL"
 # Steps of an older version of a flow are included while a contact is in that version.
-# The keys under which the stored steps of a flow have nested steps (`flows.branches`).
-_STEP_KEYS = ("yes", "no", "else", "branches", "steps")
 _STEPS = (
     f"SELECT f.id, f.name, s.data FROM flow f JOIN step s ON s.flow_id = f.id WHERE {_LIVE} "
     "AND s.kind IN ('split', 'list_add', 'list_remove') AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
@@ -64,7 +62,8 @@ def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
     """
     started = Trigger.get(Trigger.flow == flow.id)
     references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
-    filter_lists = [started.data.get("where"), *(step.get("filters") for step in compiler.walk(flow.steps, _STEP_KEYS))]
+    steps = compiler.walk(flow.steps, NESTED_STEP_KEYS)
+    filter_lists = [started.data.get("where"), *(step.get("filters") for step in steps)]
     plans = "SELECT data FROM step WHERE flow_id = ? AND kind IN ('split', 'wait_until')"
     filter_lists += [msgspec.json.decode(data).get("filters") for (data,) in rows(plans, (flow.id,))]
     kinds: tuple[Kind, ...] = ("segment", "list")

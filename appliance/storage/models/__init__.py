@@ -27,6 +27,7 @@ from appliance.storage.models.account import (
     User,
 )
 from appliance.storage.models.content import (
+    NESTED_STEP_KEYS,
     Brand,
     Campaign,
     Confirmation,
@@ -94,6 +95,7 @@ ALL = (
 __all__ = [
     "ALL",
     "CONTACT_NAME_INDEX",
+    "NESTED_STEP_KEYS",
     "SEARCH_SQL",
     "VARIANT_INDEXES",
     "Account",

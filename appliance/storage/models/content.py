@@ -272,6 +272,11 @@ class ImportChunk(Table):
 BRANDS: Records[Brand] = Records(Brand)
 
 
+# The keys under which the stored steps of a flow have nested steps, in a step or in an item of its `branches`
+# (`flows.branches`).
+NESTED_STEP_KEYS = ("yes", "no", "else", "branches", "steps")
+
+
 class Flow(Table):
     """An automation. A `hidden` flow belongs to a campaign and is never listed."""
 
