@@ -201,12 +201,8 @@ def has_ambiguous_dates(job: Import) -> bool:
 _EXAMPLE_COUNTRY = "GB"
 
 
-def _is_phone(text: str, country: str) -> bool:
-    """Return whether a text is a phone number of a country (two letters); any text may be one of an unknown country."""
-    try:
-        return not country or bool(addresses.parse_written_phone(text, country))
-    except ValueError:
-        return False
+# Shorter ones, such as extensions and mistakes, are no example of a phone number.
+_MIN_LOCAL_DIGITS = 7
 
 
 def _find_local_phone(columns_shown: list[ImportColumn], country: str) -> str:
@@ -216,7 +212,8 @@ def _find_local_phone(columns_shown: list[ImportColumn], country: str) -> str:
     """
     samples = [sample.strip() for column in columns_shown if column.to == "phone" for sample in column.samples]
     for sample in samples:
-        if sample.lstrip("(")[:1].isdecimal() and not sample.startswith("00") and _is_phone(sample, country):
+        is_long = sum(character.isdecimal() for character in sample) >= _MIN_LOCAL_DIGITS
+        if is_long and sample.lstrip("(")[:1].isdecimal() and not sample.startswith("00"):
             return sample
     countries = [country, *(addresses.country_of_phone(sample) for sample in samples), _EXAMPLE_COUNTRY]
     return next(example for code in countries if code and (example := addresses.example_phone(code)))
