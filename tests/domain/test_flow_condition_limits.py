@@ -219,6 +219,7 @@ def test_a_due_wait_that_costs_too_much_stays(home: Home) -> None:
     assert step_history(run_id) == [(1, None, None)]
 
 
+@pytest.mark.full  # near the limit in processor time, which a busy machine stretches
 def test_a_split_that_costs_too_much_keeps_its_runs(home: Home) -> None:
     """The step before it is not done, and is done once after the flow is resumed; other flows advance."""
     contact_id = home.contact("ann@acme.test").id
@@ -239,6 +240,7 @@ def test_a_split_that_costs_too_much_keeps_its_runs(home: Home) -> None:
     assert len(recorded_events("before")) == 2
 
 
+@pytest.mark.full  # near the limit in processor time, which a busy machine stretches
 def test_many_runs_at_a_split_advance_a_few_at_a_time(home: Home) -> None:
     """A split that costs too much for 40 runs together, but not for ten, pauses nothing."""
     contacts = [home.contact(f"c{index}@acme.test").id for index in range(40)]
