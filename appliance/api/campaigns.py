@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import approvals, audit, request_limits
 from appliance.accounts.approvals import Approve, Reject
-from appliance.api import schemas
+from appliance.api import message_schemas, schemas
 from appliance.api.auth import require_contacts_scope, require_contacts_scope_of_test_key, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
@@ -395,7 +395,7 @@ async def choose_winner(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query_type=RecipientQuery,
-    response_type=schemas.Message, returns_list=True,
+    response_type=message_schemas.Message, returns_list=True,
 )  # fmt: skip
 async def list_recipients(request: ApiRequest) -> ApiResponse:
     """List recipients of a campaign with the state of their messages, newest first."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit
-from appliance.api import messages, schemas
+from appliance.api import message_schemas, messages, schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.flow_runs import FlowRunDetail, serialize_run_detail
 from appliance.api.http import page_headers
@@ -89,7 +89,7 @@ class TimelineEntry(Struct):
     id: Annotated[int, Meta(description="id of the event or message")]
     created_at: Annotated[Moment, Meta(description="when it happened")]
     event: Annotated[schemas.Event, Meta(description="the event; null for a message")] | None
-    message: Annotated[schemas.Message, Meta(description="the message; null for an event")] | None
+    message: Annotated[message_schemas.Message, Meta(description="the message; null for an event")] | None
 
 
 class Named(Struct):
@@ -120,7 +120,7 @@ class ContactExport(Struct):
     left_lists: Annotated[list[Named], Meta(description="lists that the contact left")]
     suppressions: Annotated[list[Suppression], Meta(description="suppressions of the contact's addresses")]
     consents: Annotated[list[ConsentRow], Meta(description="consent records")]
-    messages: Annotated[list[schemas.Message], Meta(description="messages sent to the contact")]
+    messages: Annotated[list[message_schemas.Message], Meta(description="messages sent to the contact")]
     message_texts: Annotated[list[MessageText], Meta(description="content of the single messages sent to the contact")]
     incoming: Annotated[list[Incoming], Meta(description="messages that the contact wrote")]
     events: Annotated[list[schemas.Event], Meta(description="events of the contact")]
@@ -160,7 +160,7 @@ def serialize_timeline(timeline_entries: Sequence[Entry]) -> list[TimelineEntry]
             for row in models.Event.select().where(models.Event.id.in_(_select_ids(timeline_entries, "event")))
         },
         "message": {
-            row.id: schemas.serialize_message(row)
+            row.id: message_schemas.serialize_message(row)
             for row in ledger.get_by_ids(_select_ids(timeline_entries, "message"))
         },
     }
@@ -189,7 +189,7 @@ def collect_contact_data(account_id: int, contact_id: int) -> ContactExport:
         suppressions=_fetch_suppressions(contact),
         consents=[serialize_consent(row) for row in _iterate_consents(account_id, contact_id)],
         messages=[
-            schemas.serialize_message(row)
+            message_schemas.serialize_message(row)
             for part in _iterate_id_chunks("message", contact_id)
             for row in ledger.get_by_ids(part)
         ],

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
-from appliance.api import schemas
+from appliance.api import message_schemas, schemas
 from appliance.api.auth import require_contacts_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
@@ -297,7 +297,10 @@ class CapturedDetail(Captured, rename={"from_": "from"}):
     segments: int | None
     alphabet: Annotated[Literal["GSM-7", "UCS-2"], Meta(description="alphabet of the SMS; null for email")] | None
     characters: Annotated[int, Meta(description="number of characters of the SMS; null for email")] | None
-    message: Annotated[schemas.Message, Meta(description="current state of the message; null if it was deleted")] | None
+    message: (
+        Annotated[message_schemas.Message, Meta(description="current state of the message; null if it was deleted")]
+        | None
+    )
 
 
 class CaptureCleared(Struct):
@@ -327,7 +330,7 @@ def _get_captured_detail(account_id: int, captured_id: int, can_write_contacts: 
     row = capture_inbox.get(account_id, captured_id)
     parts = capture_inbox.get_parts(row, can_write_contacts)
     try:
-        message = schemas.serialize_message(ledger.get(account_id, row.message_id or 0))
+        message = message_schemas.serialize_message(ledger.get(account_id, row.message_id or 0))
     except NotFound:
         message = None
     headers = [Header(name, value) for name, value in parts["headers"]]

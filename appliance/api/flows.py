@@ -315,26 +315,26 @@ def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stor
     known = [] if stored is None else _list_questions(stored.steps)
     steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()
     new = [questions for questions in _list_questions(steps) if questions not in known]
-    asked = new
+    checked = new
     trigger = draft.trigger if request.body.trigger is not UNSET else None
     if trigger is not None and stored is not None:
         previous = triggers.get_spec(stored.loaded_trigger)
         if previous.event != trigger.event:
             # The branches on event data now ask about another event.
-            asked = [*new, *known]
+            checked = [*new, *known]
         if triggers.has_same_conditions(previous, trigger):
             trigger = None
     if new or (trigger is not None and triggers.asks_about_contact(trigger)):
         require_contacts_scope(request)
-    if any(compiler.asks_about_event_data(questions.get("filters")) for questions in asked) or (
+    if any(compiler.asks_about_event_data(questions.get("filters")) for questions in checked) or (
         trigger is not None and triggers.asks_about_event_data(trigger)
     ):
         require_scope(request.credential, "events:read")
 
 
 def _list_questions(steps: Sequence[document.Step]) -> list[dict[str, Any]]:
-    asked = (BY_TYPE[step["type"]].get_questions(step) for _, step in document.walk(steps))
-    return [questions for questions in asked if questions]
+    by_step = (BY_TYPE[step["type"]].get_questions(step) for _, step in document.walk(steps))
+    return [questions for questions in by_step if questions]
 
 
 @ROUTES.add(

@@ -10,7 +10,7 @@ from msgspec import UNSET, structs
 
 from appliance.accounts import request_limits
 from appliance.api.endpoints import ApiRequest, LargeBody, validator
-from appliance.api.schemas import MessageParts
+from appliance.api.message_schemas import MessageParts
 from appliance.core.errors import Faults
 from appliance.core.validation import PartialRead
 from appliance.sending.messages import attachments, ledger, message_request, transactional

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit, request_limits
-from appliance.api import message_intake, schemas
+from appliance.api import message_intake, message_schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
 from appliance.api.http import ApiError, describe_error, get_idempotency_key, page_headers
 from appliance.api.message_intake import LARGE_BODY, Sending, Sent, count_recipients
-from appliance.api.schemas import MessageParts, Moment
+from appliance.api.message_schemas import MessageParts
+from appliance.api.schemas import Moment
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
 from appliance.core.clock import iso
@@ -32,19 +33,20 @@ from appliance.storage.transactions import commit, fetch, render, render_for, sc
 ROUTES = Routes()
 
 
-async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -> list[schemas.Message]:
+async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -> list[message_schemas.Message]:
     """Return the API representation of messages.
 
     Without `contacts:read`, each subject is the submitted subject with its merge tags, not the rendered one.
     """
     if not request.credential.has_scope("contacts:read"):
         messages = await fetch(ledger.restore_submitted_subjects, messages)
-    return [schemas.serialize_message(message) for message in messages]
+    return [message_schemas.serialize_message(message) for message in messages]
 
 
 @ROUTES.add(
-    "GET", "/messages", scope="messages:read", query_type=MessageQuery, response_type=schemas.Message, returns_list=True
-)
+    "GET", "/messages", scope="messages:read", query_type=MessageQuery, response_type=message_schemas.Message,
+    returns_list=True,
+)  # fmt: skip
 async def list_messages(request: ApiRequest) -> ApiResponse:
     """List messages of every kind and status, newest first."""
     page = await scan(ledger.list_messages, request.account_id, request.query)
@@ -56,15 +58,15 @@ def _count_recipients_of_batch(raw: Any) -> int:
     return sum(map(count_recipients, messages)) if isinstance(messages, list) else 1
 
 
-async def _serialize_sent(request: ApiRequest, sent: Sent) -> schemas.SentMessage:
+async def _serialize_sent(request: ApiRequest, sent: Sent) -> message_schemas.SentMessage:
     if not request.credential.has_scope("contacts:read"):
         await fetch(ledger.restore_submitted_subjects, [sent.row])
-    return schemas.serialize_sent_message(sent.row, sent.parts)
+    return message_schemas.serialize_sent_message(sent.row, sent.parts)
 
 
 @ROUTES.add(
-    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.SentMessage, status=201,
-    other_statuses=(200,), idempotent=True, rate="messages", validate=message_intake.validate_message,
+    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=message_schemas.SentMessage,
+    status=201, other_statuses=(200,), idempotent=True, rate="messages", validate=message_intake.validate_message,
     large_body=LARGE_BODY,
 )  # fmt: skip
 async def create_message(request: ApiRequest) -> ApiResponse:
@@ -86,7 +88,7 @@ class BatchResult(Struct):
     """The result of one message of a batch: the message, or the errors that a single request would have got."""
 
     status: Annotated[int, Meta(description="201: queued; 200: queued before; 409, 422, 429, 500, 503: not queued")]
-    message: Annotated[schemas.SentMessage, Meta(description="the message; null if it was not queued")] | None
+    message: Annotated[message_schemas.SentMessage, Meta(description="the message; null if it was not queued")] | None
     code: Annotated[str, Meta(description="error code; null if the message was queued")] | None
     reason: Annotated[str, Meta(description="reason of the error, such as `recipient_suppressed`; often null")] | None
     errors: Annotated[dict[str, list[str]], Meta(description="errors by field; empty if the message was queued")]
@@ -178,7 +180,7 @@ async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | N
     return BatchResult(200 if sent.is_replay else 201, await _serialize_sent(request, sent), None, None, {})
 
 
-@ROUTES.add("GET", "/messages/{id}", scope="messages:read", response_type=schemas.MessageDetail)
+@ROUTES.add("GET", "/messages/{id}", scope="messages:read", response_type=message_schemas.MessageDetail)
 async def get_message(request: ApiRequest) -> ApiResponse:
     """Get a message with its content and events.
 
@@ -188,12 +190,12 @@ async def get_message(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch_detail(request, request.id))
 
 
-async def fetch_detail(request: ApiRequest, message_id: int) -> schemas.MessageDetail:
+async def fetch_detail(request: ApiRequest, message_id: int) -> message_schemas.MessageDetail:
     """Return a message with as much of its content as the credential may read. Raises NotFound."""
     can_read_contacts = request.credential.has_scope("contacts:read")
     show_links = str if request.credential.has_scope("contacts:write") else links.hide_recipient_links
 
-    def read() -> schemas.MessageDetail:
+    def read() -> message_schemas.MessageDetail:
         row = ledger.get(request.account_id, message_id)
         query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
         events = list(log.list_events(request.account_id, query).rows)
@@ -203,7 +205,7 @@ async def fetch_detail(request: ApiRequest, message_id: int) -> schemas.MessageD
         if not can_read_contacts:
             ledger.restore_submitted_subjects([row])
             if ledger.may_show_contact(row, content):
-                return schemas.serialize_message_detail(row, rendered, events, parts)
+                return message_schemas.serialize_message_detail(row, rendered, events, parts)
         try:
             filled = MessagePreparer().fill_again(row)
             html = show_links(filled.html) if row.channel == "email" else None
@@ -212,7 +214,7 @@ async def fetch_detail(request: ApiRequest, message_id: int) -> schemas.MessageD
             # A message that was skipped because it could not be rendered has no content to return.
             if row.skip_reason != "render_error":
                 raise
-        return schemas.serialize_message_detail(row, rendered, events, parts)
+        return message_schemas.serialize_message_detail(row, rendered, events, parts)
 
     return await render_for(request.account_id, read)
 
@@ -226,7 +228,9 @@ def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: 
         return ApiResponse(message)
 
     handler.__doc__ = summary
-    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", response_type=schemas.Message)(handler)
+    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", response_type=message_schemas.Message)(
+        handler
+    )
 
 
 _add_decision("retry", retries.retry, "Retry a rejected or uncertain message.")

@@ -82,7 +82,7 @@ def _get_batch_share(setup: Setup, assignment: Assignment, batch: int) -> float:
     """Return the share of all contacts that gets the variants in a batch, from 1; the rest keeps waiting."""
     experiment, free = setup.experiment, assignments.get_waiting_share(assignment)
     share = float(experiment.test_share)
-    # What is left, not the sum of the shares, because of rounding: nobody may wait if everybody is in the test.
+    # What is left, not the sum of the shares, because of rounding: a test of all contacts leaves no one waiting.
     is_everybody = not variants.is_test(setup) or share + float(experiment.holdout) >= 1
     if not experiment.uneven:
         return free if is_everybody else share
@@ -240,7 +240,7 @@ _WAITING_IDS = (
     "ORDER BY id LIMIT :size"
 )
 # A contact who was deleted has no position, and one who was merged may have the position of the holdout. Their rows get
-# the variant `:rest` once nobody is to wait any longer, outside of the comparison; else they would wait for ever.
+# the variant `:rest` when all who wait are released, outside of the comparison; else they would wait for ever.
 _RELEASE = (
     "WITH g AS MATERIALIZED (SELECT id AS message_id, {sql.group} AS variant "
     "FROM message NOT INDEXED WHERE id > :after AND id <= :last AND campaign_id = :campaign AND variant = 0 "

@@ -237,8 +237,8 @@ def is_comparable(campaign: Campaign, experiment: Experiment) -> bool:
     return bool(experiment.batches) and campaign.pending_snapshot is None
 
 
-def decide(campaign: Campaign, setup: Setup) -> Decision | None:
-    """Return the decision on a test that was started, from its present counts.
+def decide(campaign: Campaign, setup: Setup, batches: Batches | None = None) -> Decision | None:
+    """Return the decision on a test that was started, from its present counts (`batches`, counted if not given).
 
     Its variants have numbers from 0. Returns None for a holdout alone, and while the audience is still being stored.
     """
@@ -246,7 +246,7 @@ def decide(campaign: Campaign, setup: Setup) -> Decision | None:
     if not variants.is_test(setup) or not is_comparable(campaign, experiment):
         return None
     is_over = experiment.state == "decided" or clock.now_ms() >= experiment.decide_at
-    return _decide(experiment, count_batches(campaign, setup), is_over)
+    return _decide(experiment, count_batches(campaign, setup) if batches is None else batches, is_over)
 
 
 def _decide(experiment: Experiment, batches: Batches, is_over: bool) -> Decision:
@@ -410,9 +410,11 @@ def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
     experiment, ledger = setup.experiment, _load_ledger(campaign, setup.experiment.state)
     is_started, now = bool(experiment.batches), clock.now_ms()
     batches = count_batches(campaign, setup) if is_comparable(campaign, experiment) else []
-    decision = decide(campaign, setup)
+    decision = decide(campaign, setup, batches)
     is_over = is_started and now >= experiment.decide_at
-    shown = [_build_variant(campaign, setup, number, batches, decision, ledger) for number in _list_numbers(setup)]
+    variant_results = [
+        _build_variant(campaign, setup, number, batches, decision, ledger) for number in _list_numbers(setup)
+    ]
     waiting, held_out, skipped = ledger.count_waiting(), ledger.count(HELD_OUT), ledger.count(None)
     if is_started:
         audience_count = int(campaign.audience_count)
@@ -420,15 +422,15 @@ def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
     else:
         counts = audience.get_cached_counts(campaign) if audience.is_set(campaign) else None
         audience_count, sendable = (counts.members, counts.sendable) if counts else (0, 0)
-    total = sum(variant.recipients for variant in shown) + ledger.count(WAITING) + held_out + skipped
+    total = sum(variant.recipients for variant in variant_results) + ledger.count(WAITING) + held_out + skipped
     return ExperimentResult(
         cast(Any, experiment.state), cast(Any, experiment.metric), experiment.event, experiment.by_amount,
         clock.iso(experiment.decide_at),
         experiment.state == "testing" and is_over and variants.is_test(setup) and waiting > 0,
         experiment.winner, experiment.chosen_by, clock.iso(experiment.decided_at),
         _describe_decision(decision) if decision is not None else None,
-        shown, waiting, held_out, skipped, audience_count,
-        not is_started or (total == audience_count and all(_adds_up(variant) for variant in shown)),
+        variant_results, waiting, held_out, skipped, audience_count,
+        not is_started or (total == audience_count and all(_adds_up(variant) for variant in variant_results)),
         _measure_holdout(campaign, setup, ledger), estimate_sample(campaign, setup, sendable),
     )  # fmt: skip
 

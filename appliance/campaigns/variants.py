@@ -348,8 +348,8 @@ def _list_times(variants: list[VariantWrite] | None, present: dict[int, Variant]
     times = []
     for variant in variants:
         stored = present.get(variant.id) if isinstance(variant.id, int) else None
-        kept = stored.send_after_minutes if stored is not None else 0
-        times.append(variant.send_after_minutes if isinstance(variant.send_after_minutes, int) else kept)
+        minutes = stored.send_after_minutes if stored is not None else 0
+        times.append(variant.send_after_minutes if isinstance(variant.send_after_minutes, int) else minutes)
     return times
 
 
@@ -454,12 +454,12 @@ def _replace_variants(campaign: Campaign, setup: Setup, requests: list[VariantWr
         if variant not in dropped:
             Variant.update(number=variant.number + MAX_VARIANTS).where(Variant.id == variant.id).execute()
     for number, request in enumerate(requests or [VariantWrite()], 1):
-        kept = own if number == 1 else stored.get(request.id) if isinstance(request.id, int) else None
-        if kept is None:
+        present = own if number == 1 else stored.get(request.id) if isinstance(request.id, int) else None
+        if present is None:
             template = campaign.template if number == 1 else _create_template(campaign, request, user_id)
             variant = Variant(experiment=setup.experiment, template=template)
         else:
-            variant = kept
+            variant = present
             if number > 1:
                 templates.fill(variant.template, _get_content(request), user_id)
         variant.number = number

@@ -1,8 +1,8 @@
 """The limit of entries an hour of a flow: when the runs that are over it begin, and how many wait for that.
 
 A run is created when its trigger happens, so that none is lost, and begins in the first hour that has a place. The
-trigger stores the hour that is being filled, in the transaction that creates the runs. Another limit starts anew
-(`store.set_trigger`), and so do places of waiting runs that ended.
+trigger stores the hour that is being filled, in the transaction that creates the runs. A change of the limit
+clears that hour (`store.set_trigger`), and so does the end of the runs that waited for it.
 """
 
 from collections.abc import Sequence

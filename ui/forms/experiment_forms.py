@@ -111,10 +111,12 @@ def _format_percent(part: float) -> str:
 def list_shown(variant: Variant, form: Form) -> set[str]:
     """Return the differences whose fields are shown: those that a variant has, and those that the form has ticked."""
     own = set(variants.list_differences(variant))
-    shown = {key for key, names in DIFFERENCES.items() if own & {*names, *(("content",) if key == "content" else ())}}
-    shown |= {"time"} if variant.send_after_minutes else set()
+    differing = {
+        key for key, names in DIFFERENCES.items() if own & {*names, *(("content",) if key == "content" else ())}
+    }
+    differing |= {"time"} if variant.send_after_minutes else set()
     ticked = set(form.getlist(f"differs_{variant.id}")) & DIFFERENCES.keys()
-    return shown | ticked if shown or f"asks_{variant.id}" in form.values else {"subject"}
+    return differing | ticked if differing or f"asks_{variant.id}" in form.values else {"subject"}
 
 
 def read_form(form: Form, campaign: Campaign) -> dict[str, Any]:
@@ -189,19 +191,19 @@ def _read_variant(form: Form, variant: Variant, sms: bool) -> dict[str, Any]:
     raw: dict[str, Any] = {"id": variant.id}
     if f"name_{variant.id}" in form.values:
         raw["name"] = form.text(f"name_{variant.id}")
-    asked = f"asks_{variant.id}" in form.values
+    has_boxes = f"asks_{variant.id}" in form.values
     ticked = set(form.getlist(f"differs_{variant.id}"))
     if variant.number > 1:
         for key in ("subject", "preheader", "sender"):
             for name in DIFFERENCES[key]:
                 if f"{name}_{variant.id}" in form.values:
-                    raw[name] = None if asked and key not in ticked else form.text(f"{name}_{variant.id}")
+                    raw[name] = None if has_boxes and key not in ticked else form.text(f"{name}_{variant.id}")
         if f"body_{variant.id}" in form.values:
             raw["body"] = form.text(f"body_{variant.id}")
-        if asked and "content" not in ticked and form[f"content_{variant.id}"] and not sms:
+        if has_boxes and "content" not in ticked and form[f"content_{variant.id}"] and not sms:
             raw |= {"body": None, "design": None}
     if f"delay_{variant.id}" in form.values:
-        is_kept = not asked or "time" in ticked
+        is_kept = not has_boxes or "time" in ticked
         minutes = _read_minutes(form, f"delay_{variant.id}", f"delay_unit_{variant.id}") if is_kept else 0
         raw |= {"send_after_minutes": minutes} if minutes is not None else {}
     return raw

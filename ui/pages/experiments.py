@@ -71,8 +71,10 @@ def _apply_action(
     raw = {"variants": [{"id": row.id} for row in setup.variants]} | raw
     if act == "off":
         holdout = raw.get("holdout", setup.experiment.holdout)
-        kept = raw | {"variants": raw["variants"][:1], "uneven": False} if holdout and len(setup.variants) > 1 else None
-        return kept, gettext("A/B test removed.") if len(setup.variants) > 1 else gettext("Holdout group removed.")
+        if len(setup.variants) < 2:
+            return None, gettext("Holdout group removed.")
+        holdout_only = raw | {"variants": raw["variants"][:1], "uneven": False}
+        return holdout_only if holdout else None, gettext("A/B test removed.")
     source = next((row for row in setup.variants if row.id == variant_id), None)
     if act == "add":
         raw["variants"] = [*raw["variants"], {}]
@@ -97,9 +99,9 @@ def _find_raw(raw: dict[str, Any], variant_id: int) -> dict[str, Any]:
 def _describe_dropped(raw: dict[str, Any] | None, campaign: Campaign) -> str:
     """Return the notice about the first variant that loses its own content or a text by its box; else empty."""
     setup = campaign.setup
-    kept = {variant.get("id"): variant for variant in (raw or {}).get("variants", [])}
+    posted = {variant.get("id"): variant for variant in (raw or {}).get("variants", [])}
     for row in setup.variants if setup is not None else ():
-        change = kept.get(row.id, {})
+        change = posted.get(row.id, {})
         if "design" in change and change["design"] is None and variants.has_own_content(row):
             return gettext("%(name)s has the content of A again.", name=variants.get_name(row))
     return ""
@@ -128,7 +130,7 @@ async def undo(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
         await commit(_restore, visit, campaign_id, stored)
         view.flash(request, gettext("A/B test restored."))
     except (errors.Invalid, msgspec.DecodeError, KeyError, TypeError, ValueError):
-        # Also for a field `back` that somebody edited, such as one with another number of variants.
+        # Also for a field `back` that was edited, such as one with another number of variants.
         view.flash(request, gettext("The A/B test has changed since, so it could not be restored."))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=experiment#card-experiment")
 

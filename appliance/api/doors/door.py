@@ -447,7 +447,7 @@ async def queue(
 ) -> Message:
     """Queue a message and return the row of its first recipient, also if no recipient may get it.
 
-    A program reads from events or statuses that nobody got it; a service that reports it at once looks at the row.
+    Whether a recipient may get it stands in the status of the row, and later in events.
 
     With `is_test`, it goes to the test inbox, as with a test key. `files` are as in `Sending`. Raises Invalid, Conflict
     and Unavailable.

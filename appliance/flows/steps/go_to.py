@@ -64,7 +64,7 @@ class GoTo(StepKind):
         return {JUMPED: gettext("Jumped"), CONTINUE.outcome: gettext("Limit reached, continued")}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Let each run jump that has not jumped here `max_jumps` times; the others continue.
+        """Return a jump for each run that has made fewer than `max_jumps` jumps here; the others continue.
 
         A run passes this step once between two waits, so the visits that are stored are all that count.
         """
