@@ -24,13 +24,13 @@ CHANGED_SINCE_READ = gettext_noop("It was changed since it was read. Read it aga
 OWN_CHANGE = gettext_noop("the last author cannot approve it; another user has to")
 
 
-class Approve(Struct):
+class ApproveRequest(Struct):
     """The request body of an approval, with the version that was read."""
 
     updated_at: LastRead | UnsetType = UNSET
 
 
-class Reject(Struct):
+class RejectRequest(Struct):
     """The request body of a rejection, with an optional reason."""
 
     note: (

@@ -83,7 +83,7 @@ class Capabilities(Struct):
     ]
 
 
-class FirstSteps(Struct):
+class OnboardingSteps(Struct):
     """The onboarding steps, and whether each is done."""
 
     brand_setup: Annotated[bool, Meta(description="true if the brand has a colour")]
@@ -93,7 +93,7 @@ class FirstSteps(Struct):
     first_send: Annotated[bool, Meta(description="true if a campaign was sent")]
 
 
-class Progress(Struct):
+class OnboardingProgress(Struct):
     """The number of completed onboarding steps."""
 
     completed: Annotated[int, Meta(description="number of completed steps")]
@@ -103,11 +103,11 @@ class Progress(Struct):
 class Onboarding(Struct):
     """The onboarding steps of an account, and how many of them are completed."""
 
-    steps: Annotated[FirstSteps, Meta(description="onboarding steps")]
-    progress: Annotated[Progress, Meta(description="number of completed steps")]
+    steps: Annotated[OnboardingSteps, Meta(description="onboarding steps")]
+    progress: Annotated[OnboardingProgress, Meta(description="number of completed steps")]
 
 
-class Usage(Struct):
+class AccountUsage(Struct):
     """Messages sent in the last 30 days, without tests."""
 
     since: Moment
@@ -213,7 +213,7 @@ class Account(Struct):
         Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")
     ]
     counts: Annotated[dict[str, int], Meta(description="number of objects of each kind")]
-    usage: Annotated[Usage, Meta(description="recent sending volume")]
+    usage: Annotated[AccountUsage, Meta(description="recent sending volume")]
     brand: Annotated[Brand, Meta(description="brand of the account")]
 
 
@@ -264,7 +264,7 @@ def _serialize_account(row: AccountRow) -> Account:
         transport=Transports(configuration.email.transport, configuration.sms.transport),
         capabilities=Capabilities(True, _can_send_sms(configuration), True, bool(configuration.inbound.listen)),
         onboarding=_build_onboarding(row, is_verified, account_brand.brand_color is not None, counts),
-        counts=counts, usage=Usage(**accounts.fetch_usage(row.id)), brand=serialize_brand(account_brand),
+        counts=counts, usage=AccountUsage(**accounts.fetch_usage(row.id)), brand=serialize_brand(account_brand),
     )  # fmt: skip
 
 
@@ -298,11 +298,11 @@ def _find_blockers(row: AccountRow, is_sandbox: bool, is_verified: bool, has_add
 
 def _build_onboarding(row: AccountRow, is_verified: bool, has_brand: bool, counts: dict[str, int]) -> Onboarding:
     sent_campaign = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at IS NOT NULL LIMIT 1", (row.id,))
-    steps = FirstSteps(
+    steps = OnboardingSteps(
         has_brand, is_verified, counts["contacts"] > 0, counts["campaigns"] > 0, sent_campaign is not None
     )
     is_done = astuple(steps)
-    return Onboarding(steps, Progress(sum(is_done), len(is_done)))
+    return Onboarding(steps, OnboardingProgress(sum(is_done), len(is_done)))
 
 
 def serialize_brand(row: BrandRow) -> Brand:

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import approvals, audit, request_limits
-from appliance.accounts.approvals import Approve, Reject
+from appliance.accounts.approvals import ApproveRequest, RejectRequest
 from appliance.api import message_schemas, schemas
 from appliance.api.auth import require_contacts_scope, require_contacts_scope_of_test_key, require_scope
-from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.messages import serialize_readable
 from appliance.campaigns import audience as campaign_audience
@@ -23,7 +23,7 @@ from appliance.campaigns.findings import Finding
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
-from appliance.campaigns.report import Report
+from appliance.campaigns.report import CampaignReport
 from appliance.campaigns.special_preflight import MAX_COUNTED_LANGUAGES, LanguageCount
 from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.campaigns.variants import ExperimentWrite, Setup
@@ -294,7 +294,7 @@ def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> N
             await commit(audit.run_and_record, request.caller, f"campaign_{name}", verb, *args)
         )
 
-    handler.__doc__ = summary
+    handler.__name__, handler.__doc__ = f"{name}_campaign", summary
     ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", response_type=schemas.Campaign)(handler)
 
 
@@ -320,11 +320,16 @@ def _add_review_action(name: str, verb: Callable[..., Campaign], scope: str, sum
 
         return await _campaign_response(await commit(write))
 
-    handler.__doc__ = summary
+    name_action(handler, name, "campaign", summary)
     ROUTES.add(
-        "POST", f"/campaigns/{{id}}/{name}", scope=scope, body_type={"approve": Approve, "reject": Reject}.get(name),
-        body_required=False, response_type=schemas.Campaign, has_conflicts=name == "approve",
-    )(handler)  # fmt: skip
+        "POST",
+        f"/campaigns/{{id}}/{name}",
+        scope=scope,
+        body_type={"approve": ApproveRequest, "reject": RejectRequest}.get(name),
+        body_required=False,
+        response_type=schemas.Campaign,
+        has_conflicts=name == "approve",
+    )(handler)
 
 
 _add_review_action("ask_approval", send.request_approval, "campaigns:write", "Request approval of a campaign.")
@@ -345,7 +350,7 @@ async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", response_type=Preflight, rate="renders")
-async def run_preflight(request: ApiRequest) -> ApiResponse:
+async def preflight_campaign(request: ApiRequest) -> ApiResponse:
     """Check a draft for blockers and warnings before it is sent.
 
     Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out.
@@ -368,14 +373,14 @@ class ExplainQuery(Struct):
     contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 
 
-@ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", response_type=Report)
-async def get_report(request: ApiRequest) -> ApiResponse:
+@ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", response_type=CampaignReport)
+async def get_campaign_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a campaign; each number has the path of its recipients."""
     return ApiResponse(await fetch(results.build_report, request.account_id, request.id))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/experiment", scope="campaigns:read", response_type=ExperimentResult)
-async def get_experiment(request: ApiRequest) -> ApiResponse:
+async def get_campaign_experiment(request: ApiRequest) -> ApiResponse:
     """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none."""
     return ApiResponse(await scan(experiment_results.get_result, request.account_id, request.id))
 
@@ -384,7 +389,7 @@ async def get_experiment(request: ApiRequest) -> ApiResponse:
     "POST", "/campaigns/{id}/experiment/winner", scope="campaigns:send", body_type=ChooseWinner,
     response_type=schemas.Campaign,
 )  # fmt: skip
-async def choose_winner(request: ApiRequest) -> ApiResponse:
+async def choose_campaign_winner(request: ApiRequest) -> ApiResponse:
     """End the A/B test of a campaign and send a variant to all recipients who wait."""
     if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
         raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
@@ -397,7 +402,7 @@ async def choose_winner(request: ApiRequest) -> ApiResponse:
     "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query_type=RecipientQuery,
     response_type=message_schemas.Message, returns_list=True,
 )  # fmt: skip
-async def list_recipients(request: ApiRequest) -> ApiResponse:
+async def list_campaign_recipients(request: ApiRequest) -> ApiResponse:
     """List recipients of a campaign with the state of their messages, newest first."""
     page = await scan(recipients.list_recipients, request.account_id, request.id, request.query)
     return ApiResponse(await serialize_readable(request, page.rows), headers=page_headers(page))
@@ -406,7 +411,7 @@ async def list_recipients(request: ApiRequest) -> ApiResponse:
 @ROUTES.add(
     "GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=AudienceExplanation
 )
-async def explain_recipient(request: ApiRequest) -> ApiResponse:
+async def explain_campaign_recipient(request: ApiRequest) -> ApiResponse:
     """Explain why a contact receives a campaign, received it or did not.
 
     Also requires `contacts:read`, because the answer says whether the contact is in the campaign's lists and segments.

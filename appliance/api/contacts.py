@@ -10,7 +10,7 @@ from appliance.api import message_schemas, messages, schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.flow_runs import FlowRunDetail, serialize_run_detail
 from appliance.api.http import page_headers
-from appliance.api.messages import Incoming
+from appliance.api.messages import IncomingMessage
 from appliance.api.schemas import Json, Moment
 from appliance.audience import bulk_actions, lists, suppressions
 from appliance.audience.bulk_actions import BulkDone, BulkWrite
@@ -88,11 +88,11 @@ class TimelineEntry(Struct):
     type: Annotated[Literal["event", "message"], Meta(description="`event` or `message`")]
     id: Annotated[int, Meta(description="id of the event or message")]
     created_at: Annotated[Moment, Meta(description="when it happened")]
-    event: Annotated[schemas.Event, Meta(description="the event; null for a message")] | None
+    event: Annotated[schemas.RecordedEvent, Meta(description="the event; null for a message")] | None
     message: Annotated[message_schemas.Message, Meta(description="the message; null for an event")] | None
 
 
-class Named(Struct):
+class ListName(Struct):
     """The id and name of a list."""
 
     id: int
@@ -116,14 +116,14 @@ class ContactExport(Struct):
 
     exported_at: Annotated[Moment, Meta(description="when the export was created")]
     contact: Annotated[schemas.Contact, Meta(description="the contact")]
-    lists: Annotated[list[Named], Meta(description="lists of which the contact is a member")]
-    left_lists: Annotated[list[Named], Meta(description="lists that the contact left")]
+    lists: Annotated[list[ListName], Meta(description="lists of which the contact is a member")]
+    left_lists: Annotated[list[ListName], Meta(description="lists that the contact left")]
     suppressions: Annotated[list[Suppression], Meta(description="suppressions of the contact's addresses")]
     consents: Annotated[list[ConsentRow], Meta(description="consent records")]
     messages: Annotated[list[message_schemas.Message], Meta(description="messages sent to the contact")]
     message_texts: Annotated[list[MessageText], Meta(description="content of the single messages sent to the contact")]
-    incoming: Annotated[list[Incoming], Meta(description="messages that the contact wrote")]
-    events: Annotated[list[schemas.Event], Meta(description="events of the contact")]
+    incoming: Annotated[list[IncomingMessage], Meta(description="messages that the contact wrote")]
+    events: Annotated[list[schemas.RecordedEvent], Meta(description="events of the contact")]
     flow_runs: Annotated[list[FlowRunDetail], Meta(description="flow runs of the contact")]
 
 
@@ -212,9 +212,9 @@ def collect_contact_data(account_id: int, contact_id: int) -> ContactExport:
     )
 
 
-def _fetch_lists(table: str, contact_id: int) -> list[Named]:
+def _fetch_lists(table: str, contact_id: int) -> list[ListName]:
     return [
-        Named(*row)
+        ListName(*row)
         for row in rows(
             f"SELECT l.id, l.name FROM {table} m JOIN contact_list l ON l.id = m.contact_list_id "
             "WHERE m.contact_id = ? ORDER BY l.id",
@@ -351,7 +351,7 @@ async def delete_contact(request: ApiRequest) -> ApiResponse:
     "GET", "/contacts/{id}/timeline", scope="contacts:read", query_type=PageQuery, response_type=TimelineEntry,
     returns_list=True,
 )  # fmt: skip
-async def list_timeline(request: ApiRequest) -> ApiResponse:
+async def list_contact_timeline(request: ApiRequest) -> ApiResponse:
     """List events and messages of a contact, newest first."""
     page = await fetch(timeline.fetch_page, request.account_id, request.id, request.query.page, request.query.size())
     return ApiResponse(await fetch(serialize_timeline, page.rows), headers=page_headers(page))
@@ -361,7 +361,7 @@ async def list_timeline(request: ApiRequest) -> ApiResponse:
     "GET", "/contacts/{id}/consents", scope="contacts:read", query_type=PageQuery, response_type=ConsentRow,
     returns_list=True,
 )  # fmt: skip
-async def list_consents(request: ApiRequest) -> ApiResponse:
+async def list_contact_consents(request: ApiRequest) -> ApiResponse:
     """List consent records of a contact, newest first."""
     page = await fetch(
         timeline.fetch_evidence, request.account_id, request.id, request.query.page, request.query.size()
@@ -508,7 +508,7 @@ def _validate_membership(account_id: int, request: BulkWrite, number: int) -> No
     "POST", "/lists/{id}/contacts/bulk", scope="contacts:write", body_type=BulkWrite, response_type=BulkDone,
     validate=validator(_validate_membership, include_base=True),
 )  # fmt: skip
-async def change_membership(request: ApiRequest) -> ApiResponse:
+async def change_list_members(request: ApiRequest) -> ApiResponse:
     """Add and remove many contacts by id or email address."""
     plan = await fetch(bulk_actions.plan_membership, request.account_id, request.id, request.body)
     summary = BulkDone(0, 0, plan.unknown, [])

@@ -24,12 +24,12 @@ from appliance.settings.schema import Email
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
 from appliance.tracking import simulation as tracking_simulation
-from appliance.tracking.simulation import Simulate
+from appliance.tracking.simulation import SimulateEventRequest
 
 ROUTES = Routes()
 
 
-class Obstacle(Struct):
+class SendingObstacle(Struct):
     """A condition that prevents or delays sending."""
 
     code: Annotated[str, Meta(description="code for programs")]
@@ -49,7 +49,7 @@ class ThrottledGroup(Struct):
     connections: Annotated[int, Meta(description="maximum number of concurrent connections")]
 
 
-class Rate(Struct):
+class SendingRate(Struct):
     """The rate limits of the installation, and the numbers of messages that the account sent recently."""
 
     per_second: Annotated[float, Meta(description="maximum number per second; 0 for no limit")]
@@ -58,14 +58,14 @@ class Rate(Struct):
     last_hour: Annotated[int, Meta(description="number sent in the last hour")]
 
 
-class Connections(Struct):
+class ConnectionCount(Struct):
     """The number of open connections and its limit."""
 
     open: Annotated[int, Meta(description="number of open connections")]
     limit: Annotated[int, Meta(description="maximum number of connections")]
 
 
-class Queue(Struct):
+class SendQueue(Struct):
     """The numbers of queued messages of the account, and the age of the oldest due message."""
 
     waiting: Annotated[int, Meta(description="number of queued messages")]
@@ -89,7 +89,7 @@ class WarmUp(Struct):
     until: schemas.Moment
 
 
-class Storage(Struct):
+class StorageUsage(Struct):
     """Whether the database can be written. While it cannot be written, nothing is sent."""
 
     ok: Annotated[bool, Meta(description="true if results can be recorded")]
@@ -112,10 +112,10 @@ class SmsStatus(Struct):
 
     transport: Annotated[str, Meta(description="transport for SMS")]
     open: Annotated[bool, Meta(description="true unless an obstacle stops all SMS")]
-    obstacles: Annotated[list[Obstacle], Meta(description="reasons why all or some SMS wait")]
-    rate: Annotated[Rate, Meta(description="sending rate")]
-    connections: Annotated[Connections, Meta(description="connections to the provider")]
-    queue: Annotated[Queue, Meta(description="queued messages")]
+    obstacles: Annotated[list[SendingObstacle], Meta(description="reasons why all or some SMS wait")]
+    rate: Annotated[SendingRate, Meta(description="sending rate")]
+    connections: Annotated[ConnectionCount, Meta(description="connections to the provider")]
+    queue: Annotated[SendQueue, Meta(description="queued messages")]
     senders: Annotated[
         list[ThrottledSender], Meta(description="senders with a reduced rate, because the provider asked for it")
     ]
@@ -151,7 +151,7 @@ class DeliveryStatus(Struct):
 
     transport: Annotated[str, Meta(description="transport for email")]
     open: Annotated[bool, Meta(description="true unless an obstacle stops all email")]
-    obstacles: Annotated[list[Obstacle], Meta(description="reasons why all or some email waits")]
+    obstacles: Annotated[list[SendingObstacle], Meta(description="reasons why all or some email waits")]
     sending_stopped: Annotated[
         bool,
         Meta(
@@ -164,16 +164,16 @@ class DeliveryStatus(Struct):
     stop_file: Annotated[
         bool, Meta(description="whether a STOP file in the data directory stops the whole installation")
     ]
-    rate: Annotated[Rate, Meta(description="sending rate")]
-    connections: Annotated[Connections, Meta(description="connections to mail servers")]
-    queue: Annotated[Queue, Meta(description="queued messages")]
+    rate: Annotated[SendingRate, Meta(description="sending rate")]
+    connections: Annotated[ConnectionCount, Meta(description="connections to mail servers")]
+    queue: Annotated[SendQueue, Meta(description="queued messages")]
     groups: Annotated[
         list[ThrottledGroup],
         Meta(description="groups of recipient domains with a reduced rate, because their servers asked for it"),
     ]
     warm_up: Annotated[list[WarmUp], Meta(description="sending domains that are being warmed up")]
     transports: Annotated[list[TransportState], Meta(description="transports of email, the default one first")]
-    storage: Annotated[Storage, Meta(description="whether results of sending can be recorded")]
+    storage: Annotated[StorageUsage, Meta(description="whether results of sending can be recorded")]
     sms: Annotated[SmsStatus, Meta(description="delivery status of SMS")]
 
 
@@ -193,7 +193,7 @@ def _serialize_status(status: delivery_status.DeliveryStatus) -> DeliveryStatus:
         stop_reason=status.account.stop_reason,
         stop_file=status.stop_file,
         rate=_serialize_rate(way),
-        connections=Connections(way.send_status.connections, way.settings.connections),
+        connections=ConnectionCount(way.send_status.connections, way.settings.connections),
         queue=_serialize_queue(way.waiting),
         groups=[
             ThrottledGroup(
@@ -206,7 +206,7 @@ def _serialize_status(status: delivery_status.DeliveryStatus) -> DeliveryStatus:
             for item in status.warm_up_days
         ],
         transports=[_serialize_transport(item) for item in _list_transports(way)],
-        storage=Storage(status.storage is None, status.storage),
+        storage=StorageUsage(status.storage is None, status.storage),
         sms=_serialize_sms_status(status.sms),
     )
 
@@ -236,7 +236,7 @@ def _serialize_sms_status(way: delivery_status.ChannelStatus) -> SmsStatus:
     ]  # fmt: skip
     return SmsStatus(
         way.settings.transport, _is_open(way), _serialize_obstacles(way), _serialize_rate(way),
-        Connections(way.send_status.connections, way.settings.connections), _serialize_queue(way.waiting), senders,
+        ConnectionCount(way.send_status.connections, way.settings.connections), _serialize_queue(way.waiting), senders,
     )  # fmt: skip
 
 
@@ -244,23 +244,24 @@ def _is_open(way: delivery_status.ChannelStatus) -> bool:
     return not any(obstacle.blocks_all for obstacle in way.obstacles)
 
 
-def _serialize_obstacles(way: delivery_status.ChannelStatus) -> list[Obstacle]:
+def _serialize_obstacles(way: delivery_status.ChannelStatus) -> list[SendingObstacle]:
     return [
-        Obstacle(obstacle.code, obstacle.text, iso(obstacle.since), iso(obstacle.until)) for obstacle in way.obstacles
+        SendingObstacle(obstacle.code, obstacle.text, iso(obstacle.since), iso(obstacle.until))
+        for obstacle in way.obstacles
     ]
 
 
-def _serialize_rate(way: delivery_status.ChannelStatus) -> Rate:
+def _serialize_rate(way: delivery_status.ChannelStatus) -> SendingRate:
     per_hour = way.settings.rate_per_hour if isinstance(way.settings, Email) else 0
-    return Rate(way.settings.rate_per_second, per_hour, way.last_minute, way.last_hour)
+    return SendingRate(way.settings.rate_per_second, per_hour, way.last_minute, way.last_hour)
 
 
-def _serialize_queue(queue: delivery_status.WaitingCounts) -> Queue:
+def _serialize_queue(queue: delivery_status.WaitingCounts) -> SendQueue:
     age = 0 if queue.oldest_due_at is None else max(0, now_ms() - queue.oldest_due_at) // 1000
-    return Queue(queue.waiting, queue.due, queue.sending, iso(queue.oldest_due_at), age)
+    return SendQueue(queue.waiting, queue.due, queue.sending, iso(queue.oldest_due_at), age)
 
 
-class Captured(Struct, rename={"from_": "from"}):
+class CapturedMessage(Struct, rename={"from_": "from"}):
     """An email or SMS in the built-in inbox; `message_id` is the `id` of its Message."""
 
     id: int
@@ -278,20 +279,20 @@ class Captured(Struct, rename={"from_": "from"}):
     created_at: schemas.Moment
 
 
-class Header(Struct):
+class CapturedHeader(Struct):
     """A header of a captured email, decoded."""
 
     name: Annotated[str, Meta(description="header name")]
     value: Annotated[str, Meta(description="decoded header value")]
 
 
-class CapturedDetail(Captured, rename={"from_": "from"}):
+class CapturedMessageDetail(CapturedMessage, rename={"from_": "from"}):
     """A captured email or SMS with its content; `message` is the current state of the Message that was captured.
 
     An SMS also has its number of parts (`segments`), alphabet and number of characters.
     """
 
-    headers: Annotated[list[Header], Meta(description="headers in their original order")]
+    headers: Annotated[list[CapturedHeader], Meta(description="headers in their original order")]
     html: Annotated[str, Meta(description="HTML content; null if there is none")] | None
     text: str | None
     segments: int | None
@@ -326,25 +327,27 @@ def _captured_values(row: models.CapturedMessage) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _get_captured_detail(account_id: int, captured_id: int, can_write_contacts: bool) -> CapturedDetail:
+def _get_captured_detail(account_id: int, captured_id: int, can_write_contacts: bool) -> CapturedMessageDetail:
     row = capture_inbox.get(account_id, captured_id)
     parts = capture_inbox.get_parts(row, can_write_contacts)
     try:
         message = message_schemas.serialize_message(ledger.get(account_id, row.message_id or 0))
     except NotFound:
         message = None
-    headers = [Header(name, value) for name, value in parts["headers"]]
+    headers = [CapturedHeader(name, value) for name, value in parts["headers"]]
     sms_size = parts["sms"]
     sms_values = (
         (sms_size.parts, sms_size.alphabet, sms_size.characters) if sms_size is not None else (None, None, None)
     )
-    return CapturedDetail(
+    return CapturedMessageDetail(
         **_captured_values(row), headers=headers, html=parts["html"], text=parts["text"], message=message,
         **dict(zip(("segments", "alphabet", "characters"), sms_values, strict=True)),
     )  # fmt: skip
 
 
-@ROUTES.add("GET", "/capture", scope="account:read", query_type=CaptureQuery, response_type=Captured, returns_list=True)
+@ROUTES.add(
+    "GET", "/capture", scope="account:read", query_type=CaptureQuery, response_type=CapturedMessage, returns_list=True
+)
 async def list_captured(request: ApiRequest) -> ApiResponse:
     """List captured messages, newest first.
 
@@ -358,7 +361,7 @@ async def list_captured(request: ApiRequest) -> ApiResponse:
     page = await fetch(
         capture_inbox.list_captured, request.account_id, query.page, query.size(), search, message_id, channel
     )
-    return ApiResponse([Captured(**_captured_values(row)) for row in page.rows], headers=page_headers(page))
+    return ApiResponse([CapturedMessage(**_captured_values(row)) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add("DELETE", "/capture", scope="account:write", response_type=CaptureCleared)
@@ -372,7 +375,7 @@ async def clear_captured(request: ApiRequest) -> ApiResponse:
     return ApiResponse(CaptureCleared(await commit(write)))
 
 
-@ROUTES.add("GET", "/capture/{id}", scope="account:read", response_type=CapturedDetail)
+@ROUTES.add("GET", "/capture/{id}", scope="account:read", response_type=CapturedMessageDetail)
 async def get_captured(request: ApiRequest) -> ApiResponse:
     """Get a captured message with its content.
 
@@ -400,13 +403,19 @@ async def get_captured_source(request: ApiRequest) -> ApiResponse:
     return ApiResponse(source, media="text/plain" if row.channel == "sms" else None)
 
 
-def _validate_simulation(account_id: int, request: Simulate, number: int) -> None:
+def _validate_simulation(account_id: int, request: SimulateEventRequest, number: int) -> None:
     if isinstance(request.action, str):
         tracking_simulation.prepare_action(account_id, number, request)
 
 
-@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
-            validate=validator(_validate_simulation, access=require_contacts_scope))  # fmt: skip
+@ROUTES.add(
+    "POST",
+    "/capture/{id}/simulate",
+    scope="account:write",
+    body_type=SimulateEventRequest,
+    response_type=CapturedMessageDetail,
+    validate=validator(_validate_simulation, access=require_contacts_scope),
+)
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
     """Simulate a recipient's action on a captured message, with the effects of a real action.
 

@@ -209,5 +209,8 @@ async def _require_existing(route: Route, api_request: ApiRequest) -> None:
 
 async def _get_openapi(request: Request) -> HTTPResponse:
     # The document is the same for all clients, so that proxies may cache it.
-    headers = {"Cache-Control": "max-age=300"}
-    return HTTPResponse(openapi.render_yaml(), headers=headers, content_type="application/yaml; charset=utf-8")
+    headers = {"Cache-Control": "max-age=300", "Vary": "Accept-Encoding", "X-Api-Version": API_VERSION}
+    document = openapi.render_yaml()
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        document, headers["Content-Encoding"] = openapi.render_gzip(), "gzip"
+    return HTTPResponse(document, headers=headers, content_type="application/yaml; charset=utf-8")

@@ -118,6 +118,12 @@ class Route(NamedTuple):
     large_body: LargeBody | None = None  # set if the body may be larger than `limits.body_bytes`
 
     @property
+    def operation_id(self) -> str:
+        """The handler's name in camel case, such as `listContacts`: the name of the method in generated clients."""
+        first, *others = self.handler.__name__.split("_")
+        return first + "".join(word.capitalize() for word in others)
+
+    @property
     def has_id(self) -> bool:
         """Return whether the path contains `{id}`."""
         return "{id}" in self.path
@@ -162,8 +168,8 @@ class Routes(list[Route]):
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
-        The parameters are the fields of `Route`. In the OpenAPI document, the first line of the handler's docstring is
-        the summary and the rest is the description.
+        The parameters are the fields of `Route`. In the OpenAPI document, the handler's name is the `operationId`,
+        which clients depend on; the first line of its docstring is the summary and the rest is the description.
         """
 
         def register(handler: Handler) -> Handler:
@@ -196,6 +202,12 @@ class Routes(list[Route]):
             return handler
 
         return register
+
+
+def name_action(handler: Handler, action: str, noun: str, summary: str) -> None:
+    """Give the handler of an action its name and docstring: `ask_approval` of a `flow` is `ask_flow_approval`."""
+    verb, *rest = action.split("_")
+    handler.__name__, handler.__doc__ = "_".join((verb, noun, *rest)), summary
 
 
 # If some fields of a request are invalid, the other fields are checked all the same, so that a response lists all

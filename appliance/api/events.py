@@ -43,7 +43,7 @@ class EventBatchResult(Struct):
 
 
 @ROUTES.add(
-    "GET", "/events", scope="events:read", query_type=EventQuery, response_type=schemas.Event, returns_list=True
+    "GET", "/events", scope="events:read", query_type=EventQuery, response_type=schemas.RecordedEvent, returns_list=True
 )
 async def list_events(request: ApiRequest) -> ApiResponse:
     """List events, newest first."""
@@ -57,7 +57,7 @@ async def list_events(request: ApiRequest) -> ApiResponse:
     scope="events:write",
     body_type=EventWrite,
     validate=validator(submit.check_event, either=_CONTACT_KEYS),
-    response_type=schemas.Event,
+    response_type=schemas.RecordedEvent,
     status=201,
     other_statuses=(200,),
     idempotent=True,
@@ -149,7 +149,7 @@ def _iterate_batches(all_ready: list[PreparedEvent]) -> Iterator[list[PreparedEv
         yield all_ready[start : start + _CONTACT_BATCH_SIZE]
 
 
-@ROUTES.add("GET", "/events/{id}", scope="events:read", response_type=schemas.Event)
+@ROUTES.add("GET", "/events/{id}", scope="events:read", response_type=schemas.RecordedEvent)
 async def get_event(request: ApiRequest) -> ApiResponse:
     """Get an event."""
     return ApiResponse(schemas.serialize_event(await fetch(log.get, request.account_id, request.id)))

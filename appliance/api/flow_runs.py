@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, structs
 
 from appliance.accounts import audit
 from appliance.api.auth import require_contacts_scope_of_test_key
-from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action, validator
 from appliance.api.http import page_headers
 from appliance.api.schemas import Json, Moment
 from appliance.core import clock
@@ -149,14 +149,14 @@ async def get_flow_report(request: ApiRequest) -> ApiResponse:
 @ROUTES.add(
     "GET", "/flows/{id}/runs", scope="flows:read", query_type=RunQuery, response_type=FlowRun, returns_list=True
 )
-async def list_runs(request: ApiRequest) -> ApiResponse:
+async def list_flow_runs(request: ApiRequest) -> ApiResponse:
     """List runs of a flow, newest first; the runs of a `step` are listed in the order in which they reached it."""
     page = await fetch(runs.list_runs, request.account_id, request.id, request.query)
     return ApiResponse([serialize_run(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add("GET", "/flows/{id}/runs/{run_id}", scope="flows:read", response_type=FlowRunDetail)
-async def get_run(request: ApiRequest) -> ApiResponse:
+async def get_flow_run(request: ApiRequest) -> ApiResponse:
     """Get a run with the steps it has reached."""
     return ApiResponse(await _get_run_detail(request))
 
@@ -196,7 +196,8 @@ def _add_run_action(act: RunAction, one_summary: str, many_summary: str) -> None
             )
         )
 
-    single.__doc__, many.__doc__ = one_summary, many_summary
+    name_action(single, act, "run", one_summary)
+    name_action(many, act, "runs", many_summary)
     scope, path = "flows:write", "/flows/{id}/runs"
     ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, response_type=FlowRunDetail, changes_sending=True)(
         single

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import access, approvals, audit
-from appliance.accounts.approvals import Approve, Reject
+from appliance.accounts.approvals import ApproveRequest, RejectRequest
 from appliance.accounts.request_limits import RequestClass
 from appliance.api import schemas
 from appliance.api.auth import (
@@ -16,7 +16,7 @@ from appliance.api.auth import (
     require_contacts_scope_of_test_key,
     require_scope,
 )
-from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action, validator
 from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
 from appliance.audience.filters import compiler
@@ -59,13 +59,7 @@ class FlowTrigger(Struct):
         | None
     )
     contact_list_id: Annotated[int, Meta(description="id of the list that the contact joins or leaves")] | None
-    data: Annotated[
-        Json,
-        Meta(
-            description="how often the flow may start (`frequency`), filters (`where`), `keywords`, `tag`; "
-            "for `date_reached`: `path`, `yearly`, `offset_days`, `at`"
-        ),
-    ]
+    data: Annotated[Json, schema_name("FlowTriggerData"), Meta(description="conditions of the trigger")]
 
 
 class FlowStep(Struct):
@@ -362,7 +356,7 @@ async def describe_flows(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("GET", "/flows/starters", scope="flows:read", response_type=FlowStarters)
-async def list_starters(request: ApiRequest) -> ApiResponse:
+async def list_flow_starters(request: ApiRequest) -> ApiResponse:
     """Get predefined flows in the colours of the account."""
     starter_flows = store.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
     return ApiResponse(FlowStarters([FlowStarter(*starter) for starter in starter_flows]))
@@ -442,19 +436,19 @@ def _add_transition(
             args = (*args, await render(store.prepare_messages, request.account_id, request.id))
 
         def write() -> models.Flow:
-            if reads in (ActivateRequest, Approve):
+            if reads in (ActivateRequest, ApproveRequest):
                 approvals.require_unchanged(store.get(request.account_id, request.id), request.body.updated_at)
             flow: models.Flow = audit.run_and_record(request.caller, f"flow_{name}", *args)
             return flow
 
         return await _flow_response(await commit(write))
 
-    handler.__doc__ = summary
+    name_action(handler, name, "flow", summary)
     path = f"/flows/{{id}}/{name}"
     ROUTES.add(
         "POST", path, scope=scope, body_type=reads, body_required=False, response_type=Flow, rate=rate,
         changes_sending=scope == "flows:write" and name != "ask_approval",
-        has_conflicts=reads in (ActivateRequest, Approve),
+        has_conflicts=reads in (ActivateRequest, ApproveRequest),
     )(handler)  # fmt: skip
 
 
@@ -479,12 +473,17 @@ _add_transition("ask_approval", "flows:write", None, "Request approval of a flow
 _add_transition(
     "approve",
     "campaigns:approve",
-    Approve,
+    ApproveRequest,
     "Approve a flow in its current state, or as it was read.",
     lambda request: (lifecycle.approve, request.caller),
 )
-_add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its current state; an active one is paused.",
-      lambda request: (lifecycle.reject, request.body.note or None))  # fmt: skip
+_add_transition(
+    "reject",
+    "campaigns:approve",
+    RejectRequest,
+    "Reject a flow in its current state; an active one is paused.",
+    lambda request: (lifecycle.reject, request.body.note or None),
+)
 
 
 def _require_simulation_access(request: ApiRequest) -> None:
@@ -550,7 +549,7 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
     "GET", "/flows/{id}/scripts", scope="flows:read", query_type=PageQuery, response_type=ScriptResult,
     returns_list=True, rate="renders",
 )  # fmt: skip
-async def list_script_results(request: ApiRequest) -> ApiResponse:
+async def list_flow_script_results(request: ApiRequest) -> ApiResponse:
     """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results."""
     can_read_contacts = request.credential.has_scope("contacts:read")
     page = await run_in_turn(simulation.list_results, request.account_id, request.id, request.query, can_read_contacts)

@@ -254,7 +254,7 @@ async def get_import(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv", has_conflicts=True)
-async def export_results(request: ApiRequest) -> ApiResponse:
+async def export_import_results_csv(request: ApiRequest) -> ApiResponse:
     """Get the result of each line of the file with its reason.
 
     Results are kept for 7 days. While the file is still being read, the response is 409.
@@ -395,7 +395,7 @@ async def export_messages_jsonl(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query_type=_RunExportQuery, media=CSV)
-async def export_runs_csv(request: ApiRequest) -> ApiResponse:
+async def export_flow_runs_csv(request: ApiRequest) -> ApiResponse:
     """Export the runs of a flow as CSV. Also requires `contacts:read`."""
     require_scope(request.credential, "contacts:read")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
-from appliance.api.schemas import Event, Json, Moment, build_from_row, serialize_event
+from appliance.api.schemas import Json, Moment, RecordedEvent, build_from_row, serialize_event
 from appliance.core.clock import iso
 from appliance.sending.messages.ledger import Status
 from appliance.storage import models
@@ -164,7 +164,7 @@ class MessageDetail(SentMessage, rename={"from_": "from"}):
         | None
     )
     headers: Annotated[dict[str, str], Meta(description="custom headers")]
-    events: Annotated[list[Event], Meta(description="latest events of the message, newest first, at most 100")]
+    events: Annotated[list[RecordedEvent], Meta(description="latest events of the message, newest first, at most 100")]
 
 
 def _message_values(row: models.Message) -> dict[str, Any]:

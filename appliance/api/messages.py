@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from appliance.accounts import audit, request_limits
 from appliance.api import message_intake, message_schemas
-from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action
 from appliance.api.http import ApiError, describe_error, get_idempotency_key, page_headers
 from appliance.api.message_intake import LARGE_BODY, Sending, Sent, count_recipients
 from appliance.api.message_schemas import MessageParts
@@ -21,7 +21,7 @@ from appliance.core.validation import PageQuery
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.inbound import sms_conversations
-from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Review
+from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, OptOutReview
 from appliance.sending.messages import attachments, ledger, links, message_request, retries
 from appliance.sending.messages.ledger import MessageQuery, Status
 from appliance.sending.messages.message_request import MAX_BATCH, MessageBatch, MessageWrite
@@ -227,7 +227,7 @@ def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: 
         [message] = await serialize_readable(request, [await commit(audit.run_and_record, *args)])
         return ApiResponse(message)
 
-    handler.__doc__ = summary
+    name_action(handler, name, "message", summary)
     ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", response_type=message_schemas.Message)(
         handler
     )
@@ -238,7 +238,7 @@ _add_decision("cancel", retries.cancel, "Cancel a queued message.")
 _add_decision("assume_sent", retries.assume_sent, "Mark an uncertain message as sent.")
 
 
-class Incoming(Struct, rename={"from_": "from"}):
+class IncomingMessage(Struct, rename={"from_": "from"}):
     """An incoming SMS.
 
     `answered_message_id` is the last message that was sent to the number before the SMS arrived, and
@@ -292,10 +292,10 @@ class ConversationMessage(Struct, rename={"from_": "from"}):
     test: bool
 
 
-def serialize_incoming(row: models.Incoming) -> Incoming:
+def serialize_incoming(row: models.Incoming) -> IncomingMessage:
     """Return the API representation of an incoming SMS."""
     kind: Any = row.kind
-    return Incoming(
+    return IncomingMessage(
         row.id, row.account_id, row.contact_id, row.sender, row.recipient or None, row.body, kind, row.keyword,
         row.opted_out,
         row.provider, row.provider_id, row.answered_id, row.reply_id, iso(row.seen_at), row.test,
@@ -348,7 +348,7 @@ def serialize_conversation_line(line: ConversationLine) -> ConversationMessage:
     response_type=ConversationMessage,
     returns_list=True,
 )  # fmt: skip
-async def list_conversation(request: ApiRequest) -> ApiResponse:
+async def list_contact_conversation(request: ApiRequest) -> ApiResponse:
     """List SMS exchanged with a contact, newest first."""
     page = await render(
         sms_conversations.list_conversation, request.account_id, request.id, request.query.page, request.query.size()
@@ -358,7 +358,12 @@ async def list_conversation(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/incoming", scope="messages:read", query_type=IncomingQuery, response_type=Incoming, returns_list=True
+    "GET",
+    "/incoming",
+    scope="messages:read",
+    query_type=IncomingQuery,
+    response_type=IncomingMessage,
+    returns_list=True,
 )
 async def list_incoming(request: ApiRequest) -> ApiResponse:
     """List incoming SMS, newest first, including those from unknown numbers."""
@@ -366,14 +371,14 @@ async def list_incoming(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_incoming(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/incoming/{id}", scope="messages:read", response_type=Incoming)
+@ROUTES.add("GET", "/incoming/{id}", scope="messages:read", response_type=IncomingMessage)
 async def get_incoming(request: ApiRequest) -> ApiResponse:
     """Get an incoming SMS."""
     return ApiResponse(serialize_incoming(await fetch(sms_conversations.get_incoming, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "POST", "/incoming/{id}/seen", scope="contacts:write", body_type=Review, response_type=Incoming,
+    "POST", "/incoming/{id}/seen", scope="contacts:write", body_type=OptOutReview, response_type=IncomingMessage,
     body_required=False,
 )  # fmt: skip
 async def mark_incoming_seen(request: ApiRequest) -> ApiResponse:

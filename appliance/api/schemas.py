@@ -12,8 +12,8 @@ from appliance.content.templates.variant_content import TEXT_FIELDS
 from appliance.core.clock import iso
 from appliance.core.validation import schema_name
 from appliance.events import listing
-from appliance.events.listing import Event as Event
 from appliance.events.listing import Moment as Moment
+from appliance.events.listing import RecordedEvent as RecordedEvent
 from appliance.storage import models
 
 Json = dict[str, Any]
@@ -116,7 +116,7 @@ class ContactWritten(Contact):
     ]
 
 
-class Sendable(Struct):
+class SendableCount(Struct):
     """The number of members that may receive marketing, by channel."""
 
     email: Annotated[int, Meta(description="number of contacts that can be sent email")]
@@ -130,7 +130,9 @@ class ContactList(Struct):
     account_id: int
     name: Annotated[str, Meta(description="name of the list, unique in the account regardless of case")]
     contacts_count: Annotated[int, Meta(description="number of contacts in the list")]
-    sendable_count: Annotated[Sendable, Meta(description="number of contacts in the list that can be sent marketing")]
+    sendable_count: Annotated[
+        SendableCount, Meta(description="number of contacts in the list that can be sent marketing")
+    ]
     segment_id: (
         Annotated[int, Meta(description="id of the segment that the list follows; null for a static list")] | None
     )
@@ -189,21 +191,14 @@ class Trigger(Struct):
     contact_list_id: (
         Annotated[int, Meta(description="id of the list to send to; with a segment, only contacts in both")] | None
     )
-    data: Annotated[
-        Json,
-        Meta(
-            description="further parts of the audience: `contact_list_ids`, `exclude_contact_list_ids`, "
-            "`exclude_segment_ids`; `audience_type: all_contacts` with `confirm_send_to_all: "
-            "true` for all contacts"
-        ),
-    ]
+    data: Annotated[Json, schema_name("CampaignTriggerData"), Meta(description="further parts of the audience")]
     triggered_count: Annotated[int, Meta(description="number of times that it was triggered")]
     last_triggered_at: Annotated[Moment, Meta(description="when it was last triggered; null for never")] | None
     created_at: Moment
     updated_at: Moment
 
 
-class Stats(Struct):
+class CampaignStats(Struct):
     """Message counts by status. `audience` is the sum of `pending` and all final statuses."""
 
     audience: Annotated[
@@ -269,7 +264,7 @@ class SnapshotProgress(Struct):
     total: Annotated[int, Meta(description="total number of recipients; null until they are counted")] | None
 
 
-class Waiting(Struct):
+class CampaignWait(Struct):
     """The reason why all or some messages of a campaign wait."""
 
     reason: Annotated[
@@ -315,12 +310,12 @@ class Campaign(Struct):
         ]
         | None
     )
-    stats: Annotated[Stats, Meta(description="number of recipients by status")]
+    stats: Annotated[CampaignStats, Meta(description="number of recipients by status")]
     editable: Annotated[bool, Meta(description="whether content, audience, channel and time can still be changed")]
     pause_reason: (
         Annotated[str, Meta(description="why the campaign was paused automatically; null if a user paused it")] | None
     )
-    waiting: Annotated[Waiting, Meta(description="why sending waits; null if it does not")] | None
+    waiting: Annotated[CampaignWait, Meta(description="why sending waits; null if it does not")] | None
     cancelled_at: Annotated[Moment, Meta(description="when the campaign was cancelled")] | None
     created_at: Moment
     updated_at: Moment
@@ -406,7 +401,7 @@ def serialize_written_contact(row: models.Contact, kept_opt_out: list[str]) -> C
 
 def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> ContactList:
     """Return the API representation of a list; `sendable` has its number of sendable members by channel."""
-    return build_from_row(ContactList, row, sendable_count=Sendable(**sendable))
+    return build_from_row(ContactList, row, sendable_count=SendableCount(**sendable))
 
 
 def serialize_template(row: models.Template) -> Template:
@@ -439,8 +434,8 @@ def serialize_campaign(row: models.Campaign) -> Campaign:
     """Return the API representation of a campaign, which must be loaded with its trigger, template and counts."""
     content, reason = serialize_template(row.template), row.waiting
     return build_from_row(
-        Campaign, row, waiting=reason and Waiting(reason.reason, reason.text, iso(reason.until)),
-        stats=Stats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
+        Campaign, row, waiting=reason and CampaignWait(reason.reason, reason.text, iso(reason.until)),
+        stats=CampaignStats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
         template=content, templates=[content], experiment=serialize_experiment(row.setup),
         freezing=SnapshotProgress(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from appliance.api.schemas import Contact, Json, Moment
 from appliance.audience.contacts import store as contacts
 from appliance.audience.filters import compiler
 from appliance.audience.segments import explain, members, store, suggestions
-from appliance.audience.segments.explain import Explained
+from appliance.audience.segments.explain import SegmentExplanation
 from appliance.audience.segments.members import Share
 from appliance.audience.segments.store import CountWrite, ExplainQuery, SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core.clock import iso
@@ -175,7 +175,7 @@ async def create_segment(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("GET", "/segments/starters", scope="contacts:read", response_type=SegmentStarters)
-async def list_starters(request: ApiRequest) -> ApiResponse:
+async def list_segment_starters(request: ApiRequest) -> ApiResponse:
     """Get ready-made segments, such as the contacts that engaged in the last 30 days."""
     return ApiResponse(
         SegmentStarters(
@@ -195,7 +195,7 @@ async def describe_filters(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("POST", "/segments/count", scope="contacts:read", body_type=CountWrite, response_type=ContactCount,
             rate="renders", validate=validator(_validate_filters))  # fmt: skip
-async def count(request: ApiRequest) -> ApiResponse:
+async def count_contacts(request: ApiRequest) -> ApiResponse:
     """Count the contacts that match filters without saving the filters.
 
     Filters on the data of events require `events:read` too.
@@ -245,7 +245,9 @@ async def delete_segment(request: ApiRequest) -> ApiResponse:
     return shaped
 
 
-@ROUTES.add("GET", "/segments/{id}/explain", scope="contacts:read", query_type=ExplainQuery, response_type=Explained)
+@ROUTES.add(
+    "GET", "/segments/{id}/explain", scope="contacts:read", query_type=ExplainQuery, response_type=SegmentExplanation
+)
 async def explain_segment(request: ApiRequest) -> ApiResponse:
     """Explain filter by filter whether a contact is in a segment."""
     return ApiResponse(await scan(explain.explain, request.account_id, request.id, request.query.contact_id))

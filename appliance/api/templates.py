@@ -144,7 +144,7 @@ async def preview_design(request: ApiRequest) -> ApiResponse:
     "POST", "/templates/{id}/send_test", scope="templates:write", body_type=TestRequest, body_required=False,
     response_type=TestSendResult, rate="sends", validate=_validate_test,
 )  # fmt: skip
-async def send_test_email(request: ApiRequest) -> ApiResponse:
+async def send_test(request: ApiRequest) -> ApiResponse:
     """Send a test email of a template.
 
     A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample values.
@@ -243,7 +243,7 @@ def _find_language(request: ApiRequest) -> str:
     "GET", "/templates/{id}/translations", scope="templates:read", query_type=PageQuery,
     response_type=TranslationCounts, returns_list=True,
 )  # fmt: skip
-async def list_translations(request: ApiRequest) -> ApiResponse:
+async def list_template_translations(request: ApiRequest) -> ApiResponse:
     """List the languages that a template is translated into."""
     summaries = await render(template_edits.list_summaries, request.account_id, request.id)
     number, size = request.query.page, request.query.size()
@@ -252,7 +252,7 @@ async def list_translations(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=TemplateTranslation)
-async def get_translation(request: ApiRequest) -> ApiResponse:
+async def get_template_translation(request: ApiRequest) -> ApiResponse:
     """Get the translation of a template into a language."""
     return ApiResponse(await render(_load_translation, request.account_id, request.id, _find_language(request)))
 
@@ -275,7 +275,7 @@ async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
     "PUT", "/templates/{id}/translations/{language}", scope="templates:write", body_type=TranslationWrite,
     response_type=TemplateTranslation, validate=_validate_translation,
 )  # fmt: skip
-async def put_translation(request: ApiRequest) -> ApiResponse:
+async def put_template_translation(request: ApiRequest) -> ApiResponse:
     """Translate texts of a template into a language.
 
     The first translation adds the language. Contacts get the template in their language (`language` of the contact), in
@@ -293,7 +293,7 @@ async def put_translation(request: ApiRequest) -> ApiResponse:
 @ROUTES.add(
     "DELETE", "/templates/{id}/translations/{language}", scope="templates:write", response_type=TemplateTranslation
 )
-async def delete_translation(request: ApiRequest) -> ApiResponse:
+async def delete_template_translation(request: ApiRequest) -> ApiResponse:
     """Delete the translation of a template into a language, and return it."""
     language = _find_language(request)
     translation = await render(_load_translation, request.account_id, request.id, language)

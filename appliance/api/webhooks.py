@@ -8,13 +8,13 @@ from msgspec import UNSET, Meta, Struct
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
-from appliance.api.schemas import Event, Moment
+from appliance.api.schemas import Moment, RecordedEvent
 from appliance.core.clock import iso
 from appliance.sending.delivery import safe_http
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
 from appliance.webhooks import queue, subscriptions, worker
-from appliance.webhooks.queue import DeliveryQuery, Outcome, ReplayFailed, Status
+from appliance.webhooks.queue import DeliveryQuery, Outcome, ReplayFailedRequest, Status
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.worker import WebhookTest
 
@@ -74,10 +74,10 @@ class WebhookTestResult(Struct):
     response_text: Annotated[str, Meta(description="beginning of the response body")] | None
     error: Annotated[str, Meta(description="why there was no response; null if there was one")] | None
     duration_ms: Annotated[int, Meta(description="duration in milliseconds")] | None
-    event: Annotated[Event, Meta(description="sample event that was sent")]
+    event: Annotated[RecordedEvent, Meta(description="sample event that was sent")]
 
 
-class Replayed(Struct):
+class ReplayResult(Struct):
     """The result of sending failed deliveries again."""
 
     replayed: Annotated[int, Meta(description="number of deliveries to repeat")]
@@ -112,7 +112,7 @@ def serialize_delivery(row: models.WebhookDelivery) -> WebhookDelivery:
     )  # fmt: skip
 
 
-def serialize_test(test_result: Outcome, event: Event) -> WebhookTestResult:
+def serialize_test(test_result: Outcome, event: RecordedEvent) -> WebhookTestResult:
     """Return the API representation of a test's result; `event` is the sample event that was sent."""
     return WebhookTestResult(
         test_result.is_delivered,
@@ -224,9 +224,9 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
     return ApiResponse(serialize_test(test_result, event))
 
 
-@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailed,
-            body_required=False, response_type=Replayed)  # fmt: skip
-async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
+@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailedRequest,
+            body_required=False, response_type=ReplayResult)  # fmt: skip
+async def replay_failed_webhook_deliveries(request: ApiRequest) -> ApiResponse:
     """Send the failed deliveries again, or only those created since a time.
 
     Also requires `events:read`, and no test key may do it.
@@ -236,7 +236,7 @@ async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     while batch_count == queue.REPLAY_BATCH_SIZE:
         batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
         count += batch_count
-    return ApiResponse(Replayed(count))
+    return ApiResponse(ReplayResult(count))
 
 
 @ROUTES.add(
@@ -247,14 +247,14 @@ async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     response_type=WebhookDelivery,
     returns_list=True,
 )
-async def list_deliveries(request: ApiRequest) -> ApiResponse:
+async def list_webhook_deliveries(request: ApiRequest) -> ApiResponse:
     """List deliveries of a webhook with their responses, newest events first."""
     page = await fetch(queue.list_deliveries, request.account_id, request.id, request.query)
     return ApiResponse([serialize_delivery(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add("GET", f"{_DELIVERIES_PATH}/{{delivery_id}}", scope="account:read", response_type=WebhookDelivery)
-async def get_delivery(request: ApiRequest) -> ApiResponse:
+async def get_webhook_delivery(request: ApiRequest) -> ApiResponse:
     """Get a delivery."""
     return ApiResponse(
         serialize_delivery(await fetch(queue.get_delivery, request.account_id, request.id, request.inner_id))
@@ -262,7 +262,7 @@ async def get_delivery(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("POST", f"{_DELIVERIES_PATH}/{{delivery_id}}/replay", scope="account:write", response_type=WebhookDelivery)
-async def replay_delivery(request: ApiRequest) -> ApiResponse:
+async def replay_webhook_delivery(request: ApiRequest) -> ApiResponse:
     """Send a delivery again with the same `webhook-id`.
 
     Also requires `events:read`, and no test key may do it.

@@ -33,7 +33,7 @@ _MINUTE_MS = 60_000
 # What is known about a test, as the API and the report show it. Variants have their numbers from 1.
 
 
-class Interval(Struct):
+class ConfidenceInterval(Struct):
     """An estimate with an interval that holds however often one looks (95 %); null where nothing is known yet."""
 
     estimate: Annotated[float, Meta(description="estimate")] | None
@@ -56,8 +56,8 @@ class ExperimentDecision(Struct):
     ]
     leader: Annotated[int, Meta(description="number of the best variant so far")]
     runner_up: Annotated[int, Meta(description="number of the variant that is hardest to beat")]
-    difference: Annotated[Interval, Meta(description="leader minus runner-up, per recipient")]
-    ratio: Annotated[Interval, Meta(description="the same as a part of the runner-up's value")]
+    difference: Annotated[ConfidenceInterval, Meta(description="leader minus runner-up, per recipient")]
+    ratio: Annotated[ConfidenceInterval, Meta(description="the same as a part of the runner-up's value")]
 
 
 class VariantResult(Struct):
@@ -87,9 +87,9 @@ class HoldoutFigures(Struct):
     held_out_converted: Annotated[int, Meta(description="number of them who have the event")]
     rate: Annotated[float, Meta(description="rate of the event without the held-out")]
     held_out_rate: Annotated[float, Meta(description="rate of the event of the held-out")]
-    difference: Annotated[Interval, Meta(description="difference of the rates")]
-    people: Annotated[Interval, Meta(description="number of conversions that the campaign caused")]
-    lift: Annotated[Interval, Meta(description="the difference as a part of the held-out rate")]
+    difference: Annotated[ConfidenceInterval, Meta(description="difference of the rates")]
+    people: Annotated[ConfidenceInterval, Meta(description="number of conversions that the campaign caused")]
+    lift: Annotated[ConfidenceInterval, Meta(description="the difference as a part of the held-out rate")]
     ends_at: Annotated[Moment, Meta(description="end of the period in which events are counted")] | None
 
 
@@ -303,8 +303,8 @@ def _measure_holdout(campaign: Campaign, setup: Setup, ledger: "_Ledger") -> Hol
     )  # fmt: skip
 
 
-def _to_interval(estimate: Estimate) -> Interval:
-    return Interval(estimate.value, estimate.low, estimate.high)
+def _to_interval(estimate: Estimate) -> ConfidenceInterval:
+    return ConfidenceInterval(estimate.value, estimate.low, estimate.high)
 
 
 # The sample size.
@@ -474,6 +474,6 @@ def _describe_decision(decision: Decision) -> ExperimentDecision:
     difference, ratio = decision.difference, decision.ratio
     return ExperimentDecision(
         decision.code, decision.leader + 1, decision.runner_up + 1,
-        Interval(difference.estimate, difference.low, difference.high),
-        Interval(ratio.estimate, ratio.low, ratio.high),
+        ConfidenceInterval(difference.estimate, difference.low, difference.high),
+        ConfidenceInterval(ratio.estimate, ratio.low, ratio.high),
     )  # fmt: skip

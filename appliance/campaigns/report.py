@@ -211,7 +211,7 @@ def _measure_recent_rate(campaign_id: int, sent: int) -> tuple[float, int]:
 # The Structs of a report: each figure has the path that lists the messages it counts.
 
 
-class Count(Struct):
+class RecipientCount(Struct):
     """A number of recipients, its rate, and the API path that lists these recipients."""
 
     count: int
@@ -219,7 +219,7 @@ class Count(Struct):
     people: str
 
 
-class Term(Struct):
+class LedgerTerm(Struct):
     """The number of recipients in one state, with the API path that lists them."""
 
     name: Annotated[str, Meta(description="name of the term")]
@@ -234,10 +234,10 @@ class LedgerFigures(Struct):
     complaints are shares of it.
     """
 
-    audience: Count
-    accepted: Count
+    audience: RecipientCount
+    accepted: RecipientCount
     delivered_to: Annotated[int, Meta(description="number of recipients reached, the basis of rates")]
-    terms: Annotated[list[Term], Meta(description="terms of the ledger")]
+    terms: Annotated[list[LedgerTerm], Meta(description="terms of the ledger")]
     sum: Annotated[int, Meta(description="sum of the terms")]
     adds_up: Annotated[bool, Meta(description="whether the sum equals the audience, as it always does")]
 
@@ -249,8 +249,8 @@ class EngagementFigures(Struct):
     contacts with aggregate tracking, which are included in the totals only.
     """
 
-    people: Annotated[Count, Meta(description="number of people")]
-    machines: Annotated[Count, Meta(description="number of recipients with automated activity only")]
+    people: Annotated[RecipientCount, Meta(description="number of people")]
+    machines: Annotated[RecipientCount, Meta(description="number of recipients with automated activity only")]
     total: Annotated[int, Meta(description="total number")]
     total_human: Annotated[int, Meta(description="number by people")]
     total_machine: Annotated[int, Meta(description="number by machines, such as mailbox scanners")]
@@ -269,7 +269,7 @@ class LinkFigures(Struct):
     words: Annotated[str, Meta(description="text of the link")]
     counted: Annotated[bool, Meta(description="whether clicks on the link are tracked")]
     clicked: Annotated[
-        Count, Meta(description="number of people who clicked the link, and their share of all who clicked")
+        RecipientCount, Meta(description="number of people who clicked the link, and their share of all who clicked")
     ]
     total: Annotated[int, Meta(description="total number")]
     total_human: Annotated[int, Meta(description="number by people")]
@@ -353,7 +353,7 @@ class Bucket(Struct, rename={"from_": "from"}):
     clicked: Annotated[int, Meta(description="number of recipients who first clicked in the interval")]
 
 
-class Report(Struct):
+class CampaignReport(Struct):
     """The report of a campaign; all figures are from the same moment."""
 
     campaign_id: Annotated[int, Meta(description="id of the campaign")]
@@ -361,9 +361,9 @@ class Report(Struct):
     ledger: Annotated[LedgerFigures, Meta(description="all recipients of the audience, each counted in one term")]
     opens: Annotated[EngagementFigures, Meta(description="opens")]
     clicks: Annotated[EngagementFigures, Meta(description="clicks")]
-    unsubscribes: Annotated[Count, Meta(description="unsubscribes")]
-    complaints: Annotated[Count, Meta(description="spam complaints")]
-    bounces: Annotated[Count, Meta(description="bounces")]
+    unsubscribes: Annotated[RecipientCount, Meta(description="unsubscribes")]
+    complaints: Annotated[RecipientCount, Meta(description="spam complaints")]
+    bounces: Annotated[RecipientCount, Meta(description="bounces")]
     links: Annotated[list[LinkFigures], Meta(description="links in the order of the content")]
     domains: Annotated[list[DomainFigures], Meta(description="mailbox providers, largest first")]
     transports: Annotated[

@@ -15,16 +15,16 @@ from urllib.parse import urlencode
 from appliance.campaigns import recipients, report, store
 from appliance.campaigns.report import (
     Bucket,
-    Count,
+    CampaignReport,
     CountryFigures,
     DomainFigures,
     EngagementFigures,
     LedgerFigures,
+    LedgerTerm,
     LinkFigures,
     ProblemFigures,
-    Report,
+    RecipientCount,
     SmsFigures,
-    Term,
     TransportFigures,
 )
 from appliance.content.designs import links
@@ -112,13 +112,13 @@ class _ReportCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.reports: dict[int, tuple[float, float, Any, Report]] = {}
+        self.reports: dict[int, tuple[float, float, Any, CampaignReport]] = {}
 
 
 _cache = _ReportCache()
 
 
-def build_report(account_id: int, campaign_id: int) -> Report:
+def build_report(account_id: int, campaign_id: int) -> CampaignReport:
     """Return the report of a campaign; with an audience of at least `_MIN_CACHED_AUDIENCE`, the report may be cached.
 
     Raises NotFound.
@@ -148,14 +148,14 @@ def recipients_url(campaign_id: int, **chosen: Any) -> str:
     return f"/v1/my/campaigns/{campaign_id}/recipients{query}"
 
 
-def _build_report(campaign: Campaign) -> Report:
+def _build_report(campaign: Campaign) -> CampaignReport:
     ledger = _build_ledger_sum(campaign)
     domain_figures, transport_figures = _build_domains(campaign.id)
     hits = _load_hits(campaign.id)
     total = ledger.delivered_to
     opened, clicked = _count_engaged(campaign.id, "opened"), _count_engaged(campaign.id, "clicked")
     unsubscribed = len(recipients.list_unsubscribed(campaign.id))
-    return Report(
+    return CampaignReport(
         campaign_id=campaign.id, tracking=campaign.tracking, ledger=ledger,
         opens=_build_engagement(campaign.id, "open", hits, opened, total),
         clicks=_build_engagement(campaign.id, "click", hits, clicked, total),
@@ -170,14 +170,14 @@ def _build_report(campaign: Campaign) -> Report:
     )  # fmt: skip
 
 
-def _build_count(campaign_id: int, count: int, total: int, **chosen: Any) -> Count:
-    return Count(count, round(count / total, 6) if total else None, recipients_url(campaign_id, **chosen))
+def _build_count(campaign_id: int, count: int, total: int, **chosen: Any) -> RecipientCount:
+    return RecipientCount(count, round(count / total, 6) if total else None, recipients_url(campaign_id, **chosen))
 
 
 def _build_ledger_sum(campaign: Campaign) -> LedgerFigures:
     number, stats = campaign.id, campaign.stats
-    terms = [Term("pending", stats["pending"], recipients_url(number, pending="true"))]
-    terms += [Term(name, stats[name], recipients_url(number, status=name)) for name in FINAL_STATUSES]
+    terms = [LedgerTerm("pending", stats["pending"], recipients_url(number, pending="true"))]
+    terms += [LedgerTerm(name, stats[name], recipients_url(number, status=name)) for name in FINAL_STATUSES]
     total = sum(term.count for term in terms)
     accepted, audience = stats["accepted"], stats["audience"]
     return LedgerFigures(

@@ -8,7 +8,7 @@ from appliance.campaigns import findings
 from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
 from appliance.core.errors import MAX_GUESSED_KEYS, Faults, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, EventName, Id
+from appliance.core.validation import Data, EventName, Id, schema_name
 from appliance.storage.models import ContactList, Segment
 
 # The largest number of lists or segments in one key of the trigger's data.
@@ -28,14 +28,7 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
     ) = UNSET
     segment_id: Annotated[Id, Meta(description="id of the segment to send to")] | None | UnsetType = UNSET
     data: (
-        Annotated[
-            Data,
-            Meta(
-                description="further parts of the audience: `contact_list_ids`, `exclude_contact_list_ids`, "
-                "`exclude_segment_ids`; `audience_type: all_contacts` with `confirm_send_to_all: "
-                "true` for all contacts"
-            ),
-        ]
+        Annotated[Data, schema_name("CampaignTriggerData"), Meta(description="further parts of the audience")]
         | None
         | UnsetType
     ) = UNSET

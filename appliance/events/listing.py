@@ -184,7 +184,7 @@ def _count_matches(query: EventQuerySql) -> int:
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
-class Event(Struct):
+class RecordedEvent(Struct):
     """Something that happened to a contact or in the account."""
 
     id: int
@@ -229,19 +229,19 @@ class Event(Struct):
     ]
 
 
-_COLUMNS = tuple(name for name in Event.__struct_fields__ if not name.endswith("_at"))
+_COLUMNS = tuple(name for name in RecordedEvent.__struct_fields__ if not name.endswith("_at"))
 
 
-def shape_event(row: models.Event) -> Event:
+def shape_event(row: models.Event) -> RecordedEvent:
     """Return a row of the table `event` as the API and webhooks show it."""
     moments: dict[str, Any] = {"created_at": str(iso(row.created_at)), "updated_at": str(iso(row.updated_at))}
-    return Event(**{name: getattr(row, name) for name in _COLUMNS}, **moments)
+    return RecordedEvent(**{name: getattr(row, name) for name in _COLUMNS}, **moments)
 
 
-_SELECT_EVENT = f"SELECT {', '.join(Event.__struct_fields__)} FROM event WHERE id = ?"
+_SELECT_EVENT = f"SELECT {', '.join(RecordedEvent.__struct_fields__)} FROM event WHERE id = ?"
 
 
-def fetch_event(event_id: int) -> Event | None:
+def fetch_event(event_id: int) -> RecordedEvent | None:
     """Return an event by id of any account, or None.
 
     This takes a tenth of the time of `shape_event` with a Peewee row, for callers that need thousands of events.
@@ -249,10 +249,10 @@ def fetch_event(event_id: int) -> Event | None:
     row = fetch_one(_SELECT_EVENT, (event_id,))
     if row is None:
         return None
-    values: dict[str, Any] = dict(zip(Event.__struct_fields__, row, strict=True))
+    values: dict[str, Any] = dict(zip(RecordedEvent.__struct_fields__, row, strict=True))
     values["data"] = json.decode(values["data"])
     for name in ("test", "generated"):
         values[name] = bool(values[name])
     for name in ("created_at", "updated_at"):
         values[name] = iso(values[name])
-    return Event(**values)
+    return RecordedEvent(**values)

@@ -52,7 +52,7 @@ class FlowStats(Struct):
     accepted: int
 
 
-class Number(Struct):
+class RunCount(Struct):
     """A number of runs, and the API path that lists them."""
 
     count: int
@@ -81,8 +81,8 @@ class RunFigures(Struct):
     `entered` is the sum of `active`, `completed` and `exited`.
     """
 
-    entered: Number
-    active: Annotated[Number, Meta(description="active runs")]
+    entered: RunCount
+    active: Annotated[RunCount, Meta(description="active runs")]
     completed: Annotated[NumberByReason, Meta(description="completed runs")]
     exited: Annotated[NumberByReason, Meta(description="runs that ended early")]
     ignored: Annotated[NumberByReason, Meta(description="triggers that started no run")]
@@ -100,11 +100,11 @@ class BranchFigures(Struct):
 class MessageFigures(Struct):
     """The messages of a step: their statuses in the ledger, opens, clicks, and the reasons of skipped ones."""
 
-    audience: Number
-    pending: Annotated[Number, Meta(description="not yet final: queued, held or sending")]
-    accepted: Number
-    opened: Annotated[Number, Meta(description="number of people who opened")]
-    clicked: Annotated[Number, Meta(description="number of people who clicked a link")]
+    audience: RunCount
+    pending: Annotated[RunCount, Meta(description="not yet final: queued, held or sending")]
+    accepted: RunCount
+    opened: Annotated[RunCount, Meta(description="number of people who opened")]
+    clicked: Annotated[RunCount, Meta(description="number of people who clicked a link")]
     skipped: Annotated[NumberByReason, Meta(description="skipped messages, by reason")]
     terms: Annotated[dict[str, int], Meta(description="terms of the ledger for these messages")]
 
@@ -122,16 +122,16 @@ class StepFigures(Struct):
     summary: Annotated[str, Meta(description="description of the step")]
     path: Annotated[str, Meta(description="path of the step in the flow; null if it was removed")] | None
     removed: Annotated[bool, Meta(description="whether the step was removed but has contacts, or had some")]
-    entered: Number
-    waiting: Annotated[Number, Meta(description="entered contacts that wait at the step")]
-    waiting_now: Annotated[Number, Meta(description="all contacts that wait at the step, whenever they entered")]
-    went_on: Annotated[Number, Meta(description="contacts that continued")]
+    entered: RunCount
+    waiting: Annotated[RunCount, Meta(description="entered contacts that wait at the step")]
+    waiting_now: Annotated[RunCount, Meta(description="all contacts that wait at the step, whenever they entered")]
+    went_on: Annotated[RunCount, Meta(description="contacts that continued")]
     yes: (
-        Annotated[Number, Meta(description="contacts that continued with the `yes` branch; null without branches")]
+        Annotated[RunCount, Meta(description="contacts that continued with the `yes` branch; null without branches")]
         | None
     )
     no: (
-        Annotated[Number, Meta(description="contacts that continued with the `no` branch; null without branches")]
+        Annotated[RunCount, Meta(description="contacts that continued with the `no` branch; null without branches")]
         | None
     )
     branches: Annotated[list[BranchFigures], Meta(description="contacts that continued, by branch")]
@@ -270,9 +270,9 @@ class _Paths(NamedTuple):
     flow_id: int
     since: int
 
-    def number(self, count: int, **chosen: Any) -> Number:
+    def number(self, count: int, **chosen: Any) -> RunCount:
         """Return a number with its path; `chosen` are filters of `RunQuery`."""
-        return Number(count, self._build_path(chosen))
+        return RunCount(count, self._build_path(chosen))
 
     def number_by_reason(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
         """Return the sum of `counts` and each count by its reason, the largest first, all with their paths."""
@@ -360,7 +360,7 @@ def _build_step_figures(
         for number in (paths.number(sums.get(key, 0), step=step_id, outcome=key),)
     ]
     yes, no = (
-        next((Number(branch.count, branch.people) for branch in branches if branch.key == key), None)
+        next((RunCount(branch.count, branch.people) for branch in branches if branch.key == key), None)
         for key in ("yes", "no")
     )
     waiting_now = sum(total for (outcome, _), (total, _) in visits.items() if outcome is None)

@@ -42,9 +42,9 @@ from appliance.flows.simulation_events import (
 )
 from appliance.flows.simulation_sandbox import SimulationSandbox
 from appliance.flows.simulation_timeline import (
-    Entry,
     SimulatedContact,
     Simulation,
+    SimulationEntry,
     format_moment,
 )
 from appliance.flows.simulator import FlowSimulator
@@ -283,8 +283,8 @@ def note_stopped_sending(account_id: int) -> list[str]:
     return [gettext("All sending of the account is stopped. In reality, messages would wait until sending is resumed.")]
 
 
-def _build_entry(entered: simulation_sandbox.EntryResult, at: int) -> Entry:
-    return Entry(
+def _build_entry(entered: simulation_sandbox.EntryResult, at: int) -> SimulationEntry:
+    return SimulationEntry(
         str(clock.iso(at)), "enter", entered.description, event=entered.event, data=entered.data,
         filters=entered.filters,
     )  # fmt: skip
@@ -487,7 +487,7 @@ _WRONG_TEXT = gettext_noop("the text of %(step)s should contain “%(text)s”: 
 
 
 def _list_step_failures(
-    expectation: Expectation, entries: Sequence[Entry], step_name: str, branches: Mapping[str, str]
+    expectation: Expectation, entries: Sequence[SimulationEntry], step_name: str, branches: Mapping[str, str]
 ) -> Iterator[str]:
     description = entries[-1].description
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):

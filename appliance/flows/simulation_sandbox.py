@@ -21,7 +21,7 @@ from appliance.events.log import NewEvent
 from appliance.flows import enrollment, simulation_events, simulation_timeline, triggers
 from appliance.flows.document import walk
 from appliance.flows.enrollment import Entrant, OpenFlow
-from appliance.flows.simulation_timeline import Reason, RenderedMessage
+from appliance.flows.simulation_timeline import RenderedMessage, SplitReason
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
@@ -164,7 +164,7 @@ class EntryResult(NamedTuple):
     description: str
     event: str | None
     data: dict[str, Any] | None
-    filters: list[Reason]
+    filters: list[SplitReason]
     notes: list[str]
 
 
@@ -280,7 +280,7 @@ def _load_event_data(event_id: int) -> dict[str, Any]:
     return data
 
 
-def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: Any, now: int) -> list[Reason]:
+def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: Any, now: int) -> list[SplitReason]:
     """Return each filter and the segment of a trigger, with whether it matches a contact.
 
     `data` is the data of the triggering event, and `now` the time of the entry in Unix milliseconds. Returns an empty
@@ -296,7 +296,7 @@ def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: A
         return []  # A filter names a deleted object, so the trigger matches no contact.
 
 
-def describe_refusal(spec: TriggerSpec, reasons: list[Reason], flow: Flow) -> str:
+def describe_refusal(spec: TriggerSpec, reasons: list[SplitReason], flow: Flow) -> str:
     """Return a text that says why the trigger of `flow` does not match a contact.
 
     `reasons` are the conditions of the trigger, each with whether the contact meets it; they may be empty.

@@ -13,13 +13,13 @@ from msgspec import Meta, Struct, field
 from appliance.audience.filters.compiler import ConditionGroup, EventCondition, Node
 from appliance.audience.filters.fields import Scope
 from appliance.audience.segments import explain
-from appliance.audience.segments.explain import Row
+from appliance.audience.segments.explain import FilterResult
 from appliance.content.designs.merge import make_readable
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 
 
-class Reason(Struct):
+class SplitReason(Struct):
     """A filter of a split, and whether it matches the contact; `rows` are the filters of a group.
 
     `decided` marks the filters that determined the result. For example, if all filters must match, the filters that do
@@ -34,13 +34,13 @@ class Reason(Struct):
     decided: Annotated[bool, Meta(description="whether this filter determined the result")]
     actual: Annotated[Any, Meta(description="actual value of the contact")]
     actual_text: Annotated[str, Meta(description="the same as text")]
-    rows: Annotated["list[Reason]", Meta(description="filters of the group")]
+    rows: Annotated["list[SplitReason]", Meta(description="filters of the group")]
 
 
 def explain_filters(
     nodes: Sequence[Node], scope: Scope, contact_id: int, event_data: Any, started_at: int
-) -> list[Reason]:
-    """Return a `Reason` for each filter: whether it matches a contact now, in a run that started at `started_at`.
+) -> list[SplitReason]:
+    """Return a `SplitReason` for each filter: whether it matches a contact now, in a run that started at `started_at`.
 
     `event_data` is the data of the event that started the run; the time is in Unix milliseconds.
     """
@@ -52,16 +52,16 @@ def explain_filters(
     return reasons
 
 
-def _explain_filter(node: Node, row: Row, scope: Scope) -> Reason:
+def _explain_filter(node: Node, row: FilterResult, scope: Scope) -> SplitReason:
     parts = node.parts if isinstance(node, ConditionGroup) else []
     part_reasons = [_explain_filter(part, part_row, scope) for part, part_row in zip(parts, row.rows, strict=True)]
-    return Reason(
+    return SplitReason(
         row.name, row.predicate, row.value, row.sentence, row.matches, False, row.actual,
         _describe_actual(node, row, scope), part_reasons,
     )  # fmt: skip
 
 
-def _mark_decisive(rows: Sequence[Reason], mode: str) -> None:
+def _mark_decisive(rows: Sequence[SplitReason], mode: str) -> None:
     """Set `decided` on the filters that determined the result of a group with the mode `all`, `any` or `none`."""
     holding = [row for row in rows if row.matches]
     missing = [row for row in rows if not row.matches]
@@ -72,7 +72,7 @@ def _mark_decisive(rows: Sequence[Reason], mode: str) -> None:
             _mark_decisive(row.rows, row.predicate)
 
 
-def _describe_actual(node: Node, row: Row, scope: Scope) -> str:
+def _describe_actual(node: Node, row: FilterResult, scope: Scope) -> str:
     """Return the contact's value for a filter as text; for a group, how many of its filters hold."""
     if isinstance(node, ConditionGroup):
         holding = sum(part.matches for part in row.rows)
@@ -160,7 +160,7 @@ class RenderedMessage(Struct):
         return self.status == "held" and self.leaves_at is not None and clock.parse(self.leaves_at) > now
 
 
-class Entry(Struct):
+class SimulationEntry(Struct):
     """An entry in the timeline of a simulation, such as a step that was executed.
 
     The outcome of a step is `on`, `yes`, `no`, `skipped`, `exited` or `waits`.
@@ -178,7 +178,7 @@ class Entry(Struct):
     until: Annotated[str, Meta(description="until when the contact waits")] | None = None
     event: Annotated[str, Meta(description="name of the event")] | None = None
     data: Annotated[dict[str, Any], Meta(description="data of the event")] | None = None
-    filters: Annotated[list[Reason], Meta(description="for a branch, the result of each filter")] = field(
+    filters: Annotated[list[SplitReason], Meta(description="for a branch, the result of each filter")] = field(
         default_factory=list
     )
     checked_events: Annotated[
@@ -224,7 +224,7 @@ class Simulation(Struct):
     started_at: Annotated[str, Meta(description="when the simulation begins")]
     until: str
     end: Annotated[SimulationEnd, Meta(description="how the run ends")]
-    timeline: Annotated[list[Entry], Meta(description="entries, oldest first")]
+    timeline: Annotated[list[SimulationEntry], Meta(description="entries, oldest first")]
     notes: Annotated[list[str], Meta(description="limits of the simulation")]
     text: Annotated[str, Meta(description="whole result as text")] = ""
 
@@ -242,7 +242,7 @@ def format_text(simulation: Simulation, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
+def _format_days(entries: Sequence[SimulationEntry], zone: str) -> Iterator[str]:
     shown_day = ""
     for entry in entries:
         at = clock.parse(entry.at)
@@ -268,7 +268,7 @@ def _quote(message: RenderedMessage) -> str:
     return shorten(_RULES.sub("", text.partition("\n-- \n")[0]), 100, placeholder=" …")
 
 
-def _format_reasons(reasons: Sequence[Reason], indent: int) -> Iterator[str]:
+def _format_reasons(reasons: Sequence[SplitReason], indent: int) -> Iterator[str]:
     for reason in reasons:
         mark = "✓" if reason.matches else "✗"
         group_words = {"any": "any of these", "all": "all of these", "none": "none of these"}
@@ -333,7 +333,7 @@ def describe_branch(is_yes: bool) -> str:
     return gettext("Branch: Yes") if is_yes else gettext("Branch: No")
 
 
-def describe_decision(reasons: Sequence[Reason]) -> str:
+def describe_decision(reasons: Sequence[SplitReason]) -> str:
     """Return a text with up to three of the filters that determined a result, each with the contact's value."""
     decisive = [reason for reason in reasons if reason.decided]
     parts = [
@@ -345,7 +345,7 @@ def describe_decision(reasons: Sequence[Reason]) -> str:
     return "; ".join(parts)
 
 
-def _get_sentence(reason: Reason) -> str:
+def _get_sentence(reason: SplitReason) -> str:
     """Return the text of a filter, or the text of a group of filters without the brackets around it."""
     return reason.sentence.removeprefix("(").removesuffix(")") if reason.rows else reason.sentence
 

@@ -36,10 +36,10 @@ from appliance.flows.simulation_events import (
 )
 from appliance.flows.simulation_sandbox import SimulatedSend
 from appliance.flows.simulation_timeline import (
-    Entry,
-    Reason,
     RenderedMessage,
     SimulationEnd,
+    SimulationEntry,
+    SplitReason,
     format_moment,
 )
 from appliance.flows.steps import BY_TYPE
@@ -114,14 +114,14 @@ class FlowSimulator:
         self, flow: Flow, version: int, paths: dict[Any, str], simulated_run: SimulatedRun, until: int
     ) -> None:
         self.flow, self.version, self.paths, self.simulated_run, self.until = flow, version, paths, simulated_run, until
-        self.entries: list[Entry] = []
+        self.entries: list[SimulationEntry] = []
         self.notes: list[str] = []
         self.zone = members.build_scope(flow.account_id).zone
         self._runs_json = json.dumps([simulated_run.run_id])
         self._renderer = MessagePreparer()
         # The cache of plans is not used, because it must not contain a version that was never live.
         self._plan = versions.read_plan(flow.id, version)
-        self._steps: dict[int | None, Entry] = {}  # the last entry of each step, for the message it sends
+        self._steps: dict[int | None, SimulationEntry] = {}  # the last entry of each step, for the message it sends
         # The names of events that the flow's filters or its goal refer to.
         self._relevant_events = {str(flow.goal), *simulation_events.find_event_names(flow.steps)}
         self._other_flows = OtherFlows(flow.account_id, flow.id)
@@ -213,7 +213,7 @@ class FlowSimulator:
         details = kind.simulate(node, run, result, context)
         is_waiting = result.to == "wait" and result.until > context.now
         outcome = "waits" if is_waiting else result.outcome or "on"
-        filters: list[Reason] = details.pop("filters", [])
+        filters: list[SplitReason] = details.pop("filters", [])
         entry = self._add_entry(
             "step", self._describe_step(node, result, is_waiting, filters), step_id=node.id,
             path=self.paths.get(node.id), type=node.kind, outcome=outcome, reason=result.reason,
@@ -227,7 +227,7 @@ class FlowSimulator:
         )  # fmt: skip
         self._steps[node.id] = entry
 
-    def _describe_step(self, node: Node, result: StepResult, is_waiting: bool, filters: list[Reason]) -> str:
+    def _describe_step(self, node: Node, result: StepResult, is_waiting: bool, filters: list[SplitReason]) -> str:
         kind = BY_TYPE[node.kind]
         if filters:
             conditions = simulation_timeline.describe_decision(filters)
@@ -401,9 +401,9 @@ class FlowSimulator:
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
-    def _add_entry(self, kind: Any, description: str, **details: Any) -> Entry:
+    def _add_entry(self, kind: Any, description: str, **details: Any) -> SimulationEntry:
         now = clock.now_ms()
-        entry = Entry(str(clock.iso(now)), kind, description, **details)
+        entry = SimulationEntry(str(clock.iso(now)), kind, description, **details)
         self.entries.append(entry)
         return entry
 

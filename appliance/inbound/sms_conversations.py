@@ -64,7 +64,7 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
     created_before: CreatedBefore | UnsetType = UNSET
 
 
-class Review(Struct):
+class OptOutReview(Struct):
     """A user's decision whether an incoming SMS is an opt-out."""
 
     opt_out: Annotated[bool, Meta(description="true if the message is an opt-out; opts its sender out")] = False
@@ -180,7 +180,7 @@ def get_incoming(account_id: int, incoming_id: int) -> Incoming:
     return incoming
 
 
-def mark_seen(account_id: int, incoming_id: int, review: Review, actor: str) -> Incoming:
+def mark_seen(account_id: int, incoming_id: int, review: OptOutReview, actor: str) -> Incoming:
     """Mark an incoming SMS as reviewed and return it; if it is an opt-out, opt its sender out as STOP does.
 
     No automatic answer is sent, because the SMS may be old. Raises NotFound.

@@ -134,7 +134,7 @@ _REPORTS: dict[str, tuple[ReportKind, int | None, str | None, str]] = {
 }
 
 
-class Simulate(Struct):
+class SimulateEventRequest(Struct):
     """An event to simulate for a captured message; `link` is the number of the clicked link, from 1.
 
     `text` is the reply to an SMS. `open` and `complain` are for email only; `fail`, `stop`, `start` and `help` are for
@@ -153,7 +153,7 @@ class SimulatedAction(NamedTuple):
     write: Callable[[], Any]
 
 
-def prepare_action(account_id: int, captured_id: int, request: Simulate) -> SimulatedAction:
+def prepare_action(account_id: int, captured_id: int, request: SimulateEventRequest) -> SimulatedAction:
     """Validate an action for a captured message.
 
     Raises NotFound, or Invalid if the message does not allow the action or has no such link.
@@ -221,7 +221,7 @@ def list_links(message: Message) -> list[tuple[int, str]]:
     )
 
 
-def _build_hit(message: Message, request: Simulate) -> Hit:
+def _build_hit(message: Message, request: SimulateEventRequest) -> Hit:
     number = None
     if request.action == "click":
         number = request.link if isinstance(request.link, int) else 1

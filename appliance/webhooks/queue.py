@@ -323,7 +323,7 @@ class DeliveryQuery(PageQuery):
     event_id: Annotated[EventId, Meta(description="only deliveries of this event")] | UnsetType = UNSET
 
 
-class ReplayFailed(Struct):
+class ReplayFailedRequest(Struct):
     """A request to replay the failed deliveries of a webhook: all of them, or only those created since a time."""
 
     since: Annotated[When, Meta(description="only deliveries created since then; default: all")] | None | UnsetType = (
@@ -391,7 +391,7 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
     return get_delivery(account_id, webhook_id, delivery_id)
 
 
-def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
+def replay_failed(account_id: int, webhook_id: int, request: ReplayFailedRequest) -> int:
     """Requeue up to `REPLAY_BATCH_SIZE` failed deliveries, only those created since `request.since` if given.
 
     Return their number. Raises NotFound if the webhook does not exist, and Invalid if the webhook is disabled.

@@ -69,7 +69,7 @@ async def attempt_delivery(job: DueDelivery, pool: ConnectionPool) -> Outcome:
 
 
 async def post_event(
-    job: DueDelivery, target: Target, event: listing.Event, message_id: str, pool: ConnectionPool | None = None
+    job: DueDelivery, target: Target, event: listing.RecordedEvent, message_id: str, pool: ConnectionPool | None = None
 ) -> Outcome:
     """Post an event, signed with the secrets of the target, and return the outcome; failed requests are outcomes.
 
@@ -334,7 +334,7 @@ def validate_test(_: int, request: WebhookTest, __: int) -> None:
         raise Invalid({"event": [gettext("is invalid")]})
 
 
-def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
+def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.RecordedEvent]:
     """Return a webhook and a test event with the requested name.
 
     Without a requested name, the test event has the name of the first event that the webhook subscribes to. Raises
@@ -351,7 +351,7 @@ def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tupl
     return webhook, listing.shape_event(Event(**values))
 
 
-async def send_test(webhook: Webhook, event: listing.Event) -> Outcome:
+async def send_test(webhook: Webhook, event: listing.RecordedEvent) -> Outcome:
     """Post a test event once and return the outcome; nothing is stored, and the webhook does not count as failing."""
     encrypted = EncryptedSecrets(webhook.account_id, webhook.secret, webhook.old_secret, webhook.old_secret_until)
     target = Target(webhook.url, encrypted)

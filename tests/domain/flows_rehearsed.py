@@ -7,7 +7,7 @@ from appliance.core import validation
 from appliance.flows import simulation, simulation_bulk, store
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation
 from appliance.flows.simulation_events import SimulateRequest
-from appliance.flows.simulation_timeline import Entry, Simulation
+from appliance.flows.simulation_timeline import Simulation, SimulationEntry
 from appliance.flows.store import FlowCreate, FlowPatch
 from appliance.storage import transactions
 from appliance.storage.models import Flow
@@ -43,7 +43,7 @@ def simulate_bulk(home: Home, flow: Flow, **body: Any) -> BulkSimulation:
     return simulation_bulk.simulate_bulk(home.account_id, flow.id, validation.read(BulkSimulateRequest, body))
 
 
-def step_entry(simulation_result: Simulation, step_id: int) -> Entry:
+def step_entry(simulation_result: Simulation, step_id: int) -> SimulationEntry:
     """Return the timeline entry of a step."""
     return next(entry for entry in simulation_result.timeline if entry.step_id == step_id and entry.kind == "step")
 

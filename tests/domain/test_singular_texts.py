@@ -5,7 +5,7 @@ import pytest
 
 from appliance.campaigns import preflight
 from appliance.campaigns.rehearsal import MissingValue, Rehearsal, RehearsalResult, SmsTotals
-from appliance.campaigns.report import Count, EngagementFigures
+from appliance.campaigns.report import EngagementFigures, RecipientCount
 from tests.domain.home import Home
 from ui import view
 from ui.pages.campaign_report import _describe_clicks, _describe_opens
@@ -44,6 +44,6 @@ def test_the_total_of_opens_or_clicks_is_shown_if_it_exceeds_the_people(
     people: int, hits: int, opens: str, clicks: str
 ) -> None:
     """Who clicked counts as having opened, so the number of opens may be smaller than that of people."""
-    figures = EngagementFigures(Count(people, None, ""), Count(0, None, ""), hits, hits, 0, 0)
+    figures = EngagementFigures(RecipientCount(people, None, ""), RecipientCount(0, None, ""), hits, hits, 0, 0)
     assert _describe_opens(figures) == opens
     assert _describe_clicks(figures) == clicks

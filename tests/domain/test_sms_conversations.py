@@ -8,7 +8,7 @@ from appliance.api import contacts
 from appliance.audience.contacts import removal
 from appliance.core.errors import NotFound
 from appliance.inbound import delivery_reports, sms_conversations
-from appliance.inbound.sms_conversations import IncomingQuery, Review
+from appliance.inbound.sms_conversations import IncomingQuery, OptOutReview
 from appliance.ops import doctor
 from appliance.sending.messages import transactional
 from appliance.sending.messages.transactional import MessageWrite
@@ -134,9 +134,11 @@ def test_review_of_possible_opt_outs(home: Home, ann: int) -> None:
         "warn",
         "account 1: 2 SMS may be opt-outs and have waited for review",
     )
-    reviewed = transactions.write(sms_conversations.mark_seen, account, unseen[0].id, Review(), "key:1")
+    reviewed = transactions.write(sms_conversations.mark_seen, account, unseen[0].id, OptOutReview(), "key:1")
     assert (reviewed.opted_out, reviewed.seen_at is not None) == (False, True)
-    opted_out = transactions.write(sms_conversations.mark_seen, account, unseen[1].id, Review(opt_out=True), "user:1")
+    opted_out = transactions.write(
+        sms_conversations.mark_seen, account, unseen[1].id, OptOutReview(opt_out=True), "user:1"
+    )
     assert opted_out.opted_out and home.channel(ANN).suppression == "stop_keyword"
     assert ("opt_out", "recipient", "keyword", "user:1") in home.consent_rows(ANN)
     assert sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).total == 0

@@ -23,7 +23,7 @@ def test_response_fields_match_the_table(shape: str) -> None:
     for name, field in promised.items():
         result = published.notation(schema["properties"][name])
         assert published.agrees(field.type, result), f"{name}: {result}, promised {field.type}"
-    if shape not in ("Error", "FlowStep", "Preview"):
+    if shape not in ("ErrorResponse", "FlowStep", "Preview"):
         assert set(schema["required"]) == set(promised)
 
 
@@ -34,7 +34,12 @@ def test_required_fields_of_steps_errors_and_previews() -> None:
     optional = {"from_name", "from_email", "reply_to", "design", "transactional", "event_data", "contact_list_id",
                 "data_merge", "channel"}  # fmt: skip
     assert set(published.merge_all_of(schemas["FlowStep"])["required"]) == step - optional
-    assert set(published.merge_all_of(schemas["Error"])["required"]) == {"error", "code", "message", "request_id"}
+    assert set(published.merge_all_of(schemas["ErrorResponse"])["required"]) == {
+        "error",
+        "code",
+        "message",
+        "request_id",
+    }
     assert {"html", "text", "warnings", "bytes"} == set(published.merge_all_of(schemas["Preview"])["required"])
 
 

@@ -60,7 +60,7 @@ def test_error_codes() -> None:
 
 def test_published_error_codes() -> None:
     """The document has exactly the codes of the table."""
-    code = published.merge_all_of(published.document()["components"]["schemas"]["Error"])["properties"]["code"]
+    code = published.merge_all_of(published.document()["components"]["schemas"]["ErrorResponse"])["properties"]["code"]
     assert set(published.notation(code)[len("enum(") : -1].split(",")) == {code for _, _, code in errors.CODES}
 
 
@@ -111,7 +111,7 @@ def test_ledger_statuses() -> None:
     assert len(statuses) == len(set(statuses)) and set(statuses) == set(labels._STATUSES)
     published = next(field for field in FIELDS if (field.shape, field.name) == ("Message", "status"))
     assert set(published.type.removeprefix("enum(").rstrip(")").split(",")) == set(statuses)
-    assert {field.name for field in FIELDS if field.shape == "Stats"} == {"audience", "accepted", *words.LEDGER}
+    assert {field.name for field in FIELDS if field.shape == "CampaignStats"} == {"audience", "accepted", *words.LEDGER}
     assert set(words.ACCEPTED) < set(words.LEDGER)
 
 

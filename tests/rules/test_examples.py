@@ -100,9 +100,9 @@ def test_every_error_response_has_valid_examples(document: Any) -> None:
         media = response["content"]["application/json"]
         assert media["examples"], name
         for example in media["examples"].values():
-            assert contract.errors_at(("components", "schemas", "Error"), example["value"]) == [], name
+            assert contract.errors_at(("components", "schemas", "ErrorResponse"), example["value"]) == [], name
             codes.add(example["value"]["code"])
-    known = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
+    known = set(document["components"]["schemas"]["ErrorResponse"]["properties"]["code"]["enum"])
     assert known - codes == {"invalid_credentials", "otp_required"}  # in the examples of the login
 
 

@@ -1,5 +1,6 @@
 """The OpenAPI document: valid, complete, and in agreement with the endpoints."""
 
+import gzip
 import os
 import re
 import subprocess
@@ -61,6 +62,14 @@ def resolve(document: Any, node: Any) -> Any:
     return node
 
 
+def walk_nodes(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object within a document, and the document itself."""
+    if isinstance(node, dict):
+        yield node
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from walk_nodes(inner)
+
+
 def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield (method, path, operation) with resolved parameters and responses."""
     for path, methods in document["paths"].items():
@@ -114,13 +123,13 @@ def test_every_operation_documents_its_errors(document: Any) -> None:
 
 
 def test_all_errors_have_one_schema(document: Any) -> None:
-    """Every status from 400 has the schema Error with its four required keys."""
-    shape = {"$ref": "#/components/schemas/Error"}
+    """Every status from 400 has the schema ErrorResponse with its four required keys."""
+    shape = {"$ref": "#/components/schemas/ErrorResponse"}
     for method, path, operation in operations(document):
         for status, response in operation["responses"].items():
             if status.isdecimal() and int(status) >= 400:
                 assert response["content"]["application/json"]["schema"] == shape, (method, path, status)
-    error = document["components"]["schemas"]["Error"]
+    error = document["components"]["schemas"]["ErrorResponse"]
     assert set(error["required"]) == {"error", "code", "message", "request_id"}
     assert {"validation_errors", "reason", "hint"} <= set(error["properties"])
 
@@ -156,6 +165,9 @@ def test_operation_ids_and_references(document: Any) -> None:
     """Operation ids are unique, references resolve, and path parameters are declared."""
     ids = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(ids) == len(set(ids))
+    # They are the names of methods in generated clients, such as listContacts
+    assert {name for name in ids if not re.fullmatch(r"[a-z]+([A-Z][a-z0-9]+)*", name)} == set()
+    assert {"listContacts", "createContact", "updateContact", "sendCampaign", "askFlowApproval", "moveRunOn"} <= {*ids}
     for kind, name in re.findall(r"#/components/(\w+)/([^'\"]+)", str(document)):
         assert name in document["components"][kind]
     for _, path, operation in operations(document):
@@ -164,16 +176,66 @@ def test_operation_ids_and_references(document: Any) -> None:
         assert operation["summary"] and not operation["summary"].endswith(".")
 
 
+def test_schemas_are_usable_in_typed_languages(document: Any) -> None:
+    """No object is declared without saying which keys it has, and no schema has the name of a type of TypeScript.
+
+    Some generators of clients read `{"type": "object"}` as an object that can have no key at all.
+    """
+    bare = [
+        node
+        for node in walk_nodes(document)
+        if node.get("type") == "object" and node.keys().isdisjoint(("properties", "additionalProperties", "allOf"))
+    ]
+    assert bare == []
+    global_types = {
+        "Array",
+        "Blob",
+        "Boolean",
+        "Cache",
+        "Comment",
+        "Date",
+        "Document",
+        "Element",
+        "Error",
+        "Event",
+        "File",
+        "Function",
+        "Headers",
+        "Location",
+        "Lock",
+        "Map",
+        "Node",
+        "Notification",
+        "Number",
+        "Object",
+        "Option",
+        "Promise",
+        "Range",
+        "Record",
+        "Report",
+        "Request",
+        "Response",
+        "Selection",
+        "Set",
+        "Storage",
+        "String",
+        "Symbol",
+        "Text",
+    }
+    assert global_types & document["components"]["schemas"].keys() == set()
+    section = document["components"]["schemas"]["KnownSection"]
+    assert set(section["discriminator"]["mapping"].values()) == {part["$ref"] for part in section["oneOf"]}
+
+
+def test_the_compressed_document_is_small() -> None:
+    """The document has at most 300 KB as clients get it."""
+    assert len(gzip.compress(publish())) < 300_000
+
+
 def test_times_are_strings(document: Any) -> None:
     """No schema declares a time as a number."""
 
-    def walk(node: Any) -> Iterator[dict[str, Any]]:
-        if isinstance(node, dict):
-            yield node
-        for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            yield from walk(inner)
-
-    moments = [node for node in walk(document) if node.get("format") == "date-time"]
+    moments = [node for node in walk_nodes(document) if node.get("format") == "date-time"]
     assert moments and all(node["type"] in ("string", ["string", "null"]) for node in moments)
 
 

@@ -18,7 +18,7 @@ from appliance.core.i18n import fold, gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
 from appliance.imports import store as imports_store
 from appliance.inbound import sms_conversations
-from appliance.inbound.sms_conversations import IncomingQuery, Review
+from appliance.inbound.sms_conversations import IncomingQuery, OptOutReview
 from appliance.storage.database import Page
 from appliance.storage.models import Contact, Event, Import
 from appliance.storage.transactions import commit, fetch, scan_for
@@ -343,7 +343,7 @@ async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
 async def mark_reply_seen(request: Request, visit: Visit, incoming_id: int) -> HTTPResponse:
     """Mark an incoming SMS as reviewed, and opt its sender out if the user decided that it was an opt-out."""
     is_opt_out = Form.from_request(request)["opt_out"] == "yes"
-    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Review(is_opt_out), visit.actor_id)
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, OptOutReview(is_opt_out), visit.actor_id)
     notice = gettext("This number is unsubscribed from SMS.") if is_opt_out else gettext("Marked as reviewed.")
     view.flash(request, notice)
     return view.redirect(request, "/activity/answers?show=unseen")

@@ -129,7 +129,7 @@ async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPRespo
 
 
 def _read_note(request: Request) -> str | None:
-    text = validation.read(approvals.Reject, {"note": Form.from_request(request)["note"][:1000]})
+    text = validation.read(approvals.RejectRequest, {"note": Form.from_request(request)["note"][:1000]})
     return text.note or None
 
 

@@ -20,7 +20,7 @@ from appliance.campaigns import (
     store,
 )
 from appliance.campaigns import links as link_check
-from appliance.campaigns.report import Bucket, EngagementFigures, Report
+from appliance.campaigns.report import Bucket, CampaignReport, EngagementFigures
 from appliance.campaigns.results import Conversion, UsualResults
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock, i18n
@@ -85,7 +85,9 @@ def _describe_opens(opens: EngagementFigures) -> str:
     return ngettext("%(num)s total open", "%(num)s total opens", opens.total_human)
 
 
-def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None, replied: int) -> list[ResultFact]:
+def list_facts(
+    figures: CampaignReport, stats: dict[str, int], usual: UsualResults | None, replied: int
+) -> list[ResultFact]:
     """Return the results of a campaign, the most important ones first.
 
     `replied` is the number of emails with a recorded reply. Replies are left out if there are none, because replies to
@@ -172,7 +174,7 @@ def _list_harm(stats: dict[str, int], usual: UsualResults | None) -> list[Result
 
 def list_funnel_steps(
     campaign_id: int,
-    figures: Report,
+    figures: CampaignReport,
     stats: dict[str, int],
     usual: UsualResults | None,
     conversions: Sequence[Conversion],
@@ -210,7 +212,7 @@ def list_funnel_steps(
     return items
 
 
-def _share_of(count: int, figures: Report, total: int) -> str:
+def _share_of(count: int, figures: CampaignReport, total: int) -> str:
     """Return a number of contacts as a share of those to whom an SMS was sent, or an email delivered."""
     rate = formats.percent(count, total)
     if figures.sms is not None:
@@ -218,7 +220,7 @@ def _share_of(count: int, figures: Report, total: int) -> str:
     return gettext("%(rate)s of delivered", rate=rate)
 
 
-def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
+def list_top_links(campaign_id: int, figures: CampaignReport) -> list[tuple[str, int, str]]:
     """Return the most clicked links as (text, number of contacts, URL of those contacts), at most `_MAX_TOP_ROWS`."""
     links = sorted(
         (link for link in figures.links if link.counted and link.clicked.count), key=lambda row: -row.clicked.count
@@ -229,7 +231,7 @@ def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, st
     ]
 
 
-def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
+def list_top_providers(campaign_id: int, figures: CampaignReport) -> list[tuple[str, int, str]]:
     """Return the mailbox providers, or for SMS the countries, with the most accepted messages.
 
     Each is (name, number of accepted messages, URL of their recipients); at most `_MAX_TOP_ROWS`. Skipped members of
@@ -464,7 +466,7 @@ def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
     ]  # fmt: skip
 
 
-def _load_overview(campaign: Any, figures: Report, by: str) -> dict[str, Any]:
+def _load_overview(campaign: Any, figures: CampaignReport, by: str) -> dict[str, Any]:
     """Return the values of the overview. Its sums come from `campaign.stats`, as in the progress of sending."""
     stats = campaign.stats
     usual = results.find_usual_results(campaign)

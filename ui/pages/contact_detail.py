@@ -14,7 +14,7 @@ from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import log
 from appliance.imports import store as imports
 from appliance.inbound import sms_conversations
-from appliance.inbound.sms_conversations import ConversationLine, Review
+from appliance.inbound.sms_conversations import ConversationLine, OptOutReview
 from appliance.sending.messages import ledger, links
 from appliance.sending.messages.compose import SmsPreview
 from appliance.sending.messages.prepare import MessagePreparer
@@ -140,7 +140,7 @@ async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResp
     message = await fetch(sms_conversations.get_incoming, visit.account_id, incoming)
     if message.contact_id not in (None, contact_id):
         raise errors.NotFound
-    await commit(sms_conversations.mark_seen, visit.account_id, incoming, Review(is_opt_out), visit.actor_id)
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming, OptOutReview(is_opt_out), visit.actor_id)
     if view.is_partial(request):
         return await _render_conversation(request, visit, contact_id, None, 200)
     view.flash(

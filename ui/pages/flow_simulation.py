@@ -18,7 +18,7 @@ from appliance.flows import branches, document, drafts, simulation, simulation_b
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, StepCount, run_in_turn
 from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationInput
-from appliance.flows.simulation_timeline import Entry, Simulation
+from appliance.flows.simulation_timeline import Simulation, SimulationEntry
 from appliance.flows.store import FlowPatch
 from appliance.storage.transactions import commit, fetch, render
 from ui import formats, labels, view
@@ -214,7 +214,7 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
     return [*items, ("end", end[simulated.end.status], {"end": simulated.end.status})]
 
 
-def list_messages(simulated: Simulation) -> list[Entry]:
+def list_messages(simulated: Simulation) -> list[SimulationEntry]:
     """Return the timeline entries that have the content of a message, in order."""
     return [
         entry

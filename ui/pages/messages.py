@@ -27,7 +27,7 @@ from appliance.sending.messages import (
 from appliance.sending.sms import segments
 from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
-from appliance.tracking.simulation import Simulate
+from appliance.tracking.simulation import SimulateEventRequest
 from ui import formats, view
 from ui.forms import Form, lookups, parse_id, parse_int
 from ui.guard import signed_in
@@ -309,7 +309,7 @@ async def simulate_event(request: Request, visit: Visit, captured_id: int) -> HT
     raw |= {"link": parse_int(form["link"])} if form["link"] else {}
     raw |= {"text": form["text"]} if action == "reply" and form["text"] else {}
     try:
-        filters = validation.read(Simulate, raw)
+        filters = validation.read(SimulateEventRequest, raw)
         await simulation.perform_action(await fetch(simulation.prepare_action, visit.account_id, captured_id, filters))
     except errors.Invalid as error:
         message = _simulation_error(error)

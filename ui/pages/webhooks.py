@@ -13,7 +13,7 @@ from appliance.events import log
 from appliance.sending.delivery import safe_http
 from appliance.storage.transactions import commit, fetch
 from appliance.webhooks import queue, subscriptions, worker
-from appliance.webhooks.queue import DeliveryQuery, ReplayFailed
+from appliance.webhooks.queue import DeliveryQuery, ReplayFailedRequest
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.worker import WebhookTest
 from ui import formats, forms, labels, session, view
@@ -181,9 +181,9 @@ async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
         await commit(queue.replay, visit.account_id, webhook_id, parse_id(form["delivery"]))
         view.flash(request, gettext("Event queued again."))
         return view.redirect(request, f"/settings/webhooks/{webhook_id}")
-    count = bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())
+    count = bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailedRequest())
     while bite == queue.REPLAY_BATCH_SIZE:
-        bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())
+        bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailedRequest())
         count += bite
     view.flash(request, ngettext("%(num)s event queued again.", "%(num)s events queued again.", count))
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigures, Interval, VariantResult
+from appliance.campaigns.experiment_results import ConfidenceInterval, ExperimentResult, HoldoutFigures, VariantResult
 from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
@@ -162,7 +162,7 @@ def _describe_difference(result: ExperimentResult) -> str:
     return f"{sentence} {_describe_range(decision.ratio)}".strip()
 
 
-def _describe_range(interval: Interval) -> str:
+def _describe_range(interval: ConfidenceInterval) -> str:
     if interval.low is None or interval.high is None:
         return ""
     low, high = (i18n.format_percent(value, 0) for value in (interval.low, interval.high))
@@ -269,7 +269,7 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
     return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
 
 
-def _describe_points(difference: Interval) -> str:
+def _describe_points(difference: ConfidenceInterval) -> str:
     if difference.estimate is None or difference.low is None or difference.high is None:
         return ""
     estimate, low, high = (

@@ -553,7 +553,7 @@ def check_contact(account_id: int, rows: FilterRows, search: str, person_id: int
     return ContactCheck(search, candidates, person, explain.is_member(nodes, current, person_id), answers)
 
 
-def _rule_result(account_id: int, node: Node, row: explain.Row) -> RuleResult:
+def _rule_result(account_id: int, node: Node, row: explain.FilterResult) -> RuleResult:
     parts = [_rule_result(account_id, *pair) for pair in zip(node.parts, row.rows, strict=True)] \
         if isinstance(node, ConditionGroup) else []  # fmt: skip
     cell = Cell("", None) if isinstance(node, ConditionGroup) else _build_cell(account_id, node, row.actual)

@@ -9,7 +9,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.flows import branches, document, drafts, report, triggers
 from appliance.flows.drafts import FlowDraft
-from appliance.flows.report import FlowReport, Number, StepFigures
+from appliance.flows.report import FlowReport, RunCount, StepFigures
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
@@ -110,7 +110,7 @@ def step_icons() -> dict[str, tuple[str, str]]:
     return {kind.type: (kind.icon, TONES.get(kind.icon, "good")) for kind in BY_TYPE.values()}
 
 
-def contacts_url(number: Number | Any) -> str:
+def contacts_url(number: RunCount | Any) -> str:
     """Return the URL of the page with the contacts behind a number of a report."""
     return str(number.people).replace("/v1/my/flows/", "/flows/").replace("/runs?", "/people?")
 

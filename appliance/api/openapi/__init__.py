@@ -1,9 +1,11 @@
 """The published OpenAPI 3.1 document, built from the routes and Structs that the API itself uses.
 
 This module builds the document, its schemas and the log-in paths. The other paths are in `operations`, the errors,
-headers and parameters in `responses`, and the examples in `examples`.
+headers and parameters in `responses`, the examples in `examples`, and the schemas of values that are no Structs in
+`typed_schemas`.
 """
 
+import gzip
 from collections.abc import Iterable
 from functools import cache
 from types import UnionType
@@ -17,29 +19,13 @@ from appliance import VERSION
 from appliance.api import auth
 from appliance.api.auth import SignedIn
 from appliance.api.endpoints import LOGIN_PATHS, LOGOUT_PATHS
-from appliance.api.openapi import examples, operations, responses
+from appliance.api.openapi import examples, operations, responses, typed_schemas
 from appliance.api.openapi.operations import build_operation, example_reference, schema_reference, tag_of
-from appliance.api.openapi.responses import COMMON_HEADERS, Error, error_reference, header_references
+from appliance.api.openapi.responses import COMMON_HEADERS, ErrorResponse, error_reference, header_references
 from appliance.api.routes import ROUTES
-from appliance.api.schemas import Event
-from appliance.audience.contacts.write import MAX_TAG_CHARACTERS
-from appliance.audience.segments import suggestions
-from appliance.content.designs.document import MAX_SECTIONS
-from appliance.content.designs.kind import STYLES, THEME, Prop
-from appliance.content.designs.sections import KINDS as SECTION_KINDS
+from appliance.api.schemas import RecordedEvent
 from appliance.core import errors
-from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by_empty
-from appliance.flows.document import STEP_KEYS
-from appliance.flows.local_time import WEEKDAYS
-from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.go_to import MAX_JUMPS
-from appliance.flows.steps.notify import MAX_NOTE_CHARACTERS
-from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
-from appliance.flows.steps.split_value import MAX_VALUES
-from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
-from appliance.flows.steps.wait import MAX_SECONDS
-from appliance.flows.steps.wait_until import MIN_TIMEOUT_SECONDS, ZONES
-from appliance.flows.triggers import MAX_OFFSET_DAYS, TIME_OF_DAY
+from appliance.core.validation import declared_fields, is_cleared_by_empty
 from appliance.settings import config
 
 INTRODUCTION = """\
@@ -52,8 +38,8 @@ stored value unchanged, `null` and `""` clear it. Unknown and read-only keys are
 `X-Ignored-Fields`, also in a 422. Unknown query parameters are rejected, and so are filters by an id that does not
 exist.
 
-Lists are paged with `page` and `limit`; headers contain the totals. All errors have the same shape, `Error`, and list
-all problems at once. Version 1 changes only by additions: clients should ignore unknown keys.
+Lists are paged with `page` and `limit`; headers contain the totals. All errors have the same shape,
+`ErrorResponse`, and list all problems at once. Version 1 changes only by additions: clients should ignore unknown keys.
 """
 
 TAGS = {
@@ -114,7 +100,7 @@ def _build_login(index: int) -> dict[str, Any]:
     nested = {"type": "object", "properties": {"user": credentials}, "required": ["user"]}
     header = {"description": "`Bearer` and the token", "schema": {"type": "string"}}
     return {
-        "operationId": "my_login" if index else "login",
+        "operationId": "loginMy" if index else "login",
         "summary": "Sign in and get a JWT",
         "tags": ["service"],
         "description": "No credential is required. The token has the permissions of the user's role for 12 hours. It "
@@ -142,7 +128,7 @@ def _build_login(index: int) -> dict[str, Any]:
 
 def _build_logout(index: int) -> dict[str, Any]:
     return {
-        "operationId": "my_logout" if index else "logout",
+        "operationId": "logoutMy" if index else "logout",
         "summary": "End the session of the JWT",
         "tags": ["service"],
         "description": "The token becomes invalid. API keys have no session and get 403; revoke the key instead."
@@ -152,239 +138,6 @@ def _build_logout(index: int) -> dict[str, Any]:
             "204": {"description": "Signed out", "headers": header_references(*COMMON_HEADERS)},
             **{str(status): error_reference(status) for status in (401, 403, 422, 429, 500, 503)},
         },
-    }
-
-
-# Designs, filters and steps are not Structs but have their own parsers. Their schemas are built from their registries.
-# A field of a Struct refers to one of these schemas by `validation.schema_name`.
-
-# A property of a design accepts any plain value, such as both "24px" and 24.
-_PLAIN = ["string", "number", "boolean", "null"]
-
-
-def build_typed_schemas() -> dict[str, Any]:
-    """Return the schemas of values that have their own parsers, by name."""
-    return {
-        "Filter": _filter_schema(),
-        "Design": _design_schema(),
-        "DesignSection": _section_schema(),
-        "DesignTheme": _theme_schema(),
-        "FlowStepWrite": _step_schema(),
-        "FlowTriggerWrite": _trigger_schema(),
-    }
-
-
-def _reference(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _nullable(schema: dict[str, Any], text: str) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}], "description": text}
-
-
-def _filter_schema() -> dict[str, Any]:
-    filter_spec = suggestions.describe_builder()
-    predicates = sorted({entry["predicate"] for tests in filter_spec["types"].values() for entry in tests})
-    names = ", ".join(entry["name"] for entry in filter_spec["fields"])
-    return {
-        "type": "object",
-        "description": "A condition on contacts. All filters in a list must match; `group` combines them in other "
-        "ways. Texts are compared case-insensitively; a negative predicate also matches contacts without a value. "
-        "`GET /segments/spec` lists the predicates of each field.",
-        "properties": {
-            "name": {"type": "string", "description": f"name of the field: {names}, or a field of Contact"},
-            "predicate": {"enum": predicates, "description": "predicate"},
-            "value": {"description": "value to compare with, of the type that the field and the predicate require"},
-        },
-        "required": ["name", "predicate"],
-        "additionalProperties": False,
-    }
-
-
-def _property_schema(prop: Prop) -> dict[str, Any]:
-    text = ". ".join(filter(None, (prop.label, prop.help)))
-    return {"type": _PLAIN, "description": text[:1].lower() + text[1:]}
-
-
-def _design_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": "An email design. It is stored and returned as sent.",
-        "properties": {
-            "sections": {
-                "type": "array",
-                "maxItems": MAX_SECTIONS,
-                "items": _reference("DesignSection"),
-                "description": "sections from top to bottom",
-            },
-            "theme": _nullable(_reference("DesignTheme"), "colours, fonts and logo; default: those of the brand"),
-        },
-    }
-
-
-def _section_schema() -> dict[str, Any]:
-    kinds = ", ".join(kind.name for kind in SECTION_KINDS)
-    styles = {
-        "type": ["object", "null"], "properties": {prop.name: _property_schema(prop) for prop in STYLES},
-        "description": "styles of the surrounding box; `props` take precedence",
-    }  # fmt: skip
-    return {
-        "type": "object",
-        "description": "A section of a design.",
-        "properties": {
-            "id": {"type": ["string", "integer", "null"], "description": "your identifier of the section"},
-            "type": {
-                "type": ["string", "null"],
-                "description": f"section type: {kinds}. If absent, it is derived from the keys of `props`. A section "
-                "of an unknown type is stored and blocks sending",
-            },
-            "props": {"type": ["object", "null"], "description": "properties; `GET /templates/spec` lists those "
-                      "of each type"},
-            "styles": styles,
-        },
-    }  # fmt: skip
-
-
-def _theme_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": "Default look of the sections of a design.",
-        "properties": {prop.name: _property_schema(prop) for prop in THEME},
-    }
-
-
-def _branch_schema() -> dict[str, Any]:
-    properties: dict[str, tuple[dict[str, Any], str]] = {
-        "key": ({"type": "string"}, "key of an existing branch; absent for a new one"),
-        "values": (
-            {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "maxItems": MAX_VALUES},
-            "values of `field`, regardless of case; a number also matches as text",
-        ),
-        "name": ({"type": "string", "maxLength": MAX_NAME_CHARACTERS}, "name of a branch of `random_split`"),
-        "share": (
-            {"type": "integer", "minimum": 0, "maximum": 100},
-            "share of a branch of `random_split`, in percent",
-        ),
-        "steps": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps of the branch"),
-    }
-    return {
-        "type": "object",
-        "properties": {name: _nullable(*schema) for name, schema in properties.items()},
-        "additionalProperties": False,
-    }
-
-
-# The schema and description of each key of a step.
-_STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
-    "id": ({"type": "integer"}, "id of an existing step; absent for a new one"),
-    "type": ({"enum": [*BY_TYPE]}, "type of the step; derived from its keys if absent"),
-    "subject": ({"type": "string", "maxLength": 998}, "subject line of an email, with merge tags"),
-    "body": ({"type": "string"}, "HTML or text of an email; without a subject, the text of an SMS"),
-    "preheader": ({"type": "string", "maxLength": 255}, "preview text that mailboxes show after the subject line"),
-    "from_name": ({"type": "string", "maxLength": 255}, "sender name; default: that of the account"),
-    "from_email": ({"type": "string"}, "sender address; default: that of the account"),
-    "reply_to": ({"type": "string"}, "address for replies; default: the sender"),
-    "design": (_reference("Design"), "design of an email"),
-    "transactional": ({"type": "boolean"}, "whether the message is sent without consent, footer and tracking"),
-    "template_id": ({"type": "integer"}, "id of the template with the content; read-only"),
-    "duration": ({"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}, "seconds to wait"),
-    "filters": (
-        {"type": "array", "items": _reference("Filter")},
-        "filters that choose the branch, `yes` if all match, or that the event to wait for must match",
-    ),
-    "yes": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that match"),
-    "no": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that do not match"),
-    "field": (
-        {"type": "string"},
-        "field whose value chooses the branch, as filters name it, such as `data.plan`, `event.size` (of the event "
-        "that started the run) or `country`",
-    ),
-    "branches": (
-        {"type": "array", "items": _branch_schema()},
-        "branches of `split_value`, of which a contact takes the first that has its value, or of `random_split`, "
-        "whose shares add up to 100",
-    ),
-    "else": (
-        {"type": "array", "items": _reference("FlowStepWrite")},
-        "steps for contacts that take none of the `branches`",
-    ),
-    "event_name": ({"type": "string"}, "name of an event to record or wait for, `^[a-z][a-z0-9_]{0,63}$`"),
-    "event_data": ({"type": "object"}, "data of that event"),
-    "forward_event_data": (
-        {"type": "boolean"},
-        "whether that event includes the data of the event that started the run",
-    ),
-    "contact_list_id": ({"type": "integer"}, "id of the list to join or leave, depending on `type`"),
-    "channel": ({"enum": [*UNSUBSCRIBE_CHANNELS]}, "channel to unsubscribe from; default: `email`"),
-    "until": (
-        {"enum": ["time", "date", "event"]},
-        "what to wait for: an hour of the day (`at`, `weekdays`), a date of the contact (`path`, `offset_days`, `at`), "
-        "or an event of the contact (`event_name`, `filters`, `timeout`); a date and an event have the branches `yes` "
-        "(it came) and `no`",
-    ),
-    "at": ({"type": "string", "pattern": TIME_OF_DAY.pattern}, "hour of the day, such as `09:00`, the default"),
-    "weekdays": ({"type": "array", "items": {"enum": [*WEEKDAYS]}}, "only on these days; absent for all"),
-    "time_zone": (
-        {"enum": [*ZONES]},
-        "whose time zone; default: `contact`, which is `data.time_zone`, else the zone of the phone number, of the "
-        "country, or of the account, the first that is known",
-    ),
-    "path": ({"type": "string"}, "custom field with the date, such as `data.renewal`, or `created_at`"),
-    "offset_days": (
-        {"type": "integer", "minimum": -MAX_OFFSET_DAYS, "maximum": MAX_OFFSET_DAYS},
-        "days after the date; negative: before it",
-    ),
-    "timeout": (
-        {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
-        "seconds to wait for the event at most",
-    ),
-    "user_id": ({"type": "integer"}, "id of the user of the account whom `notify` emails"),
-    "note": ({"type": "string", "maxLength": MAX_NOTE_CHARACTERS}, "note in the email of `notify`"),
-    "step_id": ({"type": "integer"}, "`id`, as sent, of the step that `go_to` leads to"),
-    "max_jumps": (
-        {"type": "integer", "minimum": 1, "maximum": MAX_JUMPS},
-        "how often a run jumps there at most; default: 1. Then it continues",
-    ),
-    "tag": (
-        {"type": "string", "maxLength": MAX_TAG_CHARACTERS},
-        "tag to add or remove, depending on `type`; all other tags of the contact stay",
-    ),
-    "data_merge": ({"type": "object"}, "JSON merge patch (RFC 7396) for the contact's `data`"),
-}
-
-
-def _step_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": "A step of a flow. Its type is given by `type` or derived from its keys; `GET /flows/spec` "
-        "lists the keys of each type. Null, empty and zero count as absent.",
-        "properties": {name: _nullable(*_STEP_KEYS[name]) for name in _STEP_KEYS if name in STEP_KEYS},
-        "additionalProperties": False,
-    }
-
-
-def _trigger_schema() -> dict[str, Any]:
-    number = {"type": "integer", "minimum": 1}
-    return {
-        "type": "object",
-        "description": "The trigger of a flow.",
-        "properties": {
-            "event": _nullable(
-                {"type": "string", "pattern": f"^$|{EVENT_NAME}"},
-                "event that starts the flow; with `manual`, null or empty, the flow cannot be activated",
-            ),
-            "segment_id": _nullable(
-                number,
-                "id of a segment to which the contact must belong; without an event, entering it starts the flow",
-            ),
-            "contact_list_id": _nullable(number, "id of the list that the contact joins or leaves"),
-            "data": _nullable(
-                {"type": "object"},
-                "how often the flow may start (`frequency`), filters (`where`), `keywords`, `tag`; for `date_reached`: "
-                "`path`, `yearly`, `offset_days`, `at`; and `max_per_hour`, how many contacts may begin in an hour",
-            ),
-        },
-        "additionalProperties": False,
     }
 
 
@@ -427,14 +180,14 @@ COMMON_DESCRIPTIONS = {
 
 
 def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
-    """Return `components.schemas`: of the given Structs, the Structs in their fields, and `build_typed_schemas`."""
+    """Return `components.schemas`: of the given Structs, the Structs in their fields, and `typed_schemas`."""
     structs = collect_structs(kinds)
     _, components = msgspec.json.schema_components(
         sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
     )
     classes = {kind.__name__: kind for kind in structs}
-    schemas = {name: _describe_properties(_fix_times(schema), classes.get(name)) for name, schema in components.items()}
-    return dict(sorted({**schemas, **build_typed_schemas()}.items()))
+    schemas = {name: _describe_properties(_complete(schema), classes.get(name)) for name, schema in components.items()}
+    return dict(sorted({**schemas, **typed_schemas.build_typed_schemas()}.items()))
 
 
 def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
@@ -454,21 +207,24 @@ def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
     return structs
 
 
-def _fix_times(schema: Any) -> Any:
-    """Return a schema in which every time has the type string, because a time is an integer only in Python.
+def _complete(schema: Any) -> Any:
+    """Return a schema of msgspec with what it leaves out, recursively.
 
-    The schema of a reference gets no type.
+    A time has the type string, because it is an integer only in Python; a reference has no type. An object without
+    declared properties has `additionalProperties`, because some generators of clients would allow no key otherwise.
     """
     if isinstance(schema, list):
-        return [_fix_times(item) for item in schema]
+        return [_complete(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    mended = {key: _fix_times(value) for key, value in schema.items()}
-    if mended.get("format") == "date-time":
-        mended["type"] = "string"
-    if "$ref" in mended:
-        mended.pop("type", None)
-    return mended
+    completed = {key: _complete(value) for key, value in schema.items()}
+    if completed.get("format") == "date-time":
+        completed["type"] = "string"
+    if "$ref" in completed:
+        completed.pop("type", None)
+    if completed.get("type") == "object" and completed.keys().isdisjoint(("properties", "additionalProperties")):
+        completed["additionalProperties"] = True
+    return completed
 
 
 def _allow_empty(schema: dict[str, Any]) -> None:
@@ -524,6 +280,12 @@ def render_yaml() -> bytes:
     return text.encode()
 
 
+@cache
+def render_gzip() -> bytes:
+    """Return the document of `render_yaml` compressed with gzip (RFC 1952). It is compressed once per process."""
+    return gzip.compress(render_yaml(), mtime=0)
+
+
 def _build_dumper() -> Any:
 
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -545,6 +307,7 @@ def build_document() -> dict[str, Any]:
             "version": VERSION,
             "summary": "Email and SMS marketing, self-hosted.",
             "description": INTRODUCTION,
+            "contact": {"name": "Campanero", "url": f"{base_url}/docs"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "externalDocs": {"description": "Guides", "url": f"{base_url}/docs"},
@@ -595,4 +358,4 @@ def _list_response_schemas() -> tuple[set[str], set[str]]:
 
 def _list_structs() -> set[Any]:
     structs = (kind for route in ROUTES for kind in (route.response_type, route.body_type, route.form_type))
-    return {kind for kind in structs if kind is not None} | {Error, Event} | LOGIN_STRUCTS
+    return {kind for kind in structs if kind is not None} | {ErrorResponse, RecordedEvent} | LOGIN_STRUCTS

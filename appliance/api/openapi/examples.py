@@ -352,8 +352,8 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "audience_count": 1,
     },
     "AudienceExplanation": {"in_audience": True, "sentence": "Ann Martin gets it: she is in Newsletter, weekly."},
-    "Captured": {"from": "Petit Four <hello@example.com>"},
-    "CapturedDetail": {
+    "CapturedMessage": {"from": "Petit Four <hello@example.com>"},
+    "CapturedMessageDetail": {
         "from": "Petit Four <hello@example.com>",
         "message": None,
         "headers": [
@@ -373,8 +373,8 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "problem": None,
     },
     "SimulationEnd": {"status": "completed", "reason": None, "description": "Alex Sample has come to the end."},
-    "Entry": {"description": '"Welcome, Alex" is sent.', "reason": None, "event": None, "data": None},
-    "Event": {"data": {"items": ["tartelette"]}, "amount": 59.9, "idempotency_key": "order-4711-paid"},
+    "SimulationEntry": {"description": '"Welcome, Alex" is sent.', "reason": None, "event": None, "data": None},
+    "RecordedEvent": {"data": {"items": ["tartelette"]}, "amount": 59.9, "idempotency_key": "order-4711-paid"},
     "Flow": {
         "data": {},
         "status": "active",
@@ -405,7 +405,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "processed": 1,
         "progress": 1.0,
     },
-    "Incoming": {"from": "+14155550123", "to": "+15550009999", "body": "Thanks!"},
+    "IncomingMessage": {"from": "+14155550123", "to": "+15550009999", "body": "Thanks!"},
     "Message": {
         "id": 991,
         "contact_id": 1,
@@ -428,11 +428,11 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
     "MessageBatchResult": {"queued": 1, "rejected": 0},
     "BatchResult": {"status": 201, "code": None, "reason": None, "errors": {}},
     "MessageText": {"headers": {}, "data": {"number": "4711"}},
-    "Named": {"name": "Newsletter, weekly"},
+    "ListName": {"name": "Newsletter, weekly"},
     "Preflight": {"blockers": []},
     "PreflightFacts": {"sendable": 1, "skipped": {}},
-    "Report": {"tracking": True},
-    "Row": {"name": "contact_country", "predicate": "eq", "value": "FR", "actual": "FR", "rows": []},
+    "CampaignReport": {"tracking": True},
+    "FilterResult": {"name": "contact_country", "predicate": "eq", "value": "FR", "actual": "FR", "rows": []},
     "Segment": {"name": "In France"},
     "SendingDomain": {
         "name": "news.example.com",
@@ -443,7 +443,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
     "SignedIn": {"token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"},
     "SignedInUser": {"name": "Marie", "role": "owner"},
     "EmailStarter": {"name": "announcement", "label": "Announcement"},
-    "Stats": _SUMS,
+    "CampaignStats": _SUMS,
     "StepField": {"name": "subject", "label": "Subject", "type": "text", "required": True},
     "StepKind": {"label": "E-mail"},
     "FlowStats": {**_SUMS, "entered": 1, "active": 1},

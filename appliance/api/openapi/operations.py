@@ -14,14 +14,6 @@ from appliance.api.openapi.responses import COMMON_HEADERS, error_reference, hea
 from appliance.api.routes import ROUTES, SERVICE_ROUTES
 from appliance.core.validation import MAX_INTEGER, declared_fields
 
-
-def build_operation_id(route: Route) -> str:
-    """Return the operationId of an endpoint, such as `get_contacts_by_id_timeline`."""
-    named = route.path.replace("{id}", "by_id").replace(f"{{{route.inner_id_name}}}", f"by_{route.inner_id_name}")
-    named = named.replace("{language}", "by_language")
-    return f"{route.method.lower()}_{named.strip('/').replace('/', '_').replace('.', '_')}"
-
-
 # The links of a response lead from a created or listed object to every operation on it, and to the lists that can be
 # filtered by it. A client may follow links instead of building paths.
 
@@ -53,7 +45,7 @@ def build_links(route: Route) -> dict[str, Any]:
 
 
 def _link(route: Route, **parameters: str) -> tuple[str, dict[str, Any]]:
-    name = build_operation_id(route)
+    name = route.operation_id
     return name, {"operationId": name, "parameters": parameters}
 
 
@@ -80,7 +72,7 @@ def _link_to_submission(route: Route) -> dict[str, Any]:
     if "public_key" not in getattr(route.response_type, "__struct_fields__", ()):
         return {}
     parameters = {"public_key": "$response.body#/public_key"}
-    return {"submit_form": {"operationId": "submit_form", "parameters": parameters}}
+    return {"submitForm": {"operationId": "submitForm", "parameters": parameters}}
 
 
 def _link_to_list(route: Route) -> dict[str, Any]:
@@ -121,7 +113,7 @@ def example_reference(kind: type[Struct], is_list: bool = False) -> dict[str, An
 def build_operation(route: Route) -> dict[str, Any]:
     """Return the Operation Object of an endpoint."""
     operation: dict[str, Any] = {
-        "operationId": build_operation_id(route),
+        "operationId": route.operation_id,
         "summary": route.summary.rstrip("."),
         "tags": [tag_of(route)],
         "description": _describe(route),
@@ -331,7 +323,7 @@ def _build_email_webhook(signed: list[dict[str, Any]]) -> dict[str, Any]:
         "diagnostic": "550 5.1.1 unknown",
     }  # fmt: skip
     return _build_webhook(
-        "tell_email", "Report the delivery status of an email", "For your own relay.", body,
+        "reportEmailStatus", "Report the delivery status of an email", "For your own relay.", body,
         {"1": {"summary": "An email bounced", "value": value}}, signed,
     )  # fmt: skip
 
@@ -359,7 +351,7 @@ def _build_sms_webhook(signed: list[dict[str, Any]]) -> dict[str, Any]:
         "2": {"summary": "An SMS was received", "value": incoming_sms},
     }
     return _build_webhook(
-        "tell_sms", "Report the delivery status of an SMS, or an incoming SMS", "For the provider `http`.", body,
+        "reportSms", "Report the delivery status of an SMS, or an incoming SMS", "For the provider `http`.", body,
         examples, signed,
     )  # fmt: skip
 
@@ -402,7 +394,8 @@ def _build_form_submission() -> dict[str, Any]:
     }  # fmt: skip
     properties: dict[str, Any] = {name: {"type": "string", "description": text} for name, text in descriptions.items()}
     properties["data"] = {
-        "type": "object", "description": "values of the other fields, by name; an array for `checkboxes`",
+        "type": "object", "additionalProperties": True,
+        "description": "values of the other fields, by name; an array for `checkboxes`",
     }  # fmt: skip
     properties["topics"] = {
         "type": "array", "items": {"type": "integer"},
@@ -413,7 +406,7 @@ def _build_form_submission() -> dict[str, Any]:
     example = request_examples.find_examples(f"POST {FORM_SUBMISSION_PATH}")
     kinds = {JSON: {**body, "examples": example}, "application/x-www-form-urlencoded": body}
     return {
-        "operationId": "submit_form",
+        "operationId": "submitForm",
         "summary": "Submit a form",
         "tags": ["forms"],
         "description": "No credential is required. The response does not depend on whether the address is known. "
@@ -435,7 +428,7 @@ def _build_form_submission() -> dict[str, Any]:
 def build_event_webhook() -> dict[str, Any]:
     """Return the Operation Object of the request that a webhook receives for an event."""
     return {
-        "operationId": "event_happened",
+        "operationId": "receiveEvent",
         "summary": "An event to which a webhook subscribes",
         "tags": ["webhooks"],
         "description": "Signed as standardwebhooks.com specifies; the key is the part after `whsec_`, base64-decoded. "
@@ -443,7 +436,7 @@ def build_event_webhook() -> dict[str, Any]:
         "retried after 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6 and 24 h, or later if `Retry-After` asks for it.",
         "security": [],
         "parameters": _signature_parameters(),
-        "requestBody": {"required": True, "content": {JSON: {"schema": schema_reference(schemas.Event)}}},
+        "requestBody": {"required": True, "content": {JSON: {"schema": schema_reference(schemas.RecordedEvent)}}},
         "responses": {
             "2XX": {"description": "Accepted"}, "410": {"description": "Gone: the webhook is disabled"},
             "default": {"description": "Not accepted"},
@@ -459,21 +452,25 @@ def _signature_parameters() -> list[dict[str, Any]]:
 
 
 def _build_openapi_path() -> dict[str, Any]:
-    response = {"description": "OpenAPI 3.1", "content": {"application/yaml": {"schema": _TEXT}}}
+    response = {
+        "description": "OpenAPI 3.1; compressed with gzip if the client accepts it",
+        "headers": header_references(*COMMON_HEADERS),
+        "content": {"application/yaml": {"schema": _TEXT}},
+    }
     return {
-        "operationId": "get_openapi",
+        "operationId": "getOpenapi",
         "summary": "Get this document",
         "tags": ["service"],
         "description": "No credential is required.",
         "security": [],
-        "responses": {"200": response, "500": error_reference(500), "503": error_reference(503)},
+        "responses": {"200": response, **{str(status): error_reference(status) for status in (400, 500, 503)}},
     }
 
 
 def _build_healthz() -> dict[str, Any]:
     status = {"const": "ok", "description": "always `ok`"}
     return {
-        "operationId": "get_healthz",
+        "operationId": "getHealthz",
         "summary": "Check the health of the service",
         "tags": ["service"],
         "description": "No credential is required.",
@@ -482,6 +479,7 @@ def _build_healthz() -> dict[str, Any]:
             "200": _json_response(
                 "The service can read and write", _object_schema(("status",), status=status), {"status": "ok"}
             ),
+            "400": error_reference(400),
             "503": error_reference(503),
         },
     }
@@ -490,7 +488,7 @@ def _build_healthz() -> dict[str, Any]:
 def _build_readyz() -> dict[str, Any]:
     status = {"const": "ready", "description": "always `ready`"}
     return {
-        "operationId": "get_readyz",
+        "operationId": "getReadyz",
         "summary": "Check whether the service handles requests and sends messages",
         "tags": ["service"],
         "description": "No credential is required. 503 during start and shutdown, while nothing can be stored, and if "
@@ -500,6 +498,7 @@ def _build_readyz() -> dict[str, Any]:
             "200": _json_response(
                 "The service is ready", _object_schema(("status",), status=status), {"status": "ready"}
             ),
+            "400": error_reference(400),
             "503": error_reference(503),
         },
     }

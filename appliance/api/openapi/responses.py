@@ -15,7 +15,7 @@ Code = Literal[
 ]  # fmt: skip
 
 
-class Blocked(Struct):
+class SendBlocker(Struct):
     """A problem that prevents sending."""
 
     code: Annotated[str, Meta(description="reason code; that of the first blocker is the `reason`")]
@@ -23,7 +23,7 @@ class Blocked(Struct):
     field: Annotated[str, Meta(description="path of the field; empty if there is none")]
 
 
-class Error(Struct, rename={"from_": "from"}):
+class ErrorResponse(Struct, rename={"from_": "from"}):
     """The body of every response with status 400 or above.
 
     `error`, `code`, `message` and `request_id` are always present; `validation_errors` lists all errors of a 422. The
@@ -61,7 +61,7 @@ class Error(Struct, rename={"from_": "from"}):
         Meta(description="403: lowest role whose users may do it, if no scope is sufficient"),
     ] | UnsetType = UNSET  # fmt: skip
     blockers: Annotated[
-        list[Blocked], Meta(description="problems that block sending, most important first")
+        list[SendBlocker], Meta(description="problems that block sending, most important first")
     ] | UnsetType = UNSET  # fmt: skip
     status: Annotated[str, Meta(description="`campaign_locked`: current status")] | UnsetType = UNSET
     from_: Annotated[str, Meta(description="`invalid_transition`: current status")] | UnsetType = UNSET
@@ -404,7 +404,9 @@ def _build_response(status: int, kind: Status) -> dict[str, Any]:
     return {
         "description": kind.when,
         "headers": header_references(*COMMON_HEADERS, *rates, *kind.headers),
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}, "examples": examples}},
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/ErrorResponse"}, "examples": examples}
+        },
     }
 
 

@@ -218,7 +218,7 @@ _NAMES = {
 }
 
 
-class Row(Struct):
+class FilterResult(Struct):
     """A filter as sent, whether it matches the contact, and the contact's value.
 
     `sentence` is the filter in words. `rows` are the results of the filters in a group.
@@ -230,20 +230,20 @@ class Row(Struct):
     sentence: str
     matches: Annotated[bool, Meta(description="whether the filter matches")]
     actual: Annotated[Any, Meta(description="actual value of the contact")]
-    rows: Annotated["list[Row]", Meta(description="filters of the group")]
+    rows: Annotated["list[FilterResult]", Meta(description="filters of the group")]
 
 
-class Explained(Struct):
+class SegmentExplanation(Struct):
     """Whether a contact is in a segment, and why: the segment in words, and the result of each filter."""
 
     segment_id: Annotated[int, Meta(description="id of the segment")]
     contact_id: Annotated[int, Meta(description="id of the contact")]
     matches: Annotated[bool, Meta(description="whether the contact is in the segment")]
     sentence: str
-    rows: Annotated[list[Row], Meta(description="results by filter, as sent")]
+    rows: Annotated[list[FilterResult], Meta(description="results by filter, as sent")]
 
 
-def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
+def explain(account_id: int, segment_id: int, contact_id: int) -> SegmentExplanation:
     """Explain why a contact is in a segment or not.
 
     Raises NotFound if the segment does not exist, and Invalid if the contact does not.
@@ -254,7 +254,7 @@ def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
     scope = members.build_scope(account_id)
     nodes = members.parse_filters(account_id, segment.filters)
     explanations = [explain_node(node, scope, contact_id) for node in nodes]
-    return Explained(
+    return SegmentExplanation(
         segment_id,
         contact_id,
         is_member(nodes, scope, contact_id),
@@ -300,7 +300,7 @@ def _evaluate(sql: str, parameters: dict[str, Any], contact_id: int) -> bool:
     return bool(match_rows and match_rows[0][0])
 
 
-def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> Row:
+def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> FilterResult:
     """Explain one filter for a contact; `more` is as in `is_member`."""
     compiled = compiler.compile_node(node, scope, "f")
     children = (
@@ -308,7 +308,7 @@ def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, A
         if isinstance(node, ConditionGroup)
         else []
     )
-    return Row(
+    return FilterResult(
         node.raw["name"], node.raw["predicate"], node.raw.get("value"),
         describe_node(node, scope, lambda kind, number: _quote_name(scope.account_id, kind, number)),
         _evaluate(compiled.sql, {**compiled.parameters, **more}, contact_id),

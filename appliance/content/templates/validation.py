@@ -53,8 +53,7 @@ class TemplateCreate(TemplateWrite):
     design: (
         Annotated[
             Design,
-            default({"sections": [], "theme": {}}),
-            Meta(description="design; replaces the whole existing design"),
+            Meta(description="design; replaces the whole existing design. Default: one without sections"),
         ]
         | None
         | UnsetType

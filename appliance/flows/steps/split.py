@@ -92,7 +92,7 @@ class Split(StepKind):
         return [YES if run.id in yes else NO for run in runs]
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the filters as a list of `Reason` under the key `filters`, or an empty dict for a deleted contact."""
+        """Return the filters as a list of `SplitReason` under the key `filters`; empty for a deleted contact."""
         if run.contact_id is None:
             return {}
         filter_scope = get_scope(context.account_id)

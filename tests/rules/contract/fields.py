@@ -27,12 +27,12 @@ D phase enum(draft,scheduled,holding,sending,paused,completed,cancelled)
 D editable boolean
 D pause_reason string?
 D audience_count integer
-D stats Stats
+D stats CampaignStats
 D cancelled_at date-time?
 O tracking boolean -- opens and clicks may be left uncounted
 O freezing SnapshotProgress? -- how far the writing of rows for a large audience is
 O experiment Experiment? -- A/B test or holdout
-O waiting Waiting? -- why nothing moves, in words
+O waiting CampaignWait? -- why nothing moves, in words
 O approval_note string? -- why it was rejected, as a flow has it
 O asked_at date-time? -- since when it waits for approval
 = Trigger
@@ -143,9 +143,9 @@ S segment_id integer?
 S stale boolean
 S last_populated_at date-time?
 S created_at,updated_at date-time
-D sendable_count Sendable
+D sendable_count SendableCount
 D double_opt_in,public boolean
-= Sendable
+= SendableCount
 D email,sms integer
 = Segment
 S id,account_id integer
@@ -186,7 +186,7 @@ D required boolean
 D found [string]
 D checked_at date-time?
 O problem string? -- what is wrong with it, in words
-= Event
+= RecordedEvent
 S id,account_id integer
 S contact_id,user_id integer?
 S event string

@@ -44,7 +44,7 @@ D status enum(queued,held,sending,sent,delivered,bounced,complained,failed,skipp
 D code string
 D smtp integer?
 D enhanced,text string?
-= Stats
+= CampaignStats
 D audience,pending,sent,delivered,bounced,complained,failed,skipped,cancelled,uncertain,accepted integer
 = FlowStats
 D entered,active,completed,exited integer
@@ -188,14 +188,14 @@ D signed_id,url,content_type string
 D bytes integer
 O width,height integer? -- of a picture
 O filename string -- as it was called
-= Error
+= ErrorResponse
 S error boolean
 S code any
 S message string
 S validation_errors object
 D request_id string
 D reason,hint string
-D blockers [Blocked]
+D blockers [SendBlocker]
 D required_scope,status,from,to,skip_reason string
 O required_role enum(owner,admin,editor,author,viewer) -- where no scope helps: the least role
 D allowed [string]
