@@ -27,6 +27,7 @@ from appliance.sending.messages import outcomes, senders
 from appliance.settings import config
 from appliance.storage.database import connection, fetch_one, run, scalar
 from appliance.storage.models import Campaign, Flow, Template
+from appliance.storage.models.message import CANCEL_OPEN
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 ALLOWED = {
@@ -509,10 +510,7 @@ def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
 
 _LIMITED_IDS = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
 _OPEN = "AND status IN ('queued', 'held') "
-_CANCEL_MESSAGES = (
-    "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, "
-    "due_at = NULL, updated_at = ? WHERE "
-)
+_CANCEL_MESSAGES = f"UPDATE message SET {CANCEL_OPEN}, updated_at = ? WHERE "
 _NO_LIMIT = -1
 
 

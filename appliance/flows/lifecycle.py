@@ -35,6 +35,7 @@ from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows, run
 from appliance.storage.models import Account, Flow, Template, TemplateRevision, Trigger
 from appliance.storage.models import Step as tables_Step
+from appliance.storage.models.message import CANCEL_OPEN
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 # In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
@@ -537,9 +538,7 @@ def close_batch(flow_id: int) -> bool:
     live_runs = rows(f"SELECT r.id FROM run r WHERE {_LIVE_RUNS.format(flow='?')} LIMIT ?", (flow_id, _BATCH_SIZE))
     ended = run_ends.end_runs([row[0] for row in live_runs], "exited", over[0], now)
     cancelled = run(
-        "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = "
-        "NULL, "
-        f"updated_at = :now WHERE id IN ({_SELECT_OPEN_MESSAGES} LIMIT :most)",
+        f"UPDATE message SET {CANCEL_OPEN}, updated_at = :now WHERE id IN ({_SELECT_OPEN_MESSAGES} LIMIT :most)",
         {"flow": flow_id, "now": now, "most": _BATCH_SIZE},
     )
     has_closed = bool(ended) or cancelled > 0

@@ -12,6 +12,7 @@ from appliance.core import clock
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.storage.database import connection, rows
+from appliance.storage.models.message import CANCEL_OPEN
 from appliance.storage.transactions import require_write_transaction
 
 EndStatus = Literal["completed", "exited"]
@@ -70,9 +71,7 @@ def cancel_messages(run_ids: Sequence[int], now: int, keep_transactional: bool =
     A message whose earlier attempt may have been accepted becomes uncertain instead.
     """
     connection().execute(
-        "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = "
-        "NULL, "
-        "updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
+        f"UPDATE message SET {CANCEL_OPEN}, updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
         "AND transactional <= ?3",
         (json.dumps(list(run_ids)), now, not keep_transactional),
     ).fetchall()

@@ -5,7 +5,9 @@ import pytest
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import removal
 from appliance.campaigns import states
+from appliance.core import clock
 from appliance.core.errors import Deferred, DeliveryError, RecipientRejected, Uncertain
+from appliance.flows import run_ends
 from appliance.jobs import housekeeping
 from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
@@ -16,6 +18,7 @@ from appliance.storage import transactions
 from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
 from tests.domain.home import BY_API, Home, record_and_claim, recover_after_crash
+from tests.domain.test_flow_run import create_live_flow, start_runs
 from tests.domain.test_renderer import render_all
 
 
@@ -168,6 +171,27 @@ def test_payloads_are_deleted_when_not_needed(ending: str, home: Home) -> None:
         record_and_claim(Outcome(next_row, error, subject="x", sender="a@b.example", prepared=prepared), False)
     assert scalar("SELECT count(*) FROM retry_payload") == (1 if ending == "second doubt" else 0)
     assert Message.get_by_id(row.id).status == ("sent" if ending == "accepted" else "uncertain")
+
+
+@pytest.mark.parametrize("way", ["message", "campaign", "run"])
+def test_a_cancelled_message_that_may_have_arrived_is_in_doubt(way: str, home: Home) -> None:
+    """Whoever cancels it before its second attempt, it is uncertain, and its error says so and why it is not sent."""
+    row, prepared = _claim_message(home)
+    record_and_claim(Outcome(row, Uncertain("the connection broke"), prepared=prepared), False)
+    assert (Message.get_by_id(row.id).status, Message.get_by_id(row.id).error_code) == ("queued", "uncertain")
+    if way == "message":
+        transactions.write(retries.cancel, home.account_id, row.id, "user:1")
+    elif way == "campaign":
+        assert row.campaign_id is not None
+        transactions.write(states.cancel, home.account_id, row.campaign_id, Actor("user:1"))
+    else:
+        flow = create_live_flow(home, [{"id": 1, "type": "wait", "duration": 60}])
+        [run_id] = start_runs(home, flow, row.contact_id)
+        transactions.write(run, "UPDATE message SET run_id = ?, campaign_id = NULL WHERE id = ?", (run_id, row.id))
+        transactions.write(run_ends.cancel_messages, [run_id], clock.now_ms())
+    cancelled = Message.get_by_id(row.id)
+    assert (cancelled.status, cancelled.error_code, cancelled.due_at) == ("uncertain", "in_doubt", None)
+    assert cancelled.error_text == "not repeated: cancelled"
 
 
 def test_payloads_of_a_cancelled_campaign_are_pruned(home: Home) -> None:

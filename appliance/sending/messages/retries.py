@@ -31,6 +31,7 @@ from appliance.sending.sms.segments import AcceptedSms
 from appliance.settings.config import parse_seconds
 from appliance.storage.database import connection, fetch_one, rows, run
 from appliance.storage.models import Message
+from appliance.storage.models.message import CANCEL_OPEN
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 # Messages are queried campaign by campaign, because the index by status begins with the campaign. Otherwise each start
@@ -329,9 +330,7 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
     row = ledger.get(account_id, message_id)
     _require_action(row, "cancel")
     connection().execute(
-        "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, "
-        "due_at = NULL, updated_at = ? WHERE id = ?",
-        (clock.now_ms(), row.id),
+        f"UPDATE message SET {CANCEL_OPEN}, updated_at = ? WHERE id = ?", (clock.now_ms(), row.id)
     )
     log.info("messages: cancel actor=%s message=%s", actor, row.id)
     return ledger.get(account_id, message_id)

@@ -157,6 +157,13 @@ RawMessage.add_index(
 RawMessage.add_index(SQL("CREATE INDEX raw_message_sha256 ON raw_message (sha256) WHERE sha256 NOT NULL"))
 
 
+# Assignments that cancel an open message. One whose earlier attempt may have been accepted becomes uncertain instead.
+CANCEL_OPEN = (
+    "status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
+    "error_code = CASE WHEN uncertain_count > 0 THEN 'in_doubt' ELSE error_code END, "
+    "error_text = CASE WHEN uncertain_count > 0 AND recipient_key IS NOT NULL THEN 'not repeated: cancelled' "
+    "ELSE error_text END"
+)
 # Value of `MessageContent.shown_as` for a message that shows no contact's values, although its recipient is a contact.
 NO_CONTACT_ID = 0
 
