@@ -71,7 +71,8 @@ def cancel_messages(run_ids: Sequence[int], now: int, keep_transactional: bool =
     A message whose earlier attempt may have been accepted becomes uncertain instead.
     """
     connection().execute(
-        f"UPDATE message SET {CANCEL_OPEN}, updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
+        f"UPDATE message SET {CANCEL_OPEN}, updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) "
+        "AND status IN ('queued', 'held') "
         "AND transactional <= ?3",
         (json.dumps(list(run_ids)), now, not keep_transactional),
     ).fetchall()

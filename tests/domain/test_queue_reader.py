@@ -12,12 +12,14 @@ from appliance.core import clock, validation
 from appliance.core.errors import Uncertain
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.messages import queue, transactional
-from appliance.sending.messages.ledger import LedgerRow, Outcome
+from appliance.sending.messages.ledger import FLOWS_DUE_NOW, LedgerRow, Outcome
 from appliance.sending.messages.queue_reader import AFTER_POSITION, QueueReader, Source, build_open_condition
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home
+from tests.domain.test_bulk_send import queue as queue_newsletter
+from tests.domain.test_flow_run import create_live_flow, start_runs
 
 
 def send_campaign(home: Home, *addresses: str, name: str = "Spring") -> int:
@@ -200,9 +202,34 @@ def queue_single_message(home: Home, address: str) -> None:
     transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, body))
 
 
-def test_a_retry_is_found_past_a_blocked_group(home: Home) -> None:
+def test_a_new_single_message_does_not_wait_for_a_newsletter_of_a_program(home: Home) -> None:
+    """While thousands of emails of one request are read, the next fetch returns a password that was queued since."""
+    queue_newsletter(home, *(f"p{number}" for number in range(100)))
+    reader, taken = QueueReader(), set[int]()
+    for _ in range(3):
+        taken.update(row.id for row in reader.fetch_candidates(10, taken))
+    queue_single_message(home, "password@bakery.example")
+    candidates = reader.fetch_candidates(10, taken)
+    assert candidates[0].recipient_key == "password@bakery.example"
+    assert len(candidates) == 10 and not taken & {row.id for row in candidates}
+
+
+def turn_into_flow_messages(home: Home) -> None:
+    """Make all messages those of a flow, each of a run of its contact."""
+    flow = create_live_flow(home, [{"id": 1, "type": "wait", "duration": 60}])
+    messages = rows("SELECT id, contact_id FROM message ORDER BY id")
+    run_ids = start_runs(home, flow, *(contact_id for _, contact_id in messages))
+    for (message_id, _), run_id in zip(messages, run_ids, strict=True):
+        sql = "UPDATE message SET campaign_id = NULL, flow_id = ?, run_id = ?, due_at = ? WHERE id = ?"
+        transactions.write(run, sql, (flow.id, run_id, FLOWS_DUE_NOW, message_id))
+
+
+@pytest.mark.parametrize("source", ["campaign", "flow"])
+def test_a_retry_is_found_past_a_blocked_group(source: str, home: Home) -> None:
     """Once the reader has passed a blocked group and reached the end, the next fetch finds a message to retry."""
     send_campaign(home, "ana@example.org", "a@gmail.com", "bob@example.org")
+    if source == "flow":
+        turn_into_flow_messages(home)
     reader = QueueReader()
     first, second = reader.fetch_candidates(10, room={"google": 0})
     transactions.write(queue.claim, [first], "process")

@@ -26,10 +26,11 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 # `due_at` of messages without a delay. It is in the past, so that a clock that steps back delays no message.
 DUE_NOW = 0
-# `due_at` of retries without a delay: they come after messages that were not tried yet (`DUE_NOW`).
-RETRY_NOW = 1
 # `due_at` of messages of flows without a delay: they come after single messages that a program sends (`DUE_NOW`).
-FLOWS_DUE_NOW = 2
+FLOWS_DUE_NOW = 1
+# `due_at` of retries without a delay: they come after all messages that were not tried yet. A reader that has read
+# those goes on behind them (`queue_reader.py`), so a retry before them would be found late.
+RETRY_NOW = 2
 
 
 class LedgerRow(NamedTuple):

@@ -246,12 +246,31 @@ class QueueReader:
             self._overflowed.add(source)
 
     def _scan(self, source: Source, limit: int, request: "_ReadRequest") -> list[LedgerRow]:
+        """Read up to `limit` rows after the position in a source, and move the position behind them."""
         candidates: list[LedgerRow] = []
-        scanned_count, is_at_end = 0, False
         self._started_at.setdefault(source, time.monotonic())
-        position = self._positions.get(source, (-1, 0))
+        position, due_now = self._positions.get(source, (-1, 0)), _get_due_now(source)
+        if position[0] > due_now:
+            # New rows without a delay come first: a password does not wait for the newsletter of a program.
+            self._scan_from(source, (due_now, self._last_due_now.get(source, 0)), due_now, limit, request, candidates)
+        end = self._scan_from(source, position, request.now, limit, request, candidates)
+        if end is not None:
+            position, is_at_end = end
+            self._save_position(source, position, is_at_end)
+            self.has_more |= not is_at_end and len(candidates) < limit
+        return candidates
+
+    def _scan_from(
+        self, source: Source, position: tuple[int, int], until: int, limit: int, request: "_ReadRequest",
+        candidates: list[LedgerRow],
+    ) -> tuple[tuple[int, int], bool] | None:  # fmt: skip
+        """Append the rows after a position that are due at `until` to the candidates, up to `limit` in all.
+
+        Return the new position and whether the source has no more rows, or None if its provider is paused.
+        """
+        scanned_count, is_at_end = 0, False
         while len(candidates) < limit and scanned_count < _MAX_SCANNED_ROWS and not is_at_end:
-            page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit)
+            page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit, until)
             is_at_end = len(page) < (_PAGE_ROWS if request.room else limit)
             for *columns, due_at in page:
                 if len(candidates) >= limit:
@@ -263,7 +282,7 @@ class QueueReader:
                     row = request.choose(row)
                 if source.kind == "campaign" and row.provider in request.paused:
                     # Its other messages have the same provider, or all providers are paused: the first row decides.
-                    return candidates
+                    return None
                 position, scanned_count = (due_at, row.id), scanned_count + 1
                 if due_at == _get_due_now(source):
                     self._last_due_now[source] = row.id
@@ -273,9 +292,7 @@ class QueueReader:
                     self._park(source, row, full_group)
                 else:
                     candidates.append(row)
-        self._save_position(source, position, is_at_end)
-        self.has_more |= not is_at_end and len(candidates) < limit
-        return candidates
+        return position, is_at_end
 
     def _save_position(self, source: Source, position: tuple[int, int], is_at_end: bool) -> None:
         """Store the position where the next read of a source starts.
@@ -360,9 +377,9 @@ class _ReadRequest:
 
 
 def _read_page(
-    source: Source, channel: str, request: _ReadRequest, position: tuple[int, int], size: int
+    source: Source, channel: str, request: _ReadRequest, position: tuple[int, int], size: int, until: int
 ) -> list[tuple[Any, ...]]:
-    """Return up to `size` due rows of a source after a position: the columns of `LedgerRow`, then `due_at`."""
+    """Return up to `size` rows of a source after a position that are due at `until`, as `LedgerRow` and `due_at`."""
     condition, parameters = build_open_condition(source, channel)
     extra = _ACTIVE if source.kind == "flow" else ""
     paused: tuple[str, ...] = ()
@@ -373,7 +390,7 @@ def _read_page(
     page: list[tuple[Any, ...]] = []
     # Many rows of a campaign have the same `due_at`. In a single query for both conditions, SQLite would read the index
     # from the first of these rows.
-    for where, values in zip(AFTER_POSITION, ((position[0], position[1]), (position[0], request.now)), strict=True):
+    for where, values in zip(AFTER_POSITION, ((position[0], position[1]), (position[0], until)), strict=True):
         if len(page) < size and (position[0] >= 0 or where == AFTER_POSITION[1]):
             page += rows(
                 f"SELECT {COLUMNS}, due_at FROM message WHERE {condition} AND {where} {extra} {_NOT_LOGGED} "
@@ -387,7 +404,7 @@ def has_due(paused: tuple[str, ...] = (), channel: str = "email") -> bool:
     """Return whether a message of a channel is due now that may be sent by a provider that is not in `paused`."""
     request = _ReadRequest(clock.now_ms(), frozenset(), paused, {}, _get_recipient_groups)
     for source in (source for sources in get_live_sources(channel).values() for source in sources):
-        for row in _read_page(source, channel, request, (-1, 0), 1):
+        for row in _read_page(source, channel, request, (-1, 0), 1, request.now):
             if source.kind != "campaign" or LedgerRow._make(row[:-1]).provider not in paused:
                 return True
     return False

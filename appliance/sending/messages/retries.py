@@ -329,9 +329,7 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
     require_write_transaction()
     row = ledger.get(account_id, message_id)
     _require_action(row, "cancel")
-    connection().execute(
-        f"UPDATE message SET {CANCEL_OPEN}, updated_at = ? WHERE id = ?", (clock.now_ms(), row.id)
-    )
+    connection().execute(f"UPDATE message SET {CANCEL_OPEN}, updated_at = ? WHERE id = ?", (clock.now_ms(), row.id))
     log.info("messages: cancel actor=%s message=%s", actor, row.id)
     return ledger.get(account_id, message_id)
 
