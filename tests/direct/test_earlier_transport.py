@@ -1,11 +1,14 @@
 """Messages that were queued for direct delivery are delivered directly, also after another transport was chosen."""
 
+import json
 from collections import Counter
 
-from tests.direct.conftest import StartDirect, send_to
+from tests.direct.conftest import StartDirect, post, send_to
 from tests.kit.clock import TestClock
 from tests.kit.mail_network import MailNetwork
 from tests.kit.recipients import wait_until_completed
+from tests.kit.server import relay_settings
+from tests.kit.smtp import SmtpServer
 
 
 def test_after_a_change_of_transport_each_server_gets_only_its_own(direct: StartDirect, world: MailNetwork) -> None:
@@ -50,3 +53,25 @@ def test_the_warm_up_goes_on_after_a_change_of_transport(
     campaign = api.wait(path, lambda row: row["stats"]["sent"] == 50)
 
     assert campaign["waiting"]["reason"] == "warm_up" and len(mx.messages) == 50
+
+
+def test_messages_of_a_deleted_direct_transport_go_to_the_default_one(direct: StartDirect, world: MailNetwork) -> None:
+    """What direct delivery as a further transport could not deliver yet leaves with the default relay afterwards."""
+    mx = world.mail("mx.people.example", "people.example")
+    mx.rules.reject("rcpt", code=450, text="4.2.0 try again later")
+    with SmtpServer() as relay:
+        further = [{"key": "direct", "name": "Direct", "kind": "direct"}]
+        several = {
+            "CAMPANERO_EMAIL__TRANSPORTS": json.dumps(further),
+            "CAMPANERO_EMAIL__ROUTES": json.dumps([{"shares": {"direct": 1}}]),
+        }
+        server = direct(env=relay_settings(relay.port) | several, retry_after="2")
+        path = post(server.client(), "bo@people.example")
+        server.client().wait(path, lambda row: row["attempts"] == 1)
+        assert not relay.messages
+        server.stop()
+        for name in several:
+            del server.env[name]
+        server.start()
+        row = server.client().wait(path, lambda row: row["status"] == "sent")
+        assert row["provider"] == "relay" and [message.to for message in relay.messages] == ["bo@people.example"]

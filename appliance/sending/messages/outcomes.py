@@ -44,6 +44,7 @@ from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config, transports
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email, Sms
+from appliance.settings.transports import DIRECT
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -386,12 +387,23 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
     is_tried = attempts > 0 or uncertain_count > 0 or row.campaign_id is None
     connection().execute(
         "UPDATE message SET status = ?, due_at = ?, attempts = ?, uncertain_count = ?, claimed_by = NULL, "
-        "first_attempt_at = iif(?, first_attempt_at, NULL), updated_at = ? WHERE id = ?",
-        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, uncertain_count, is_tried, now,
-         row.id),
+        "first_attempt_at = iif(?, first_attempt_at, NULL), provider = ?, updated_at = ? WHERE id = ?",
+        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, uncertain_count, is_tried,
+         row.provider if uncertain_count or cancelled else _get_queued_transport(row), now, row.id),
     )  # fmt: skip
     ledger.count_attempt(row, "cancelled" if cancelled else "deferred")
     return None
+
+
+def _get_queued_transport(row: LedgerRow) -> str:
+    """Return the transport to store for a message that is queued again, until it is chosen anew.
+
+    The key of direct delivery does not say whether it is a further transport, whose messages get the default one once
+    it is deleted, or was the default one, whose messages keep it. So no queued message has it as a further one.
+    """
+    email = config.current().email
+    is_further = row.provider == DIRECT and transports.find_named(DIRECT, email) is not None
+    return email.transport if is_further and row.channel == "email" else row.provider
 
 
 def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
