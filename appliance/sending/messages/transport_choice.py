@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance.sending.delivery.mx_routes import domain_of, get_address_group
+from appliance.sending.delivery.mx_routes import domain_of, get_address_group, get_recipient_group
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.settings import transports
 from appliance.settings.schema import Email, Route
@@ -22,19 +22,22 @@ class TransportStates(NamedTuple):
 
     `unavailable` are paused, throttled as a whole, or have used up an hourly limit; `full` have used up the quota of
     their warm-up, which transactional messages need not wait for. `throttled_groups` are (transport, recipient group)
-    whose servers asked for a lower rate.
+    whose servers asked for a lower rate; in direct delivery a group is the operator of the servers, if it is known.
     """
 
     unavailable: frozenset[str] = frozenset()
     full: frozenset[str] = frozenset()
     throttled_groups: frozenset[tuple[str, str]] = frozenset()
 
-    def is_open(self, key: str, group: str, is_transactional: bool) -> bool:
-        """Return whether a transport can take a message to a recipient group now."""
+    def is_open(self, key: str, row: LedgerRow) -> bool:
+        """Return whether a transport can take a message now."""
         return (
             key not in self.unavailable
-            and (is_transactional or key not in self.full)
-            and (key, group) not in self.throttled_groups
+            and (row.transactional or key not in self.full)
+            and not (
+                self.throttled_groups
+                and (key, get_recipient_group(key, row.recipient_key or "")) in self.throttled_groups
+            )
         )
 
 
@@ -69,8 +72,7 @@ class TransportRules:
         """Return a row with its transport: the first candidate that is open, or the first of all if none is."""
         candidates = self.list_candidates(row)
         if len(candidates) > 1:
-            group = get_address_group(row.recipient_key or "")
-            key = next((key for key in candidates if states.is_open(key, group, row.transactional)), candidates[0])
+            key = next((key for key in candidates if states.is_open(key, row)), candidates[0])
         else:
             key = candidates[0]
         return row if key == row.provider else row._replace(provider=key)
