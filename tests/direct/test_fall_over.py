@@ -1,12 +1,14 @@
 """Direct delivery beside a relay: what it cannot deliver now, the relay takes."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.direct.conftest import StartDirect, post
+from tests.kit import exposition
 from tests.kit.mail_network import MailNetwork
 from tests.kit.server import Server, relay_settings
 from tests.kit.smtp import SmtpServer
@@ -45,3 +47,26 @@ def test_a_throttled_operator_is_relieved_for_all_its_domains(
     assert [(row["provider"], row["attempts"]) for row in rows] == [("relay", 1)] * 4
     assert [message.to for message in relay.messages] == addresses
     assert other["provider"] == "direct" and len(well.messages) == 1
+
+
+def test_messages_to_slow_servers_are_not_put_off_in_a_loop(
+    direct: StartDirect, world: MailNetwork, relay: SmtpServer
+) -> None:
+    """Direct delivery is not closed for servers that reply slowly, so messages that are too many for them wait.
+
+    Otherwise each would be chosen for it, connected, claimed and put off again without a delay.
+    """
+    domains = [f"slow{number}.example" for number in range(8)]
+    for domain in domains:
+        world.mail(f"mx.{domain}", domain).rules.delay("mail", 300)
+    server = start_beside_relay(direct, relay, connections="2", command_timeout="5s", retry_after="300")
+    api = server.client()
+    for number in range(4):
+        for domain in domains:
+            post(api, f"p{number}@{domain}")
+    # A transaction is slow after a tenth of the timeout
+    time.sleep(7)
+    samples = exposition.parse(api.get("/metrics").text)
+    # Each of the 32 messages is put off for a minute, or deferred for five: 36 times in all, and 194 times in a loop
+    assert samples["campanero_sends_total"].value(result="deferred") < 64
+    server.kill()

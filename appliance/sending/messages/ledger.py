@@ -124,6 +124,8 @@ class Outcome(msgspec.Struct):
     delivered_via: dict[str, str] | None = None  # in direct delivery: `mx` (host that accepted) and `tls` (encryption)
     provider_id: str | None = None  # the provider's id of an SMS, or of an email sent over an HTTP API
     first_status: str = "sent"  # the provider's first status of an SMS (`error_codes.STATUSES`)
+    # Whether another transport may take it at once, because its own takes no messages now
+    falls_over: bool = False
 
 
 COLUMNS = ", ".join(LedgerRow._fields)

@@ -26,7 +26,6 @@ from appliance.core.errors import (
     Postponed,
     RateLimited,
     RecipientRejected,
-    SenderRejected,
     SenderRejectedByMx,
     Uncertain,
 )
@@ -37,7 +36,6 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
-from appliance.sending.messages.transport_choice import TransportRules
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.transports import TRANSPORTS
@@ -336,13 +334,11 @@ def record_failure(outcome: Outcome) -> None:
         ledger.record_error(row, error)
         # No attempt is counted, because the transport failed and not this recipient. Messages of a campaign wait until
         # the transport works or a user cancels the campaign; all others expire.
-        # A rejected sender does not shut the transport, which would be chosen again at once.
-        is_shut = not isinstance(error, SenderRejected)
-        delay = 0.0 if is_shut and _can_fall_over(row) else parse_seconds(get_channel_settings(row).probe_after)
+        delay = 0.0 if outcome.falls_over else parse_seconds(get_channel_settings(row).probe_after)
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
         ledger.record_error(row, error if isinstance(error, RateLimited) else None)
-        delay = 0.0 if isinstance(error, RateLimited) and _can_fall_over(row) else error.seconds
+        delay = 0.0 if isinstance(error, RateLimited) and outcome.falls_over else error.seconds
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     _store_sent_headers(outcome, now)
     if isinstance(error, OutcomeLost):
@@ -355,15 +351,6 @@ def record_failure(outcome: Outcome) -> None:
             row, now, get_retry_delay(row), attempts=row.attempts + 1, uncertain_count=row.uncertain_count
         )
     return _mark_failed(row, error, now)
-
-
-def _can_fall_over(row: LedgerRow) -> bool:
-    """Return whether another transport may take a message at once, because its own is shut or throttled.
-
-    If none of them is open, the message waits in the queue. A message that may have been accepted keeps its transport.
-    """
-    email = config.current().email
-    return bool(email.transports) and TransportRules(email).has_alternative(row)
 
 
 def _store_sent_headers(outcome: Outcome, now: int) -> None:

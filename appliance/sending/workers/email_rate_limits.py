@@ -270,6 +270,14 @@ class EmailRateLimits(RateLimits):
 
         return choose
 
+    def falls_over(self, row: LedgerRow, unavailable: Collection[str]) -> bool:
+        """Return whether another transport may take a message at once, because its own takes no messages now.
+
+        If none of them is open, the message waits in the queue. While its own is open, it would be chosen again, in a
+        loop. A message that may have been accepted keeps its transport.
+        """
+        return self._rules.has_alternative(row) and not self._get_states(unavailable).is_open(row.provider, row)
+
     def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
         """Return the unavailable providers; of several, only if all are, because others take their messages."""
         if not self._rules.has_choice:

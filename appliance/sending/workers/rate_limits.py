@@ -333,6 +333,13 @@ class RateLimits(ABC):
         """
         return None
 
+    def falls_over(self, _row: LedgerRow, _unavailable: Collection[str]) -> bool:
+        """Return whether another provider may take a message at once, because its own takes no messages now.
+
+        The second argument is `get_unavailable_providers` of the circuit breaker.
+        """
+        return False
+
     def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
         """Return the providers whose rows are not read, if these are unavailable to the circuit breaker."""
         return (*paused, *self.get_throttled_providers())

@@ -17,6 +17,7 @@ from appliance.core.errors import (
     DeliveryError,
     MailUnauthenticated,
     Postponed,
+    RateLimited,
     SenderRejected,
     Unavailable,
     Uncertain,
@@ -89,6 +90,9 @@ class RequestWorker(ABC, Generic[Limits]):
             and not isinstance(outcome.error, SenderRejected | MailUnauthenticated)
         ):
             self._context.breaker.record_connection_failure(ready.row.provider, outcome.error)
+        if isinstance(outcome.error, ConnectionFailed | ClientRejected | RateLimited):
+            unavailable = self._context.breaker.get_unavailable_providers()
+            outcome.falls_over = self._context.limits.falls_over(ready.row, unavailable)
 
     async def _send(self, prepared: OutgoingMessage, outcome: Outcome, revision: int) -> DeliveryError | None:
         """Send a message claimed at a permission revision; return None if the provider accepted it, else the error."""

@@ -28,6 +28,7 @@ from appliance.core.errors import (
     DeliveryError,
     MailUnauthenticated,
     Postponed,
+    RateLimited,
     RecipientRejected,
     SenderRejected,
     Uncertain,
@@ -322,6 +323,8 @@ class SmtpWorker:
         ):
             # Any other error is ours, such as a delay or a failed look-up, and must not reset the counts of rejections.
             self._breaker.record_answer(ready.row, error)
+        if isinstance(error, ConnectionFailed | ClientRejected | RateLimited):
+            outcome.falls_over = self._limits.falls_over(ready.row, self._breaker.get_unavailable_providers())
 
     async def _deliver(self, client: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
         """Send the message of an outcome, and set the error or reply of the outcome.
