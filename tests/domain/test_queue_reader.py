@@ -262,14 +262,29 @@ def test_accounts_share_each_fetch(home: Home) -> None:
 
 
 def test_transports_are_chosen_only_for_rows_that_may_be_returned(home: Home) -> None:
-    """A row that is taken or above the limit is not chosen as the probe of a transport, which it would not use."""
-    send_large_campaign(home, (20, "@bakery.example"))
-    chosen: list[LedgerRow] = []
+    """A row that is taken or above the limit gets no transport, and only a returned one counts as using it."""
+    send_large_campaign(home, (20, "@bakery.example"), (20, "@gmail.com"))
+    chooser = RecordingChooser()
+    taken = frozenset(row.id for row in QueueReader().fetch_candidates(5))
+    candidates = QueueReader().fetch_candidates(5, taken, room={"google": 1}, chooser=chooser)
+    assert len(candidates) == 5 and chooser.chosen == chooser.used == candidates
+    chooser = RecordingChooser()
+    candidates = QueueReader().fetch_candidates(5, taken, room={"bakery.example": 1, "google": 2}, chooser=chooser)
+    assert len(candidates) == 3 and chooser.used == candidates and len(chooser.chosen) > 3
 
-    def choose(row: LedgerRow) -> LedgerRow:
-        chosen.append(row)
+
+class RecordingChooser:
+    """Keeps the stored transports, and lists the rows that it was called with."""
+
+    def __init__(self) -> None:
+        self.chosen: list[LedgerRow] = []
+        self.used: list[LedgerRow] = []
+
+    def choose(self, row: LedgerRow) -> LedgerRow:
+        """Return the row as it is stored."""
+        self.chosen.append(row)
         return row
 
-    taken = frozenset(row.id for row in QueueReader().fetch_candidates(5))
-    candidates = QueueReader().fetch_candidates(5, taken, room={"google": 1}, choose=choose)
-    assert len(candidates) == 5 and chosen == candidates
+    def use(self, row: LedgerRow) -> None:
+        """List a row that is returned."""
+        self.used.append(row)

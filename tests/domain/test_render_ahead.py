@@ -12,8 +12,8 @@ import pytest
 
 from appliance.accounts import accounts
 from appliance.content.designs import sanitizer
-from appliance.core import validation
-from appliance.core.errors import Deferred
+from appliance.core import clock, validation
+from appliance.core.errors import ConnectionFailed, Deferred
 from appliance.sending.delivery.bounce_classes import is_rate_limited
 from appliance.sending.messages import compose, queue, transactional
 from appliance.sending.messages.ledger import LedgerRow
@@ -352,3 +352,46 @@ def test_a_failed_refill_is_tried_again_after_a_growing_delay(home: Home, caplog
     transactions.start()
     assert asyncio.run(take_two()) == ["p0@example.org", "p1@example.org"]
     assert [record.message for record in caplog.records] == ["sender: reading due messages failed"]
+
+
+def use_two_relays(home: Home, port: int, **settings: Any) -> None:
+    """Send with a relay on this port, and with `backup` what it cannot take."""
+    options = {"host": "127.0.0.1", "port": port, "tls": "none"}
+    use_relay(
+        home, port,
+        email__transports=[{"key": "backup", "name": "Backup", "kind": "relay", "options": options}],
+        email__routes=[{"shares": {"default": 1, "backup": 0}}], **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("fate", ["parked", "not claimed", "not rendered"])
+def test_a_returning_transport_is_probed_by_a_message_that_is_sent(fate: str, home: Home) -> None:
+    """A message that is parked, refused at its claim or fails to render leaves the probe to the next one."""
+    queue_single_messages(home.account_id, 2)
+    transactions.write(run, "UPDATE message SET recipient = 'a@gmail.com', recipient_key = 'a@gmail.com' WHERE id = 1")
+    use_two_relays(home, free_port(), email__recipient_limits=["gmail.com 1/h"] if fate == "parked" else [])
+    if fate == "not rendered":
+        transactions.write(run, "DELETE FROM message_content WHERE message_id = 1")
+    limits, breaker = EmailRateLimits(config.current().email), CircuitBreaker(60.0)
+    if fate == "parked":
+        limits.count_past([(clock.now_ms(), "relay", None, "other@gmail.com")])
+    breaker.record_connection_failure("relay", ConnectionFailed("no route"))
+    home.advance(61)
+
+    async def take_probe() -> None:
+        waiting = ready_queue.ReadyQueue(breaker, limits, 16, StopSwitch())
+        first = await waiting.take()
+        assert first is not None
+        if fate == "parked":
+            assert (first.row.id, first.row.provider) == (2, "relay") and breaker.is_probe(first.row)
+        elif fate == "not claimed":
+            assert first.row.id == 1 and breaker.is_probe(first.row)
+            waiting.finish_claim(first.row, is_claimed=False)
+            assert "relay" not in breaker.get_unavailable_providers()
+        else:
+            assert first.row.id == 1 and first.prepared is None
+            assert "relay" not in breaker.get_unavailable_providers()
+        await waiting.close()
+
+    transactions.start(before_write=queue.settle_log)
+    asyncio.run(take_probe())

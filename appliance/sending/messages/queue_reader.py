@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from appliance.core import clock
 from appliance.sending.delivery import mx_routes
@@ -43,6 +43,16 @@ _ACCOUNTS = (
 
 _SINGLE_ROWS = f"campaign_id IS NULL AND run_id IS NULL AND {_OPEN}"
 _FLOW_ROWS = f"run_id IS NOT NULL AND {_OPEN}"
+
+
+class TransportChooser(Protocol):
+    """Chooses the transports of the rows that are read together."""
+
+    def choose(self, row: LedgerRow, /) -> LedgerRow:
+        """Return a row with the provider that it is to have if it is returned."""
+
+    def use(self, row: LedgerRow, /) -> None:
+        """Record that a row is returned with the provider that was chosen."""
 
 
 class Source(NamedTuple):
@@ -131,7 +141,7 @@ class QueueReader:
         room: Mapping[str, int] | None = None,
         singles: int | None = None,
         get_used: Callable[[int], float] | None = None,
-        choose: Callable[[LedgerRow], LedgerRow] | None = None,
+        chooser: TransportChooser | None = None,
     ) -> list[LedgerRow]:
         """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
@@ -139,9 +149,9 @@ class QueueReader:
         flows. Both are divided evenly between the accounts; the account for which `get_used` returns the least time
         (`limited_process.FairShares`) comes first. Messages with an id in `taken`, with a provider in `paused` or of a
         source in `held` are left out. `room` is the number of messages that may be returned by recipient group or
-        limit; a name that is not in it is unlimited. `choose` returns each row with the provider that it is to have.
+        limit; a name that is not in it is unlimited. `chooser` sets the provider of each row.
         """
-        request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names, choose)
+        request = _ReadRequest(clock.now_ms(), taken, paused, dict(room or {}), self._names, chooser)
         self.has_more = False
         live = get_live_sources(self._channel)
         all_sources = {source for sources in live.values() for source in sources}
@@ -236,6 +246,7 @@ class QueueReader:
                 else:
                     candidates.append(row)
                     request.returned_ids.add(row.id)
+                    request.use(row)
         return candidates
 
     def _park(self, source: Source, row: LedgerRow, group: str) -> None:
@@ -278,7 +289,7 @@ class QueueReader:
                     break
                 row = LedgerRow._make(columns)
                 is_taken = request.is_taken(row)
-                if not is_taken:  # else it might be chosen as the probe of a transport, and not be sent with it
+                if not is_taken:
                     row = request.choose(row)
                 if source.kind == "campaign" and row.provider in request.paused:
                     # Its other messages have the same provider, or all providers are paused: the first row decides.
@@ -292,6 +303,7 @@ class QueueReader:
                     self._park(source, row, full_group)
                 else:
                     candidates.append(row)
+                    request.use(row)
         return position, is_at_end
 
     def _save_position(self, source: Source, position: tuple[int, int], is_at_end: bool) -> None:
@@ -346,16 +358,21 @@ class _ReadRequest:
 
     def __init__(
         self, now: int, taken: Set[int], paused: tuple[str, ...], room: dict[str, int], names: LimitNames,
-        choose: Callable[[LedgerRow], LedgerRow] | None = None,
+        chooser: TransportChooser | None = None,
     ) -> None:  # fmt: skip
         self.now, self.taken, self.paused, self.room, self._names = now, taken, paused, room, names
-        self._choose = choose
+        self._chooser = chooser
         # Ids of parked rows returned in this call, because scanning the source may read the same rows again.
         self.returned_ids: set[int] = set()
 
     def choose(self, row: LedgerRow) -> LedgerRow:
         """Return a row that is not taken with the provider that is chosen for it."""
-        return row if self._choose is None else self._choose(row)
+        return row if self._chooser is None else self._chooser.choose(row)
+
+    def use(self, row: LedgerRow) -> None:
+        """Record that a row is returned with the provider that was chosen; not before, as it may be a probe."""
+        if self._chooser is not None:
+            self._chooser.use(row)
 
     def is_taken(self, row: LedgerRow) -> bool:
         """Return whether the caller has a row already, or this call has read it already."""

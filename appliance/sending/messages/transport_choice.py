@@ -7,7 +7,7 @@ that may have been accepted keeps its transport: another one would not recognize
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from appliance.sending.delivery.mx_routes import domain_of, get_address_group, get_recipient_group
@@ -95,6 +95,37 @@ class TransportRules:
             and (has_catch_all or key != self._default)
             and bool(used)
         )
+
+
+class ReplacingChooser:
+    """The choice of transports while there is only one: it takes the messages of those that were deleted."""
+
+    def __init__(self, rules: TransportRules) -> None:
+        self.choose = rules.replace_deleted
+
+    def use(self, _row: LedgerRow) -> None:
+        """Do nothing, because a single transport has no probes."""
+
+
+class RulesChooser:
+    """The choice of transports by rules for the rows that are read together, beginning with the present states.
+
+    `begin_probe` is that of the circuit breaker: a transport that gets a probe takes no other message.
+    """
+
+    def __init__(
+        self, rules: TransportRules, states: TransportStates, begin_probe: Callable[[LedgerRow], bool]
+    ) -> None:
+        self._rules, self._states, self._begin_probe = rules, states, begin_probe
+
+    def choose(self, row: LedgerRow) -> LedgerRow:
+        """Return a row with the transport that it is to have if it is returned."""
+        return self._rules.choose(row, self._states)
+
+    def use(self, row: LedgerRow) -> None:
+        """Make a returned row the probe of its transport, if the transport has just been opened again."""
+        if self._begin_probe(row):
+            self._states = self._states._replace(unavailable=self._states.unavailable | {row.provider})
 
 
 class _Rule:

@@ -128,6 +128,14 @@ class CircuitBreaker:
             self._probes[row.provider] = _Probe(row.id, now + self._probe_after)
             return True
 
+    def cancel_probe(self, row: LedgerRow) -> None:
+        """Forget a probe that was not sent to its provider, so that the next message is one."""
+        if not self._probes:  # the usual case, asked for each message that is dropped
+            return
+        with self._lock:
+            if self._probes.get(row.provider, _NO_PROBE).message_id == row.id:
+                del self._probes[row.provider]
+
     def is_probe(self, row: LedgerRow) -> bool:
         """Return whether a message is the probe of its provider."""
         return self._probes.get(row.provider, _NO_PROBE).message_id == row.id

@@ -22,8 +22,14 @@ from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
 from appliance.sending.messages import senders
 from appliance.sending.messages.delivery_status import PausedTransport, SendStatus, WarmingDomain
 from appliance.sending.messages.ledger import LedgerRow
+from appliance.sending.messages.queue_reader import TransportChooser
 from appliance.sending.messages.senders import WarmUpDay, get_transport_limit_name
-from appliance.sending.messages.transport_choice import TransportRules, TransportStates
+from appliance.sending.messages.transport_choice import (
+    ReplacingChooser,
+    RulesChooser,
+    TransportRules,
+    TransportStates,
+)
 from appliance.sending.transports import TRANSPORTS
 from appliance.sending.workers.rate_limits import (
     AFTER_CHANGE,
@@ -253,22 +259,11 @@ class EmailRateLimits(RateLimits):
         ]
         return TransportStates(frozenset(self.list_unavailable(unavailable)), frozenset(full), frozenset(throttled))
 
-    def get_chooser(
-        self, unavailable: Collection[str], begin_probe: Callable[[LedgerRow], bool]
-    ) -> Callable[[LedgerRow], LedgerRow] | None:
-        """Return the function that chooses transports by the rules (`TransportRules`), with the present states."""
+    def get_chooser(self, unavailable: Collection[str], begin_probe: Callable[[LedgerRow], bool]) -> TransportChooser:
+        """Return what chooses transports by the rules (`TransportRules`), with the present states."""
         if not self._rules.has_choice:
-            return self._rules.replace_deleted
-        states = self._get_states(unavailable)
-
-        def choose(row: LedgerRow) -> LedgerRow:
-            nonlocal states
-            chosen = self._rules.choose(row, states)
-            if begin_probe(chosen):
-                states = states._replace(unavailable=states.unavailable | {chosen.provider})
-            return chosen
-
-        return choose
+            return ReplacingChooser(self._rules)
+        return RulesChooser(self._rules, self._get_states(unavailable), begin_probe)
 
     def falls_over(self, row: LedgerRow, unavailable: Collection[str]) -> bool:
         """Return whether another transport may take a message at once, because its own takes no messages now.

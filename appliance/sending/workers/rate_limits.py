@@ -14,7 +14,7 @@ from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, 
 from appliance.sending.messages import queue
 from appliance.sending.messages.delivery_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages.ledger import LedgerRow
-from appliance.sending.messages.queue_reader import LimitNames
+from appliance.sending.messages.queue_reader import LimitNames, TransportChooser
 from appliance.sending.messages.senders import get_limit_name
 from appliance.settings.config import RateLimit, parse_limit
 from appliance.settings.schema import Sms
@@ -326,8 +326,8 @@ class RateLimits(ABC):
 
     def get_chooser(
         self, _unavailable: Collection[str], _begin_probe: Callable[[LedgerRow], bool]
-    ) -> Callable[[LedgerRow], LedgerRow] | None:
-        """Return the function that chooses the transports of the rows read next, or None to send each as it is stored.
+    ) -> TransportChooser | None:
+        """Return what chooses the transports of the rows read next, or None to send each as it is stored.
 
         The arguments are `get_unavailable_providers` and `begin_probe` of the circuit breaker.
         """

@@ -256,6 +256,7 @@ class ReadyQueue:
         return True
 
     def _drop(self, row: LedgerRow) -> None:
+        self._breaker.cancel_probe(row)
         self._taken_ids.discard(row.id)
         self._reader.give_back(row)
 
@@ -416,6 +417,8 @@ class ReadyQueue:
             del candidates[message.row.id]
 
     def _append(self, ready: RenderedMessage) -> None:
+        if ready.prepared is None:
+            self._breaker.cancel_probe(ready.row)
         if ready.row.is_single:
             self._rendered_single.append(ready)
             return

@@ -79,10 +79,12 @@ class RequestWorker(ABC, Generic[Limits]):
         self._begin(ready.row)
         if self._context.stop_switch.is_halted():
             outcome.error = Postponed("all sending is stopped", 0)
+            self._context.breaker.cancel_probe(ready.row)
             return
         outcome.error = Uncertain(STOPPED_WHILE_SENDING)  # stays if this task is cancelled
         outcome.error = await self._send(prepared, outcome, revision)
         if isinstance(outcome.error, _Withdrawn):
+            self._context.breaker.cancel_probe(ready.row)
             return  # it is queued again, and the next attempt to claim it records why it may not be sent
         self._record_answer(outcome, prepared.sender)
         if isinstance(outcome.error, ConnectionFailed) or (

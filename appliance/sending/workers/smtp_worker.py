@@ -323,6 +323,8 @@ class SmtpWorker:
         ):
             # Any other error is ours, such as a delay or a failed look-up, and must not reset the counts of rejections.
             self._breaker.record_answer(ready.row, error)
+        else:
+            self._breaker.cancel_probe(ready.row)
         if isinstance(error, ConnectionFailed | ClientRejected | RateLimited):
             outcome.falls_over = self._limits.falls_over(ready.row, self._breaker.get_unavailable_providers())
 
@@ -420,6 +422,7 @@ class SmtpWorker:
         is_claimed = await self._outcome_writer.give_up_claim(row, claim.claiming)
         self._ready_queue.finish_claim(row, is_claimed)
         if is_claimed:
+            self._breaker.cancel_probe(row)
             self._ready_queue.release(row)
 
     def _forget_envelope(self) -> None:
