@@ -15,11 +15,22 @@ from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.messages import serialize_readable
 from appliance.campaigns import audience as campaign_audience
-from appliance.campaigns import experiment, experiment_results, preflight, recipients, results, send, states, store
+from appliance.campaigns import (
+    experiment,
+    experiment_results,
+    local_preflight,
+    preflight,
+    recipients,
+    results,
+    send,
+    states,
+    store,
+)
 from appliance.campaigns.audience import AudienceExplanation
 from appliance.campaigns.experiment import ChooseWinner
 from appliance.campaigns.experiment_results import ExperimentResult
 from appliance.campaigns.findings import Finding
+from appliance.campaigns.local_preflight import SendTimes
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
@@ -165,9 +176,11 @@ def _validate_campaign(
 async def create_campaign(request: ApiRequest) -> ApiResponse:
     """Create a campaign as a draft.
 
-    The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`.
+    The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`. So does
+    `local_time` require `contacts:read`.
     """
     _require_event_access(request)
+    _require_zone_access(request)
     attributes, channel = request.body.template_attributes, request.body.channel or "email"
     content = await render(templates.prepare, request.account_id, attributes, None, channel) if attributes else None
     args = (request.account_id, request.body, request.caller.person_id, content)
@@ -187,9 +200,12 @@ async def get_campaign(request: ApiRequest) -> ApiResponse:
 async def update_campaign(request: ApiRequest) -> ApiResponse:
     """Update a campaign; `status` changes its state.
 
-    A new `event` of an A/B test or holdout requires `contacts:read` too, and new `by_amount` requires `events:read`.
+    A new `event` of an A/B test or holdout requires `contacts:read` too, and new `by_amount` requires `events:read`. So
+    does a new `local_time` require `contacts:read`.
     """
-    _require_event_access(request, (await fetch(store.get, request.account_id, request.id)).setup)
+    campaign = await fetch(store.get, request.account_id, request.id)
+    _require_event_access(request, campaign.setup)
+    _require_zone_access(request, campaign.local_time)
     prepared = preflight.NOT_PREPARED
     if isinstance(request.body.status, str):
         require_send_scope(request)
@@ -224,6 +240,15 @@ def _require_event_access(request: ApiRequest, stored: Setup | None = None) -> N
         require_scope(request.credential, "events:read")
 
 
+def _require_zone_access(request: ApiRequest, stored: str | None = None) -> None:
+    """Raise a 403 error if the credential chooses a new local time without the scope `contacts:read`.
+
+    When a message leaves then shows the time zone of its recipient (T45 in docs/threats.md).
+    """
+    if isinstance(request.body.local_time, str) and request.body.local_time != stored:
+        require_contacts_scope(request)
+
+
 async def _prepare_send(request: ApiRequest) -> PreparedSend:
     body = request.body
     args = (request.account_id, request.id, body.template_attributes, body.trigger_attributes)
@@ -255,9 +280,11 @@ def require_send_scope(request: ApiRequest) -> None:
 async def send_campaign(request: ApiRequest) -> ApiResponse:
     """Send a campaign: apply the attributes, create the audience snapshot and start delivery.
 
-    A test key also needs `contacts:read`.
+    A test key also needs `contacts:read`, and so does a new `local_time`.
     """
     require_contacts_scope_of_test_key(request)
+    if request.body is not None and isinstance(request.body.local_time, str):
+        _require_zone_access(request, (await fetch(store.get, request.account_id, request.id)).local_time)
     content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)
     prepared = await _prepare_send(request)
     key = get_idempotency_key(request.http)
@@ -377,6 +404,16 @@ class ExplainQuery(Struct):
 async def get_campaign_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a campaign; each number has the path of its recipients."""
     return ApiResponse(await fetch(results.build_report, request.account_id, request.id))
+
+
+@ROUTES.add("GET", "/campaigns/{id}/send_times", scope="campaigns:read", response_type=SendTimes)
+async def get_send_times(request: ApiRequest) -> ApiResponse:
+    """Get when a campaign with a local time leaves in which time zone; 404 if it has none.
+
+    It shows where contacts are, so it requires `contacts:read` too.
+    """
+    require_contacts_scope(request)
+    return ApiResponse(await scan(local_preflight.get_send_times, request.account_id, request.id))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/experiment", scope="campaigns:read", response_type=ExperimentResult)

@@ -299,6 +299,16 @@ class Campaign(Struct):
     data: Annotated[Json, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
     tracking: bool
     scheduled_at: Annotated[Moment, Meta(description="when to send, kept afterwards; null if no time was set")] | None
+    local_time: (
+        Annotated[
+            str,
+            Meta(
+                description="time on the clock of each recipient at which it is sent, such as `2026-12-01T09:00`; null "
+                "if all get it at the same moment"
+            ),
+        ]
+        | None
+    )
     sent_count: Annotated[
         int, Meta(description="number of messages ever accepted by the next hop, without tests; it never decreases")
     ]

@@ -14,6 +14,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.audience.segments import explain as segments
 from appliance.audience.segments import members as segments_people
 from appliance.audience.segments.store import AUDIENCE_DELETED
+from appliance.audience.time_zones import ZONE_SQL, get_account_zone
 from appliance.campaigns import store
 from appliance.campaigns.findings import find_transport
 from appliance.campaigns.recipients import RecipientQuery
@@ -46,13 +47,15 @@ _SKIP_REASON = (
 class Audience(NamedTuple):
     """An audience as SQL: a query of contact ids, its parameters, and whether each address must be verified.
 
-    `control` is the SQL of the group of contact `c` in the account's control group, empty if there is none.
+    `control` is the SQL of the group of contact `c` in the account's control group, empty if there is none. `zone` is
+    that of the contact's time zone, empty unless the campaign is sent at a local time.
     """
 
     sql: str
     parameters: dict[str, Any]
     double_opt_in: bool
     control: str = ""
+    zone: str = ""
 
 
 class AudienceCounts(NamedTuple):
@@ -141,7 +144,10 @@ def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audie
         clauses.append(f"({_in_segment(account_id, int(excluded_id), parameters, f'y{index}_')}) IS NOT TRUE")
     double_opt_in = any(contact_list is not None and contact_list.double_opt_in for contact_list in lists.values())
     sql = f"SELECT c.id FROM {' AND '.join(clauses)}"
-    return Audience(sql, parameters, double_opt_in, _build_control_group(account_id))
+    zone = ""
+    if campaign.local_time is not None:
+        zone, parameters["account_zone"] = ZONE_SQL, get_account_zone(account_id).zone.key
+    return Audience(sql, parameters, double_opt_in, _build_control_group(account_id), zone)
 
 
 def _build_control_group(account_id: int) -> str:
@@ -253,19 +259,23 @@ def count_audience(campaign: Campaign) -> AudienceCounts:
     return AudienceCounts(sendable + sum(counts.values()), sendable, {str(key): count for key, count in counts.items()})
 
 
-def count_languages(campaign: Campaign, limit: int) -> dict[str | None, int]:
-    """Return the current numbers of recipients by language tag, for the `limit` most frequent ones, the largest first.
+def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: int = ALL) -> dict[str | None, int]:
+    """Return the current numbers of recipients by an SQL expression of contact `c`, the largest first.
 
-    None stands for an unknown language.
+    Only the `limit` most frequent values are counted. Without `is_exact`, the counts are cached if counting is slow.
     """
-    audience = build_audience(campaign)
-    return dict(
-        rows(
-            f"SELECT c.language, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
-            f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
-            {**audience.parameters, "kind": get_channel_kind(campaign), "limit": limit},
+
+    def count() -> dict[str | None, int]:
+        audience = build_audience(campaign)
+        return dict(
+            rows(
+                f"SELECT {expression}, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
+                f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
+                {**audience.parameters, "kind": get_channel_kind(campaign), "limit": limit},
+            )
         )
-    )
+
+    return count() if is_exact else _groups_cache.get((_cache_key(campaign), expression, limit), count)
 
 
 def sample_recipients(campaign: Campaign, limit: int = 5) -> list[int]:
@@ -292,13 +302,14 @@ def _select_skip_reason(audience: Audience) -> str:
 
 
 def select_members(audience: Audience) -> str:
-    """Return SQL that selects all members, with the columns `contact` and `channel` (ids) and `why`.
+    """Return SQL that selects all members, with the columns `contact` and `channel` (ids), `why` and `zone`.
 
-    `why` is the skip reason, null for recipients. The SQL needs the parameters of the audience and `kind`, a kind of
-    channel. The caller may append conditions with AND.
+    `why` is the skip reason, null for recipients, and `zone` the time zone, null without a local time. The SQL needs
+    the parameters of the audience and `kind`, a kind of channel. The caller may append conditions with AND.
     """
     return (
-        f"SELECT c.id AS contact, h.id AS channel, {_select_skip_reason(audience)} AS why FROM contact c {_CHANNEL} "
+        f"SELECT c.id AS contact, h.id AS channel, {_select_skip_reason(audience)} AS why, "
+        f"{audience.zone or 'NULL'} AS zone FROM contact c {_CHANNEL} "
         f"WHERE c.id IN ({audience.sql})"
     )
 
@@ -317,6 +328,7 @@ def estimate_size(campaign: Campaign, limit: int) -> int:
 # A value that takes fewer processor seconds than this is computed each time.
 _MIN_CACHED_SECONDS = 0.03
 _counts_cache: CostAwareCache[AudienceCounts] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
+_groups_cache: CostAwareCache[dict[str | None, int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _first_recipient_cache: CostAwareCache[list[int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _last_email_cache: CostAwareCache[tuple[int, int | None]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 

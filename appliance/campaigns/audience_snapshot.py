@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from appliance.campaigns import audience, experiment, states
+from appliance.campaigns import audience, experiment, send_times, states
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.experiment import RowSql
 from appliance.campaigns.store import MAX_AT_ONCE
@@ -48,7 +48,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # has its final name; an incomplete list is deleted and written again.
 
 # Another suffix with each change of the columns: a list of an earlier version is missing then, so it is written again.
-_LIST_SUFFIX = ".recipients2"
+_LIST_SUFFIX = ".recipients3"
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
 # The SQL of the variant of a contact in a campaign without an A/B test
@@ -95,15 +95,16 @@ def write_audience(
     db = connection()
     attach_new_file(partial_path, "recipient_list")
     db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
+    send_time, join = ("t.id", send_times.JOIN_BY_ZONE.format(zone="m.zone")) if members.zone else ("NULL", "")
     try:
         db.execute(
             "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "
-            "variant INTEGER)"
+            "variant INTEGER, send_time INTEGER)"
         )
         db.execute(
-            f"INSERT INTO recipient_list.person SELECT NULL, *, {group} FROM "
-            f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id)",
-            {**members.parameters, "kind": kind, "after": after},
+            f"INSERT INTO recipient_list.person SELECT NULL, contact, channel, why, {group}, {send_time} FROM "
+            f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id) m {join}",
+            {**members.parameters, "kind": kind, "after": after, "campaign": key.campaign_id},
         )
         count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
     except apsw.InterruptError:
@@ -147,16 +148,22 @@ _LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
     "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
-    "uncertain_count, due_at, created_at, updated_at, variant, variant_batch) "
+    "uncertain_count, due_at, created_at, updated_at, variant, variant_batch, send_time_id) "
     "SELECT :id + pos, :account, contact, :campaign, :flow, :template, :channel, value, key, {columns}, "
-    ":moment, :now, {variant} FROM ({people}) ORDER BY pos"
+    ":moment, :now, {variant}, {send_time} FROM ({people}) ORDER BY pos"
 )
 _COLUMNS = (
     ":sender, :reply_to, CASE WHEN why IS NULL THEN :open ELSE 'skipped' END, why, 'campaign', 0, :test, :provider, "
     "0, 0, CASE WHEN why IS NULL THEN :due END"
 )
-# In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out. A variant that
-# is sent later than the others waits for its time as `queued`: held rows are sent when quiet hours change.
+# A message that is sent later than others waits for its time as `queued`: held rows are sent when quiet hours change.
+_LOCAL_DUE = "coalesce(local_due, :due)"
+_LOCAL_COLUMNS = (
+    ":sender, :reply_to, "
+    f"CASE WHEN why IS NOT NULL THEN 'skipped' WHEN {_LOCAL_DUE} > :due THEN 'queued' ELSE :open END, why, "
+    f"'campaign', 0, :test, :provider, 0, 0, CASE WHEN why IS NULL THEN {_LOCAL_DUE} END"
+)
+# In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out.
 _VARIANT_COLUMNS = (
     "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' "
     "WHEN variant = 0 THEN 'held' WHEN {sql.due} > :due THEN 'queued' ELSE :open END, "
@@ -164,22 +171,24 @@ _VARIANT_COLUMNS = (
     "CASE WHEN why IS NULL AND variant > 0 THEN {sql.due} END"
 )
 _VARIANT = "CASE WHEN why IS NULL THEN variant END, CASE WHEN why IS NULL AND variant > 0 THEN :batch END"
+_SEND_TIME = "CASE WHEN why IS NULL AND variant IS NOT -1 THEN send_time END"
 # The group is computed in an inner query, because SQLite would compute it again for each use.
 _SELECT_CURRENT = (
-    "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why, p.variant "
-    "FROM (SELECT m.*, {group} AS variant FROM ({members}) m) p LEFT JOIN channel h ON h.id = p.channel"
+    "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why, p.variant, {times} "
+    "FROM (SELECT m.*, {group} AS variant FROM ({members}) m) p LEFT JOIN channel h ON h.id = p.channel {join}"
 )
 # Since the list was written, a contact may have been deleted, or its address moved to another contact. A contact that
 # was merged with one already processed has a row already.
 _SELECT_LISTED = (
     "SELECT p.pos, CASE WHEN x.id IS NULL THEN c.id END AS contact, h.value, h.key, "
     "CASE WHEN c.id IS NULL OR x.id IS NOT NULL THEN 'contact_deleted' "
-    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why, p.variant "
-    "FROM recipient_list.person p "
+    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why, p.variant, {times} "
+    "FROM recipient_list.person p {join} "
     "LEFT JOIN contact c ON c.id = p.contact LEFT JOIN message x ON x.campaign_id = :campaign AND x.contact_id = c.id "
     "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"
 )
+_LOCAL_TIMES, _NO_TIMES = "t.id AS send_time, t.due_at AS local_due", "NULL AS send_time, NULL AS local_due"
 # These events have a batch: the list of all events shows them as one line, that of the start of the campaign.
 _INSERT_SKIP_EVENTS = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
@@ -203,13 +212,14 @@ class SnapshotState(Struct):
     first_id: int = 0  # the message id of position p in this recipient list is first_id + p
     last: int = 0  # contact id of the last row written
     control: str = ""  # the SQL of the account's control group
+    zone: str = ""  # the SQL of the time zone of contacts, for a campaign with a local time
     row_sql: RowSql | None = None  # for the columns of an A/B test
     counts: dict[int, int] = {}  # of an A/B test: the number of rows written by variant
 
     @property
     def audience(self) -> Audience:
         """Return the audience of the send."""
-        return Audience(self.sql, self.parameters, self.double_opt_in, self.control)
+        return Audience(self.sql, self.parameters, self.double_opt_in, self.control, self.zone)
 
 
 class AudienceSize(NamedTuple):
@@ -270,22 +280,24 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
     row_sql = experiment.build_row_sql(campaign, "contact", campaign.hold_until or DUE_NOW)
     if _is_large(campaign, size):
         state = SnapshotState(
-            members.sql, members.parameters, members.double_opt_in, provider, control=members.control, row_sql=row_sql
+            members.sql, members.parameters, members.double_opt_in, provider, control=members.control,
+            zone=members.zone, row_sql=row_sql,
         )  # fmt: skip
         campaign.pending_snapshot, campaign.audience_count = to_builtins(state, str_keys=True), 0
         after_commit(lambda: signals.wake("audiences"))
         return
     last_used_id = _reserve_ids()
     group = row_sql.group if row_sql is not None else _NO_GROUP
-    sql = _SELECT_CURRENT.format(members=audience.select_members(members), group=group)
+    times, join = (_LOCAL_TIMES, send_times.JOIN_BY_ZONE.format(zone="p.zone")) if members.zone else (_NO_TIMES, "")
+    sql = _SELECT_CURRENT.format(members=audience.select_members(members), group=group, times=times, join=join)
     _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id}, row_sql)
     campaign.audience_count = int(connection().changes())
+    last_id = last_used_id + campaign.audience_count
+    if members.zone:
+        send_times.count_new_rows(campaign.id, last_used_id, last_id)
     if row_sql is not None:
-        last_id = last_used_id + campaign.audience_count
         experiment.store_sizes(campaign.id, experiment.count_new_rows(campaign.id, last_used_id, last_id))
-    connection().execute(
-        _INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_used_id + campaign.audience_count, campaign.id)
-    )
+    connection().execute(_INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_id, campaign.id))
 
 
 def _insert_messages(
@@ -293,11 +305,15 @@ def _insert_messages(
 ) -> None:
     """Write a message row for each row of the SQL `people`; `sql` is that of an A/B test of the campaign."""
     parameters = _build_parameters(campaign, provider) | values
-    columns, variant = _COLUMNS, "NULL, NULL"
+    is_local = campaign.local_time is not None
+    columns, variant = _LOCAL_COLUMNS if is_local else _COLUMNS, "NULL, NULL"
     if sql is not None:
         columns, variant = _VARIANT_COLUMNS.format(sql=sql), _VARIANT
         parameters |= sql.parameters
-    connection().execute(_INSERT_MESSAGES.format(columns=columns, variant=variant, people=people), parameters)
+    send_time = _SEND_TIME if is_local else "NULL"
+    connection().execute(
+        _INSERT_MESSAGES.format(columns=columns, variant=variant, send_time=send_time, people=people), parameters
+    )
 
 
 def _reserve_ids(count: int = 0) -> int:
@@ -352,7 +368,11 @@ def write_batch(key: SnapshotKey, size: int) -> int:
     offset = state.done - state.listed
     last = min(offset + size, state.total - state.listed)
     values = {"id": state.first_id, "after": offset, "last": last}
-    _insert_messages(campaign, state.provider, _SELECT_LISTED, values, state.row_sql)
+    times, join = (_LOCAL_TIMES, "LEFT JOIN send_time t ON t.id = p.send_time") if state.zone else (_NO_TIMES, "")
+    sql = _SELECT_LISTED.format(times=times, join=join)
+    _insert_messages(campaign, state.provider, sql, values, state.row_sql)
+    if state.zone:
+        send_times.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
     if state.row_sql is not None:
         counts = experiment.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
         state.counts = {number: state.counts.get(number, 0) + counts.get(number, 0) for number in state.counts | counts}

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, cast
 from msgspec import Meta, Struct, convert, to_builtins
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import experiment_results, store, variants
+from appliance.campaigns import experiment_results, send_times, store, variants
 from appliance.campaigns.variants import Setup
 from appliance.content.templates import variant_content
 from appliance.core import clock, signals
@@ -179,6 +179,7 @@ def build_row_sql(campaign: Campaign, contact_id: str, due: int) -> RowSql | Non
 
 def _build_row_sql(campaign: Campaign, setup: Setup, contact_id: str, due: int, column: str = "variant") -> RowSql:
     experiment, parameters = setup.experiment, {"due": due, "batch": len(setup.experiment.batches)}
+    is_local = campaign.local_time is not None
     senders, replies, times = [], [], []
     for variant in setup.variants:
         sender = variant.sender or campaign.sender
@@ -189,12 +190,14 @@ def _build_row_sql(campaign: Campaign, setup: Setup, contact_id: str, due: int, 
         }  # fmt: skip
         senders.append(f"WHEN {number} THEN :sender{number}")
         replies.append(f"WHEN {number} THEN :reply{number}")
-        times.append(f"WHEN {number} THEN :due{number}")
+        # A time of its own begins at the local time, if there is one.
+        parameters[f"delay{number}"] = variant.send_after_minutes * _MINUTE_MS
+        times.append(f"WHEN {number} THEN {f'local_due + :delay{number}' if is_local else f':due{number}'}")
     return RowSql(
         assignments.build_group_sql(convert(experiment.assignment, Assignment), contact_id),
         f"CASE {column} {' '.join(senders)} ELSE :sender1 END",
         f"CASE {column} {' '.join(replies)} ELSE :reply1 END",
-        f"CASE {column} {' '.join(times)} ELSE :due END",
+        f"coalesce(CASE {column} {' '.join(times)} END, :due)",
         parameters,
     )
 
@@ -247,7 +250,8 @@ _RELEASE = (
     "AND status = 'held' AND due_at IS NULL), "
     "p AS MATERIALIZED (SELECT message_id, iif(variant > 0, variant, :rest) AS variant, "
     "iif(variant > 0, :new_batch, NULL) AS batch FROM g) "
-    "UPDATE message SET variant = p.variant, variant_batch = p.batch, status = 'queued', due_at = :due, "
+    "UPDATE message SET variant = p.variant, variant_batch = p.batch, status = 'queued', "
+    f"due_at = coalesce({send_times.NEXT_DUE_SQL}, :due), "
     "sender = {sql.sender}, reply_to = {sql.reply_to}, updated_at = :now FROM p "
     "WHERE message.id = p.message_id AND p.variant > 0"
 )
@@ -376,6 +380,7 @@ def _finish(setup: Setup, winner: int | None, chosen_by: str | None, decision: D
 
 
 def _start_release(experiment: Experiment) -> None:
+    send_times.store_next_times(experiment.campaign)
     experiment.state, experiment.released_id = "releasing", 0
     after_commit(lambda: signals.wake("audiences"))
 

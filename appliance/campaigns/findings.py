@@ -142,6 +142,7 @@ CREATE: RefusedKeys = {
     **unsupported("use `GET /campaigns/{id}/preflight`", "dry_run", neutral=False),
     **use_instead("`experiment`", "ab_test", "split_test", "variants", "variations", "abtest"),
     **use_instead("`experiment.holdout`", "holdout", "control_group"),
+    **use_instead("`local_time`", "timewarp", "in_local_time", "is_local", "local_send_at", "send_at_local_time"),
 }
 PATCH: RefusedKeys = {**CREATE, **unsupported("give it to `POST /campaigns/{id}/send`", "hold_seconds", *_HOLD)}
 SEND: RefusedKeys = {

@@ -108,8 +108,12 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     if row.variant is not None and due_at > clock.now_ms() and not row.attempts:
         text = gettext("the next variant goes out at %(time)s", time=_format_time(due_at, zone))
         return HoldReason("variant", text, due_at)
-    provider = _choose_transport(row, status)
     is_sms = campaign.channel == "sms"
+    if campaign.local_time is not None and due_at > clock.now_ms() and not row.attempts:
+        quiet = _find_quiet_hours(campaign, due_at, zone) if is_sms else None
+        text = gettext("the next time zone gets it at %(time)s", time=_format_time(due_at, zone))
+        return quiet or HoldReason("local_time", text, due_at)
+    provider = _choose_transport(row, status)
     for transport in status.paused_transports:
         if transport.provider == provider:
             values = {"reason": translate_stored(transport.text), "time": _format_time(transport.until, zone, True)}

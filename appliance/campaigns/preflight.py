@@ -12,7 +12,15 @@ from msgspec import Struct
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
-from appliance.campaigns import audience, audience_snapshot, special_preflight, store, variant_preflight, variants
+from appliance.campaigns import (
+    audience,
+    audience_snapshot,
+    local_preflight,
+    special_preflight,
+    store,
+    variant_preflight,
+    variants,
+)
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
@@ -342,6 +350,8 @@ def run_preflight(
         if not case.is_email:
             facts["sms"] |= special_preflight.describe_rehearsed_sms(rehearsal)
     warnings = find_warnings(case, facts, rehearsal)
+    if can_read_contacts:
+        warnings += local_preflight.find_passed_times(campaign)
     return Preflight(
         not blockers, blockers, warnings + (link_check.find_broken_links(case, links) if links else []), facts
     )
@@ -525,7 +535,7 @@ def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
 # In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
 _BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
     _check_audience, _check_confirmation, _check_content, _check_sender, _check_approval, _check_rendering,
-    _check_missing_values, variant_preflight.check_test,
+    _check_missing_values, variant_preflight.check_test, local_preflight.check_local_time,
 )  # fmt: skip
 # Those that variants of an A/B test can have too
 _VARIANT_BLOCKERS = (_check_content, _check_sender, _check_rendering, _check_missing_values)

@@ -504,7 +504,7 @@ def _cache_key(campaign: Campaign) -> str:
     parts: list[Any] = [
         campaign.name, campaign.template_id, campaign.template.revision, campaign.template.updated_at, brand.updated_at,
         account.updated_at, trigger.contact_list_id, trigger.segment_id, trigger.data, campaign.channel,
-        campaign.tracking, campaign.scheduled_at if campaign.channel == "sms" else None,
+        campaign.tracking, (campaign.scheduled_at, campaign.local_time) if campaign.channel == "sms" else None,
         [(view.template.id, view.template.revision) for _, view in variants.list_views(campaign)],
     ]  # fmt: skip
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
@@ -560,7 +560,9 @@ def _run_rehearsal(campaign_id: int, rehearsal: Rehearsal, stopping: threading.E
 def _build_task(campaign_id: int) -> RehearsalTask:
     current_config, campaign = config.current(), Campaign.get_by_id(campaign_id)
     settings = {f"sms.{name}": getattr(current_config.sms, name) for name in _SETTINGS}
-    starts_at = None if find_transport(campaign) == "capture" else max(campaign.scheduled_at or 0, clock.now_ms())
+    # With a local time, all contacts get the SMS at the same hour of their day, which a warning is about.
+    is_any_hour = find_transport(campaign) == "capture" or campaign.local_time is not None
+    starts_at = None if is_any_hour else max(campaign.scheduled_at or 0, clock.now_ms())
     return RehearsalTask(
         campaign_id,
         str(current_config.data_dir),

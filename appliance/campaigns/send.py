@@ -9,7 +9,17 @@ from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, audience_snapshot, experiment, links, preflight, states, store, variants
+from appliance.campaigns import (
+    audience,
+    audience_snapshot,
+    experiment,
+    links,
+    preflight,
+    send_times,
+    states,
+    store,
+    variants,
+)
 from appliance.campaigns.findings import Finding, find_transport
 from appliance.campaigns.preflight import NOT_PREPARED, PreparedSend
 from appliance.campaigns.store import CampaignPatch, SendRequest
@@ -22,8 +32,6 @@ from appliance.core.i18n import gettext, gettext_stored
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import shared_content
-from appliance.settings import config
-from appliance.settings.config import parse_seconds
 from appliance.storage.database import connection, rows, scalar
 from appliance.storage.models import Campaign, Flow, Segment, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -53,7 +61,7 @@ def go_live(
         raise store.content_locked(campaign)
     if campaign.status == "paused":
         return resume(account_id, campaign_id, by, prepared)
-    is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
+    is_retimed = store.changes_time(campaign, request)
     is_edited = store.apply_send_request(campaign, request, by, content)
     if campaign.status == "draft":
         campaign.test = by.is_test
@@ -132,6 +140,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = N
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.mark_changed(campaign)
     experiment.start(campaign, preflight.get_sender)
+    send_times.store_times(campaign)
     audience_snapshot.begin_snapshot(campaign, find_transport(campaign), prepared.audience)
     campaign.save()
     links.save_links(campaign, prepared.message)
@@ -196,7 +205,7 @@ def update(
     states.check_change(campaign, request, by)
     is_edited = store.edit(campaign, request, by, content)
     needs_approval = is_edited and campaign.account.approval_required
-    if campaign.phase == "scheduled" and (request.scheduled_at is None or needs_approval):
+    if campaign.phase == "scheduled" and (campaign.scheduled_at is None or needs_approval):
         states.unschedule(campaign)
     elif campaign.phase == "scheduled" and campaign.scheduled_at <= clock.now_ms():
         # A time in the past means now.
@@ -224,7 +233,7 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
     """
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
-        when = campaign.scheduled_at if request.scheduled_at is UNSET else request.scheduled_at
+        when = store.get_times(campaign, request).scheduled_at
         if when is None or when <= clock.now_ms():
             raise Invalid({"scheduled_at": [gettext("must be in the future")]})
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)
@@ -273,7 +282,7 @@ def pause_if_late(account_id: int, campaign_id: int) -> None:
 
 
 def _is_late(campaign: Campaign) -> bool:
-    return bool(campaign.scheduled_at < clock.now_ms() - parse_seconds(config.current().limits.max_lateness) * 1000)
+    return bool(campaign.scheduled_at < clock.now_ms() - send_times.get_max_lateness_ms())
 
 
 def release_held_campaigns() -> int:

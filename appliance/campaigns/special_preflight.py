@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from appliance.campaigns import audience
+from appliance.campaigns import audience, send_times
 from appliance.campaigns.findings import Finding, PreflightInput, TranslatedMessage, find_transport
 from appliance.campaigns.rehearsal import UNKNOWN, Rehearsal, SmsTotals
 from appliance.content.designs import merge
@@ -136,12 +136,14 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
 
 
 def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
-    """Warn if the campaign starts in quiet hours in the account's time zone.
+    """Warn if the campaign starts in quiet hours in the account's time zone, or if its local time is in them.
 
     When a contact gets the SMS depends on the contact's own time zone.
     """
-    hours = case.account.sms_quiet_hours
-    start = max(case.campaign.scheduled_at or 0, clock.now_ms())
+    hours, campaign = case.account.sms_quiet_hours, case.campaign
+    start = max(campaign.scheduled_at or 0, clock.now_ms())
+    if campaign.local_time is not None:
+        start = send_times.find_due(campaign.local_time, case.account.time_zone, start)
     end = sms_rules.get_quiet_end(hours, case.account.time_zone, start) if hours else None
     if case.is_real and end is not None:
         message = gettext(
@@ -379,7 +381,7 @@ def count_languages(campaign: Campaign, account: Account) -> list[LanguageCount]
     """
     document = to_document(campaign.template)
     available = translations.get_available_languages(document)
-    counts = audience.count_languages(campaign, MAX_COUNTED_LANGUAGES)
+    counts = audience.count_by(campaign, "c.language", limit=MAX_COUNTED_LANGUAGES)
     return [
         LanguageCount(tag, number, languages.choose(available, tag, account.locale).translation)
         for tag, number in counts.items()

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from msgspec import UNSET
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import experiment, links, store, variants
+from appliance.campaigns import experiment, links, send_times, store, variants
 from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
 from appliance.core import clock, signals
 from appliance.core.errors import (
@@ -105,6 +104,18 @@ def pause_by_service(campaign: Campaign, reason: str) -> Campaign:
     """Pause a campaign on behalf of the service, in any state, with a code as the reason; only a user can resume it."""
     require_write_transaction()
     return _pause(campaign, reason, "system")
+
+
+def pause_overdue() -> int:
+    """Pause the campaigns that missed a local time by over `limits.max_lateness`, and return their number.
+
+    Call it when the service starts, before anything is sent (docs/promises.md, P8).
+    """
+    require_write_transaction()
+    overdue = send_times.list_overdue()
+    for account_id, campaign_id in overdue:
+        pause_by_service(store.get(account_id, campaign_id), "missed_start")
+    return len(overdue)
 
 
 def pause_failed(account_id: int, campaign_id: int) -> Campaign:
@@ -237,6 +248,7 @@ def undo_send(account_id: int, campaign_id: int) -> Campaign:
     delete_messages(campaign)
     links.delete_links(campaign.id)
     experiment.reset(campaign.id)
+    send_times.delete_times(campaign.id)
     campaign.status, campaign.phase = "draft", "draft"
     campaign.content = campaign.sender = campaign.pinned = None
     campaign.audience_count, campaign.started_at, campaign.hold_until = 0, None, None
@@ -463,8 +475,7 @@ def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: A
         raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")
     if campaign.phase != "scheduled" or by.can_change_live:
         return
-    is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
-    if is_retimed or store.changes_content(campaign, request):
+    if store.changes_time(campaign, request) or store.changes_content(campaign, request):
         raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
 
 

@@ -1,6 +1,6 @@
 """Campaigns in the database: creating, finding, listing, editing and duplicating them, and validating changes."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import SQL, fn
@@ -15,10 +15,10 @@ from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
-from appliance.core import clock
+from appliance.core import clock, time_zones
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound, RefusedKeys
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, LastRead, Name, PageQuery, Short, When, default
+from appliance.core.validation import Data, LastRead, LocalTime, Name, PageQuery, Short, When, default
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions
 from appliance.storage.database import Page, contains_words, paginate, rows
@@ -32,6 +32,15 @@ StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelle
 Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"]
 
 
+_LOCAL_TIME = Annotated[
+    LocalTime,
+    Meta(
+        description="when to send, such as `2026-12-01T09:00`, on the clock of each recipient; replaces "
+        "`scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time"
+    ),
+]
+
+
 class CampaignCreate(Struct):
     """A new campaign; only `name` is required."""
 
@@ -42,6 +51,7 @@ class CampaignCreate(Struct):
     scheduled_at: (
         Annotated[When, Meta(description="when to send; it takes effect when the draft is sent")] | None | UnsetType
     ) = UNSET
+    local_time: _LOCAL_TIME | None | UnsetType = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
         | None
@@ -68,6 +78,7 @@ class CampaignPatch(Struct):
     scheduled_at: (
         Annotated[When, Meta(description="when to send; null makes a scheduled campaign a draft")] | None | UnsetType
     ) = UNSET
+    local_time: _LOCAL_TIME | None | UnsetType = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
         | None
@@ -109,6 +120,7 @@ class SendRequest(Struct):
     scheduled_at: (
         Annotated[When, Meta(description="when to send; a time in the past or null sends now")] | None | UnsetType
     ) = UNSET
+    local_time: _LOCAL_TIME | None | UnsetType = UNSET
     trigger_attributes: (
         Annotated[TriggerWrite, Meta(description="changes of the audience before sending")] | UnsetType
     ) = UNSET
@@ -338,8 +350,10 @@ def create(
         account=account_id, flow=flow, trigger=trigger, template=template, name=name,
         channel=channel, edited_by=person_id,
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
-        scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
+        created_at=now, updated_at=now,
     )  # fmt: skip
+    _set_times(campaign, request)
+    campaign.save()
     _apply_changes(campaign, request, content)
     variants.apply(campaign, request.experiment)
     return get(account_id, campaign.id)
@@ -385,8 +399,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
         campaign.data = request.data or {}
     if isinstance(request.tracking, bool):
         campaign.tracking = request.tracking
-    if request.scheduled_at is not UNSET:
-        campaign.scheduled_at = request.scheduled_at
+    _set_times(campaign, request)
     is_changed = _apply_changes(campaign, request, content) or is_moved
     is_changed = variants.apply(campaign, request.experiment, by.user_id) or is_changed
     if is_changed:
@@ -440,8 +453,7 @@ def apply_send_request(
     The caller saves the campaign.
     """
     require_write_transaction()
-    if request.scheduled_at is not UNSET:
-        campaign.scheduled_at = request.scheduled_at
+    _set_times(campaign, request)
     is_changed = _apply_changes(campaign, request, content)
     if is_changed:
         approvals.mark_changed(campaign, by.person_id)
@@ -487,6 +499,36 @@ def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = N
     return get(account_id, copy.id)
 
 
+# The time of a campaign: the same moment for all (`scheduled_at`), or a time on the clock of each (`local_time`).
+
+
+class Times(NamedTuple):
+    """When a campaign is to be sent; with `local_time`, `scheduled_at` is the first moment at which it is that time."""
+
+    scheduled_at: int | None
+    local_time: str | None
+
+
+def get_times(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> Times:
+    """Return the times of a campaign after a request: the one that is sent replaces the other."""
+    if isinstance(request.local_time, str):
+        return Times(time_zones.find_first_and_last(request.local_time)[0], request.local_time)
+    if request.scheduled_at is not UNSET:
+        return Times(request.scheduled_at, None)
+    if request.local_time is None and campaign.local_time is not None:
+        return Times(None, None)
+    return Times(campaign.scheduled_at, campaign.local_time)
+
+
+def changes_time(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
+    """Return whether a request would change when a campaign is sent."""
+    return get_times(campaign, request) != Times(campaign.scheduled_at, campaign.local_time)
+
+
+def _set_times(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> None:
+    campaign.scheduled_at, campaign.local_time = get_times(campaign, request)
+
+
 # Validating a change, and checking whether it touches locked content.
 
 
@@ -511,7 +553,7 @@ def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) ->
             return True
         if variants.would_change(campaign, request.experiment):
             return True
-    if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
+    if changes_time(campaign, request):
         return True
     if isinstance(request.trigger_attributes, TriggerWrite):
         new, old = request.trigger_attributes, campaign.trigger
@@ -539,6 +581,8 @@ def validate_write(
     the present test of the campaign.
     """
     faults = Faults()
+    if isinstance(request.local_time, str) and isinstance(request.scheduled_at, int):
+        faults.add("local_time", gettext("give either `scheduled_at` or `local_time`, not both"))
     if isinstance(request.trigger_attributes, TriggerWrite):
         validate_trigger(account_id, request.trigger_attributes, faults)
     if request.template_attributes is not UNSET:

@@ -427,7 +427,7 @@ _PHONE_TYPES = {
 PREMIUM_TYPES = ("premium", "shared_cost")
 _UNKNOWN_ZONE = "Etc/Unknown"
 # The number of last digits in which the numbers of a block differ; fraudsters rent whole blocks for SMS pumping.
-_BLOCK_DIGITS = 4
+BLOCK_DIGITS = 4
 
 
 class NumberInfo(NamedTuple):
@@ -454,7 +454,7 @@ def inspect_number(number: str) -> NumberInfo:
     """
     import phonenumbers
 
-    prefix = number[:-_BLOCK_DIGITS]
+    prefix = number[:-BLOCK_DIGITS]
     try:
         parsed = phonenumbers.parse(number)
     except phonenumbers.NumberParseException:

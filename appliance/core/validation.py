@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
-from appliance.core import addresses, clock, i18n
+from appliance.core import addresses, clock, i18n, time_zones
 from appliance.core.errors import MAX_GUESSED_KEYS, Faults, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
 
@@ -94,6 +94,14 @@ def check_http_url(value: str) -> str:
     return value
 
 
+def _check_local_time(value: str) -> str:
+    try:
+        time_zones.parse_local_time(value)
+    except ValueError:
+        raise ValueError(gettext("must be a time without offset, such as 2026-12-01T09:00")) from None
+    return value
+
+
 CHECKS = {
     "email": lambda value: addresses.parse_email(value).value,
     "phone": lambda value: addresses.parse_phone(value).value,
@@ -101,6 +109,7 @@ CHECKS = {
     "country": _parse_country,
     "language": parse_language,
     "http_url": check_http_url,
+    "local_time": _check_local_time,
 }
 
 
@@ -390,6 +399,11 @@ Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pa
 LanguageTag = Annotated[str, Meta(extra={"check": "language"}, extra_json_schema={"pattern": i18n.LANGUAGE_TAG_SCHEMA})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
+# A local time without an offset, such as 2026-12-01T09:00: everyone's own clock
+LocalTime = Annotated[
+    str,
+    Meta(extra={"check": "local_time"}, extra_json_schema={"pattern": time_zones.LOCAL_TIME_SCHEMA}),
+]
 # The version of an object that a request is based on (docs/decisions.md#3)
 LastRead = Annotated[
     When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")

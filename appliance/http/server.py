@@ -27,6 +27,7 @@ from appliance import public
 from appliance.accounts import users
 from appliance.api import dispatch, doors
 from appliance.api import http as api_http
+from appliance.campaigns import send_times, states
 from appliance.certificates import store
 from appliance.certificates.challenges import HTTP_CONTENT_TYPE, LiveChallenges
 from appliance.certificates.issuer import CertificateIssuer, Doors
@@ -279,6 +280,8 @@ async def _start(app: "Sanic[Any, Any]") -> None:
             transactions.submit_essential(delivery_reports.recover_with_receipts, interrupted)
         )
         log.warning("server: %s messages were being sent when the service last stopped", uncertain_count)
+    if await transactions.fetch(send_times.list_overdue):
+        await asyncio.wrap_future(transactions.submit_essential(states.pause_overdue))
 
 
 async def _start_background(app: "Sanic[Any, Any]") -> None:

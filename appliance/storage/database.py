@@ -15,6 +15,7 @@ from peewee import BigIntegerField, BooleanField, Model, TextField
 from playhouse.apsw_ext import APSWDatabase
 from playhouse.sqlite_ext import AutoIncrementField
 
+from appliance.core import time_zones
 from appliance.core.addresses import normalize_unicode
 from appliance.core.i18n import fold
 
@@ -56,6 +57,21 @@ def _sql_name_order(value: object) -> str | None:
     return fold(value) if isinstance(value, str) else None
 
 
+def _sql_named_zone(name: object) -> str | None:
+    """Implement the SQL function `named_zone`: return the name of a time zone without spaces, or NULL if unknown."""
+    return time_zones.find_named_zone(name)
+
+
+def _sql_phone_zone(number: object) -> str | None:
+    """Implement the SQL function `phone_zone`: return the time zone of a phone number in E.164, or NULL."""
+    return time_zones.find_phone_zone(number) if isinstance(number, str) else None
+
+
+def _sql_country_zone(country: object) -> str | None:
+    """Implement the SQL function `country_zone`: return the time zone of a country by its code, or NULL."""
+    return time_zones.find_country_zone(country) if isinstance(country, str) else None
+
+
 # Older versions can lose committed transactions when two connections write and checkpoint (the "WAL reset" bug).
 MIN_SQLITE_VERSION = (3, 51, 3)
 
@@ -95,6 +111,9 @@ database = Database(None, autoconnect=True)
 # Registered here because a connection has only the functions that are registered when it is opened.
 database.register_function(_sql_folded, "folded", 1)
 database.register_function(_sql_name_order, "name_order", 1)
+database.register_function(_sql_named_zone, "named_zone", 1)
+database.register_function(_sql_phone_zone, "phone_zone", 1)
+database.register_function(_sql_country_zone, "country_zone", 1)
 
 
 def check_version() -> None:

@@ -233,9 +233,20 @@ def _entry_places(handle: Any) -> None:
         handle.execute("ALTER TABLE trigger ADD COLUMN entry_places TEXT")
 
 
+def _send_times(handle: Any) -> None:
+    """Add the local times of campaigns: a database of before has neither their table nor their columns."""
+    if database.table_exists("send_time"):
+        return
+    database.create_tables([models.SendTime], safe=False)
+    handle.execute("ALTER TABLE campaign ADD COLUMN local_time TEXT")
+    handle.execute("ALTER TABLE message ADD COLUMN send_time_id INTEGER")
+    handle.execute(models.SEND_TIME_INDEX)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
+    _send_times,
 )  # fmt: skip
 
 

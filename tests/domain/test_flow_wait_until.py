@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from appliance.audience import time_zones
 from appliance.core import clock
 from appliance.flows import event_waits, local_time
 from appliance.storage import transactions
@@ -72,7 +73,7 @@ def test_the_zone_comes_from_data_then_phone_then_country_then_account(home: Hom
         home.contact("d@acme.test", country_code="US", data={"time_zone": "Mars/Base"}).id: ("UTC", "account"),
     }
     transactions.write(run, "UPDATE account SET time_zone = 'UTC' WHERE id = ?", (home.account_id,))
-    zones = local_time.find_zones(home.account_id, list(contacts))
+    zones = time_zones.find_zones(home.account_id, list(contacts))
     assert {number: (zone.zone.key, zone.source) for number, zone in zones.items()} == contacts
 
 

@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from appliance.audience import time_zones
 from appliance.audience.filters import compiler
 from appliance.audience.segments import explain
+from appliance.audience.time_zones import LocalZone
 from appliance.core.errors import Invalid
 from appliance.core.i18n import get_locale, gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.flows import event_waits, local_time, triggers
 from appliance.flows.date_events import get_due_moment, parse_day
-from appliance.flows.local_time import WEEKDAYS, LocalZone
+from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps.base import (
     CONTINUE,
     YES,
@@ -342,8 +344,8 @@ def _find_zones(props: dict[str, Any], runs: Sequence[ActiveRun], account_id: in
     """Return, by run id, the time zone in which a step counts for each run that still has its contact."""
     contact_ids = {run.id: run.contact_id for run in runs if run.contact_id is not None}
     if props["time_zone"] == "account":
-        return dict.fromkeys(contact_ids, local_time.get_account_zone(account_id)) if contact_ids else {}
-    zones = local_time.find_zones(account_id, list(contact_ids.values()))
+        return dict.fromkeys(contact_ids, time_zones.get_account_zone(account_id)) if contact_ids else {}
+    zones = time_zones.find_zones(account_id, list(contact_ids.values()))
     return {run_id: zones[contact_id] for run_id, contact_id in contact_ids.items() if contact_id in zones}
 
 

@@ -460,7 +460,8 @@ class Campaign(Table):
     edited_by = IntegerField(null=True)  # the user who last changed content or audience
     data = Json(default=dict)
     tracking = BooleanField(default=True)  # whether its opens and clicks are counted
-    scheduled_at = Time(null=True)
+    scheduled_at = Time(null=True)  # with `local_time`, the first moment at which it is that time anywhere
+    local_time = TextField(null=True)  # `2026-12-01T09:00`: the time on each recipient's clock at which it is sent
     # Audience, content and sender are fixed when the campaign is sent.
     content = ForeignKeyField(TemplateRevision, null=True, index=False)
     sender = Json(null=True)
@@ -493,6 +494,22 @@ class Campaign(Table):
 Campaign.add_index(
     SQL("CREATE INDEX campaign_unfinished ON campaign (id) WHERE pending_snapshot NOT NULL OR pending_end NOT NULL")
 )
+
+
+class SendTime(Table):
+    """When the recipients of a campaign in one time zone get it, fixed when the campaign is sent.
+
+    Each campaign with a local time has a row for every zone that exists.
+    """
+
+    campaign = ForeignKeyField(Campaign, on_delete="CASCADE", index=False)
+    time_zone = TextField()
+    due_at = Time()
+    next_due_at = Time(null=True)  # for recipients who waited for the winner of an A/B test
+    recipients = IntegerField(default=0)
+
+    class Meta:
+        indexes = ((("campaign", "time_zone"), True),)
 
 
 class Experiment(Table):

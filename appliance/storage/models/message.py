@@ -60,6 +60,7 @@ class Message(Table):
     # waits for the winner, -1 if it is held out; null without a test.
     variant = IntegerField(null=True)
     variant_batch = IntegerField(null=True)  # the batch of the test from 1; null for those who got the winner
+    send_time_id = IntegerField(null=True)  # the row of `SendTime` by which a campaign with a local time sends it
     created_at = Time()
     updated_at = Time()
 
@@ -126,6 +127,12 @@ VARIANT_INDEXES = tuple(
 )
 for _index in VARIANT_INDEXES:
     Message.add_index(SQL(_index))
+# The messages of a campaign with a local time that still wait, by time zone: its report counts them.
+SEND_TIME_INDEX = (
+    "CREATE INDEX message_send_time ON message (send_time_id) "
+    "WHERE send_time_id NOT NULL AND status IN ('queued', 'held', 'sending')"
+)
+Message.add_index(SQL(SEND_TIME_INDEX))
 # The erasure of an address finds its messages by this index if they no longer have a contact.
 Message.add_index(
     SQL("CREATE INDEX message_without_contact ON message (account_id, recipient_key) WHERE contact_id IS NULL")

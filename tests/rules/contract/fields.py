@@ -32,6 +32,7 @@ D cancelled_at date-time?
 O tracking boolean -- opens and clicks may be left uncounted
 O freezing SnapshotProgress? -- how far the writing of rows for a large audience is
 O experiment Experiment? -- A/B test or holdout
+O local_time string? -- the time on the clock of each recipient
 O waiting CampaignWait? -- why nothing moves, in words
 O approval_note string? -- why it was rejected, as a flow has it
 O asked_at date-time? -- since when it waits for approval

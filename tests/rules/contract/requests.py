@@ -60,6 +60,7 @@ D trigger_attributes TriggerWrite
 D template_attributes Content
 O tracking boolean -- opens and clicks may be left uncounted
 O experiment ExperimentWrite? -- A/B test or holdout
+O local_time string? -- the time on the clock of each recipient
 = PATCH /campaigns/{{id}}
 D name string
 D channel enum(email,sms)
@@ -71,12 +72,14 @@ D status enum(draft,active,paused,completed,live,cancelled,scheduled)
 D updated_at date-time
 O tracking boolean -- opens and clicks may be left uncounted
 O experiment ExperimentWrite? -- A/B test or holdout
+O local_time string? -- the time on the clock of each recipient
 = POST /campaigns/{{id}}/send
 S trigger_attributes TriggerWrite
 S template_attributes Content
 D scheduled_at date-time?
 D confirm_send_to_all boolean
 D hold_seconds integer
+O local_time string? -- the time on the clock of each recipient
 = POST /campaigns/{{id}}/experiment/winner
 O variant integer! -- number of the variant, from 1
 = POST /campaigns/{{id}}/duplicate

@@ -1,0 +1,140 @@
+"""When each recipient of a campaign with a local time gets it, such as at 09:00 on 1 December in their time zone.
+
+The send stores the moment for each time zone (`SendTime`), and the statement that writes the audience takes the due
+time of each message from there (`audience_snapshot.py`). A campaign with a local time is scheduled for the first moment
+at which it is that time anywhere.
+"""
+
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from appliance.audience import time_zones as contact_zones
+from appliance.core import clock, time_zones
+from appliance.settings import config
+from appliance.settings.config import parse_seconds
+from appliance.storage.database import rows, run, run_set
+from appliance.storage.models import Campaign, SendTime
+from appliance.storage.transactions import require_write_transaction
+
+# Columns of a message by the row of `send_time` as SQL, for a query that joins it as `t`.
+JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = {zone}"
+# The time of a recipient who waited for the winner of an A/B test; null without a local time.
+NEXT_DUE_SQL = "(SELECT t.next_due_at FROM send_time t WHERE t.id = message.send_time_id)"
+_INSERT = (
+    "INSERT INTO send_time (campaign_id, time_zone, due_at, recipients) "
+    "SELECT :campaign, value ->> 0, value ->> 1, 0 FROM json_each(:items)"
+)
+_COUNT_NEW = (
+    "UPDATE send_time SET recipients = recipients + n.count FROM (SELECT send_time_id, count(*) AS count "
+    "FROM message NOT INDEXED WHERE id > ? AND id <= ? AND campaign_id = ? AND send_time_id NOT NULL GROUP BY 1) n "
+    "WHERE send_time.id = n.send_time_id"
+)
+_SET_NEXT = (
+    "UPDATE send_time SET next_due_at = item.value ->> 1 FROM json_each(:items) AS item WHERE send_time.id = item.value ->> 0"
+)
+_LIST_PROGRESS = (
+    "SELECT t.time_zone, coalesce(t.next_due_at, t.due_at), t.due_at, t.recipients, "
+    "(SELECT count(*) FROM message m INDEXED BY message_send_time WHERE m.send_time_id = t.id "
+    "AND m.status IN ('queued', 'held', 'sending')) "
+    "FROM send_time t WHERE t.campaign_id = ? AND t.recipients > 0 ORDER BY t.due_at, t.time_zone"
+)
+_OVERDUE = (
+    "SELECT c.account_id, c.id FROM campaign c WHERE c.phase = 'sending' AND c.local_time NOT NULL "
+    "AND c.deleted_at IS NULL AND EXISTS (SELECT 1 FROM message m INDEXED BY message_due WHERE m.campaign_id = c.id "
+    "AND m.channel = c.channel AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > c.started_at "
+    "AND m.due_at < ? AND m.attempts = 0)"
+)
+
+
+class ZoneProgress(NamedTuple):
+    """A time zone of a campaign: when its recipients get it, how many they are, and how many of them wait.
+
+    `planned_at` is when those get it who did not wait for the winner of an A/B test.
+    """
+
+    time_zone: str
+    due_at: int
+    planned_at: int
+    recipients: int
+    waiting: int
+
+
+def get_max_lateness_ms() -> int:
+    """Return how much later than its time a campaign may be sent (`limits.max_lateness`), in milliseconds."""
+    return int(parse_seconds(config.current().limits.max_lateness) * 1000)
+
+
+def find_due(local_time: str, zone: str, start: int) -> int:
+    """Return when recipients in a time zone get a campaign that starts at `start`; times are Unix milliseconds.
+
+    Where the hour has passed at the start, they get it at once if it is not later than `limits.max_lateness`, and else
+    at the same hour of the next day.
+    """
+    local, zone_info = time_zones.parse_local_time(local_time), ZoneInfo(zone)
+    moment = time_zones.find_moment(local, zone_info)
+    if moment >= start:
+        return moment
+    if start - moment <= get_max_lateness_ms():
+        return start
+    return time_zones.find_next_moment(start, local, zone_info)
+
+
+def get_start(campaign: Campaign) -> int:
+    """Return when a campaign starts, or would if it were confirmed now, in Unix milliseconds."""
+    if campaign.started_at is not None:
+        return int(campaign.hold_until or campaign.started_at)
+    return max(clock.now_ms(), campaign.scheduled_at or 0)
+
+
+def store_times(campaign: Campaign) -> None:
+    """Store when each time zone gets a campaign with a local time; call it in the transaction of the send."""
+    require_write_transaction()
+    if campaign.local_time is None:
+        return
+    delete_times(campaign.id)
+    zones = {*time_zones.list_zones(), contact_zones.get_account_zone(campaign.account_id).zone.key}
+    start = get_start(campaign)
+    items = [(zone, find_due(campaign.local_time, zone, start)) for zone in sorted(zones)]
+    run_set(_INSERT, items, campaign=campaign.id)
+
+
+def delete_times(campaign_id: int) -> None:
+    """Delete the times of a campaign whose send was undone."""
+    require_write_transaction()
+    SendTime.delete().where(SendTime.campaign == campaign_id).execute()
+
+
+def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> None:
+    """Count the recipients with the message ids after one and up to another, which were just written, by time zone."""
+    require_write_transaction()
+    run(_COUNT_NEW, (after_id, last_id, campaign_id))
+
+
+def store_next_times(campaign: Campaign) -> None:
+    """Store when it is the local time next in each time zone, for the recipients who waited for a winner until now."""
+    require_write_transaction()
+    if campaign.local_time is None:
+        return
+    local, now = time_zones.parse_local_time(campaign.local_time), clock.now_ms()
+    zone_rows = rows("SELECT id, time_zone FROM send_time WHERE campaign_id = ?", (campaign.id,))
+    items = [(row_id, time_zones.find_next_moment(now, local, ZoneInfo(zone))) for row_id, zone in zone_rows]
+    run_set(_SET_NEXT, items)
+
+
+def list_progress(campaign_id: int) -> list[ZoneProgress]:
+    """Return the time zones of the recipients of a campaign that was sent with a local time, the first to get it first.
+
+    While recipients wait after the winner of an A/B test was chosen, the time of their zone is when they get it.
+    """
+    return [
+        ZoneProgress(zone, next_due_at if waiting else due_at, due_at, recipients, waiting)
+        for zone, next_due_at, due_at, recipients, waiting in rows(_LIST_PROGRESS, (campaign_id,))
+    ]
+
+
+def list_overdue() -> list[tuple[int, int]]:
+    """Return (account id, campaign id) of the campaigns with a local time that missed it by over `limits.max_lateness`.
+
+    Call it before anything is sent: while messages are sent, they may also be late because there are many.
+    """
+    return rows(_OVERDUE, (clock.now_ms() - get_max_lateness_ms(),))
