@@ -29,9 +29,7 @@ _COUNT_NEW = (
     "FROM message NOT INDEXED WHERE id > ? AND id <= ? AND campaign_id = ? AND send_time_id NOT NULL GROUP BY 1) n "
     "WHERE send_time.id = n.send_time_id"
 )
-_SET_NEXT = (
-    "UPDATE send_time SET next_due_at = item.value ->> 1 FROM json_each(:items) AS item WHERE send_time.id = item.value ->> 0"
-)
+_SET_NEXT = "UPDATE send_time SET next_due_at = item.value ->> 1 FROM json_each(:items) AS item WHERE send_time.id = item.value ->> 0"
 _LIST_PROGRESS = (
     "SELECT t.time_zone, coalesce(t.next_due_at, t.due_at), t.due_at, t.recipients, "
     "(SELECT count(*) FROM message m INDEXED BY message_send_time WHERE m.send_time_id = t.id "

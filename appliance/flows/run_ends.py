@@ -29,6 +29,11 @@ _CLOSE_VISITS = (
     "UPDATE step_visit SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
     "json_each(?1)) AND outcome IS NULL"
 )
+# Nobody waits for the responses any more; other requests, such as notifications, are still made.
+_DELETE_REQUESTS = "DELETE FROM flow_request WHERE run_id IN (SELECT value FROM json_each(?)) AND awaited"
+_DELETE_ALL_REQUESTS = (
+    "DELETE FROM flow_request WHERE run_id IN (SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)))"
+)
 _END_RUNS = (
     "UPDATE run SET status = ?2, exit_reason = ?3, step_visit_id = NULL, due_at = NULL, ended_at = ?4, updated_at = ?4 "
     "WHERE id IN (SELECT value FROM json_each(?1))"
@@ -88,6 +93,8 @@ def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
         "SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND status = 'live'", (ids_json,)
     )
     _end_runs([row[0] for row in live_runs], "exited", "contact_deleted", clock.now_ms(), None)
+    # Their bodies have personal data.
+    connection().execute(_DELETE_ALL_REQUESTS, (ids_json,)).fetchall()
     connection().execute(
         "UPDATE run SET contact_id = NULL, event_data = '{}' WHERE contact_id IN (SELECT value FROM json_each(?))",
         (ids_json,),
@@ -120,6 +127,7 @@ def _end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now
     ended = [run.id for run in runs]
     ids_json, db = json.dumps(ended), connection()
     db.execute(_CLOSE_VISITS, (ids_json, now, reason or status)).fetchall()
+    db.execute(_DELETE_REQUESTS, (ids_json,)).fetchall()
     db.execute(_END_RUNS, (ids_json, status, reason, now)).fetchall()
     counts = Counter(run.flow_id for run in runs if not run.test)
     db.executemany(

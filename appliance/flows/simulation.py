@@ -48,6 +48,7 @@ from appliance.flows.simulation_timeline import (
     format_moment,
 )
 from appliance.flows.simulator import FlowSimulator
+from appliance.flows.steps.http_request import HttpRequest
 from appliance.flows.triggers import TriggerSpec
 from appliance.storage import transactions
 from appliance.storage.database import Page, fetch_one
@@ -154,6 +155,8 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
             faults.add("contact_id", gettext("must exist"))
     ids = {step["id"] for _, step in document.walk(steps)}
     simulation_events.check_assumptions(flow.account_id, request.events or [], ids, faults)
+    request_steps = {step["id"] for _, step in document.walk(steps) if step["type"] == HttpRequest.type}
+    simulation_events.check_responses(request.responses or [], request_steps, faults)
     faults.check()
 
 
@@ -172,6 +175,7 @@ def _simulate_in_sandbox(
     simulated_run = SimulatedRun(flow.account_id, contact_id, entered.run_id)
     paths = {step["id"]: path for path, step in document.walk(flow.steps)}
     simulator = FlowSimulator(flow, flow.version, paths, simulated_run, times.until)
+    simulator.play_responses(request.responses or [])
     simulator.notes = [*note_stopped_sending(flow.account_id), *notes, *entered.notes]
     real_events: list[RealEvent] = []
     if not is_made_up:

@@ -17,13 +17,14 @@ from appliance.audience.contacts.store import ContactPatch, ContactWrite
 from appliance.core import clock
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, EventName, Id, Name, Short, When, read, read_partial
+from appliance.core.validation import Data, EventName, Id, Name, Short, When, default, read, read_partial
 from appliance.events import log, submit
 from appliance.events.log import NewEvent
 from appliance.events.submit import EventWrite
 from appliance.flows import event_waits
 from appliance.flows.branches import BRANCH_KEY
 from appliance.flows.document import StepsWrite
+from appliance.flows.response_values import MAX_RESPONSE_BYTES
 from appliance.inbound import delivery_reports, incoming_sms
 from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
 from appliance.sending.messages.links import LinkRequest, LinkResolver
@@ -35,7 +36,7 @@ from appliance.tracking import bot_detection, engagement
 from appliance.tracking.bot_detection import HUMAN, ObservedHit, Verdict
 from appliance.tracking.engagement import HitEvent
 
-MAX_ASSUMPTIONS = 100
+MAX_ASSUMPTIONS, MAX_RESPONSES = 100, 100
 MAX_SECONDS = 3 * 366 * 86_400
 # A user agent that bot detection recognises as a person's.
 _USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -105,6 +106,16 @@ class ImpossibleEvent(Exception):
     """Raised for an assumed event that cannot happen in this simulation; the message says why."""
 
 
+class SimulatedResponse(Struct):
+    """The response that a simulation plays for a step that makes an HTTP request."""
+
+    step: Annotated[Id, Meta(description="id of the step")]
+    status: (
+        Annotated[int, default(200), Meta(ge=0, le=599, description="HTTP status; 0: no response in time")] | UnsetType
+    ) = UNSET
+    body: Annotated[Any, Meta(extra={"bytes": MAX_RESPONSE_BYTES}, description="decoded JSON of the response")] = None
+
+
 def check_assumptions(
     account_id: int, assumptions: Sequence[Assumption], step_ids: set[int], faults: Faults, path: str = "events"
 ) -> None:
@@ -133,6 +144,13 @@ def check_assumptions(
                 read(ContactPatch, assumption.event_data, f"{item_path}.data")
             except Invalid as error:
                 faults.merge(error.fields)
+
+
+def check_responses(responses: Sequence[SimulatedResponse], request_steps: set[int], faults: Faults) -> None:
+    """Add an error for each response whose step makes no request; `request_steps` are the ids of those that do."""
+    for index, response in enumerate(responses):
+        if isinstance(response.step, int) and response.step not in request_steps:
+            faults.add(f"responses[{index}].step", gettext("must be the id of a step that makes an HTTP request"))
 
 
 def _has_list(account_id: int, list_id: int) -> bool:
@@ -321,6 +339,15 @@ class SimulationInput(Struct):
         | UnsetType
     ) = UNSET
     until: Annotated[When, Meta(description="latest end of the simulation")] | None | UnsetType = UNSET
+    responses: (
+        Annotated[
+            list[SimulatedResponse],
+            Meta(max_length=MAX_RESPONSES),
+            Meta(description="responses of HTTP requests, by step; default: 200 without a body"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
 
 
 class SimulateRequest(SimulationInput):

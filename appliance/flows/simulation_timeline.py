@@ -17,6 +17,7 @@ from appliance.audience.segments.explain import FilterResult
 from appliance.content.designs.merge import make_readable
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.flows.request_template import describe_reason
 
 
 class SplitReason(Struct):
@@ -314,6 +315,7 @@ _SKIP_WORDS = {
     "no_colleague": gettext_noop("the colleague has no access any more"),
     "too_many_notices": gettext_noop("too many emails to the colleague in an hour"),
     "test_run": gettext_noop("nobody is notified of a test"),
+    "test_request": gettext_noop("no request is made for a test"),
     "invalid_data": gettext_noop("the data would be invalid or too long"),
     "contact_deleted": gettext_noop("the contact was deleted"),
     "no_date": gettext_noop("the contact has no date there"),
@@ -352,6 +354,8 @@ def _get_sentence(reason: SplitReason) -> str:
 
 def describe_skip(reason: str | None) -> str:
     """Return a text for a skip reason of a step or message; a reason without a text is returned with spaces for `_`."""
+    if text := describe_reason(reason):
+        return text
     reason = reason or "skipped"
     return gettext(_SKIP_WORDS[reason]) if reason in _SKIP_WORDS else reason.replace("_", " ")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from appliance.audience.segments import members
 from appliance.core import clock
@@ -32,6 +33,7 @@ from appliance.flows.simulation_events import (
     ImpossibleEvent,
     PlannedEvent,
     RealEvent,
+    SimulatedResponse,
     SimulatedRun,
 )
 from appliance.flows.simulation_sandbox import SimulatedSend
@@ -44,6 +46,7 @@ from appliance.flows.simulation_timeline import (
 )
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult
+from appliance.flows.steps.http_request import SIMULATED
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
@@ -129,6 +132,16 @@ class FlowSimulator:
         self._reported: set[int] = set()  # ids of skipped and held messages that were reported
         self._stuck_messages: set[int] = set()  # ids of messages that would wait without a known end
         self._deadline = time.monotonic() + _MAX_SECONDS
+
+    def play_responses(self, responses: Sequence[SimulatedResponse]) -> None:
+        """Let steps that make HTTP requests get these responses, instead of a success without values."""
+        nodes = dict(self._plan.nodes)
+        for response in responses:
+            node = nodes.get(int(response.step))
+            if node is not None:
+                played = {"status": 200 if response.status is UNSET else response.status, "body": response.body}
+                nodes[node.id] = node._replace(props={**node.props, SIMULATED: played})
+        self._plan = self._plan._replace(nodes=nodes)
 
     def run(self, script: list[Assumption], real_events: Sequence[RealEvent]) -> SimulationEnd:
         """Simulate until the run has ended and its messages are sent, or until the latest end; return how it ended.

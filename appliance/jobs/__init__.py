@@ -28,8 +28,18 @@ from appliance.core.errors import Unavailable
 from appliance.core.limited_process import WouldWait
 from appliance.events import log as retention
 from appliance.exports import streaming
-from appliance.flows import date_events, engine, enrollment, event_waits, lifecycle, segment_events, triggers
+from appliance.flows import (
+    date_events,
+    engine,
+    enrollment,
+    event_waits,
+    lifecycle,
+    request_queue,
+    segment_events,
+    triggers,
+)
 from appliance.flows.engine import FlowWorker
+from appliance.flows.request_worker import FlowRequestWorker
 from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
@@ -114,6 +124,7 @@ class Jobs:
         )
         self.ledger_checker = LedgerChecker(process)
         self.webhook_worker = WebhookWorker()
+        self.request_worker = FlowRequestWorker()
         self._email_lock = threading.Lock()
         # The first is held by `renew`, which may take minutes; the second only while senders are replaced or stopped,
         # so that no new sender starts after `stop`.
@@ -136,7 +147,7 @@ class Jobs:
             "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
             "starts": self.start_campaigns, "consents": self.keep_consents,
-            "experiments": self.advance_experiments,
+            "experiments": self.advance_experiments, "requests": self.request_worker.run,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -235,6 +246,7 @@ class Jobs:
         for job in (self.importer, self.audience_runner, self.hit_judge, self.flow_worker):
             job.stopping.set()
         self.webhook_worker.stop()
+        self.request_worker.stop()
 
     def advance_flows(self) -> None:
         """Advance flows, and wake the job `webhooks` if any webhook is enabled, because there may be new events."""
@@ -299,6 +311,8 @@ class Jobs:
         housekeeping.prune_erased_and_finished()
         retention.delete_expired(self.importer.stopping)
         triggers.prune_ignored_runs(self.importer.stopping)
+        while not self.importer.stopping.is_set() and transactions.write(request_queue.prune_expired):
+            pass
 
     def advance_campaigns(self) -> None:
         """Start, release, pause and complete all campaigns for which this is due.
@@ -459,6 +473,8 @@ class Jobs:
             signals.wake("flows")
         if worker.has_work():
             signals.wake("webhooks")
+        if request_queue.has_due():
+            signals.wake("requests")
         if bulk_actions.is_due():
             signals.wake("bulk_actions")
         if backups.is_due():
@@ -474,9 +490,9 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, a backup, the starts of campaigns and link checks may each
-# occupy a thread for a long time, and preflights several. The remaining two threads run all other jobs.
-_WORKERS = 10 + rehearsal.MAX_CONCURRENT
+# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, the starts of campaigns and link
+# checks may each occupy a thread for a long time, and preflights several. The remaining two threads run all other jobs.
+_WORKERS = 11 + rehearsal.MAX_CONCURRENT
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.

@@ -243,10 +243,17 @@ def _send_times(handle: Any) -> None:
     handle.execute(models.SEND_TIME_INDEX)
 
 
+def _flow_requests(handle: Any) -> None:
+    """Add the requests of flows: a database of before has no such table."""
+    if not database.table_exists("flow_request"):
+        database.create_tables([models.FlowRequest], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
     _send_times,
+    _flow_requests,
 )  # fmt: skip
 
 

@@ -4,9 +4,7 @@ import asyncio
 import logging
 import re
 import secrets
-import threading
 import time
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -20,11 +18,12 @@ from appliance.events import log as event_log
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import ConnectionPool, RequestFailed
 from appliance.settings import config
-from appliance.storage import disk_guard, transactions
+from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Event, Webhook
 from appliance.webhooks import queue, subscriptions
 from appliance.webhooks.queue import DueDelivery, Outcome
+from appliance.webhooks.request_loop import RequestLoop, commit, parse_retry_after
 from appliance.webhooks.subscriptions import EncryptedSecrets
 
 # A single attempt: the event is encoded, signed and posted, and the response is read.
@@ -39,7 +38,6 @@ SECRET_UNREADABLE = gettext_noop(
 WEBHOOK_DELETED = gettext_noop("the webhook was deleted")
 EVENT_PRUNED = gettext_noop("the event is not kept any more")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_MAX_PAUSE_MS = clock.DAY_MS
 
 
 class Target(NamedTuple):
@@ -98,7 +96,7 @@ async def post_event(
         response.status,
         _printable(response.body),
         duration_ms=duration_ms,
-        retry_after_ms=_parse_retry_after(response.headers),
+        retry_after_ms=parse_retry_after(response.headers),
     )
 
 
@@ -106,102 +104,51 @@ def _printable(body: bytes) -> str:
     return _CONTROL.sub("�", body.decode("utf-8", "replace"))[:_MAX_RESPONSE_CHARACTERS]
 
 
-def _parse_retry_after(headers: Mapping[str, str]) -> int:
-    """Return the delay of a Retry-After header in ms, at most `_MAX_PAUSE_MS`; 0 if it is absent or a date."""
-    text = headers.get("retry-after", "")
-    return min(int(text) * 1000, _MAX_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-
-
 log = logging.getLogger("campanero.webhooks")
 
-# The time that deliveries in flight have to finish when the process ends; the next process repeats the others.
-_GRACE_SECONDS = 2.0
 # A webhook counts as slow if its last response took this long, or if its last delivery failed.
 _SLOW_MS = 1_000
 
 
-class WebhookWorker:
+class WebhookWorker(RequestLoop[DueDelivery, Outcome]):
     """The worker that posts due deliveries; one thread at a time runs it."""
 
     def __init__(self) -> None:
-        self.stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._is_requested = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wakeup = asyncio.Event()
+        super().__init__()
         self._round = 0
         # The duration of the last delivery in ms by webhook id; None if the delivery failed.
         self._durations_ms: dict[int, int | None] = {}
-        # All runs share one event loop, because closing a loop would wait for slow name resolutions in its threads.
-        self._runner = asyncio.Runner()
 
-    def run(self) -> None:
-        """Post deliveries until none is due or `stop` is called.
+    def has_work(self) -> bool:
+        """Return whether there is anything to deliver or to clean up."""
+        return has_work()
 
-        If another thread is running the worker, make that thread look for due deliveries again, and return at once.
-        """
-        self._is_requested.set()
-        self.wake()
-        while self._is_requested.is_set() and self._lock.acquire(blocking=False):
-            try:
-                self._is_requested.clear()
-                if has_work():
-                    self._runner.run(self._deliver())
-            finally:
-                self._lock.release()
+    async def prepare(self) -> bool:
+        """Create deliveries and clean up in small transactions; return whether there may be more to do."""
+        has_more = queue.has_new_events() and await commit(queue.create_deliveries)
+        has_more = (queue.has_deleted_webhooks() and await commit(queue.purge_deleted_webhooks)) or has_more
+        return (queue.has_delayed_deliveries() and await commit(queue.reschedule_delayed_deliveries)) or has_more
 
-    def stop(self) -> None:
-        """Ask the worker to stop for good, and return at once.
+    def choose(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
+        """Return the deliveries to start now."""
+        return self._choose_deliveries(in_flight)
 
-        `run` then starts no delivery, gives those in flight `_GRACE_SECONDS` to finish, and returns.
-        """
-        self.stopping.set()
-        self.wake()
+    async def attempt(self, job: DueDelivery, pool: ConnectionPool) -> Outcome:
+        """Attempt a delivery once."""
+        return await attempt_delivery(job, pool)
 
-    def wake(self) -> None:
-        """Make a running worker look for due deliveries again; may be called from any thread."""
-        loop = self._loop
-        if loop is not None:
-            try:
-                loop.call_soon_threadsafe(self._wakeup.set)
-            except RuntimeError:
-                pass  # the run has just ended; `run` looks for work again
+    def note_finished(self, job: DueDelivery, outcome: Outcome | None) -> None:
+        """Store how long the last delivery of a webhook took."""
+        delivered = outcome is not None and outcome.is_delivered
+        self._durations_ms[job.webhook_id] = outcome.duration_ms if outcome is not None and delivered else None
 
-    async def _deliver(self) -> None:
-        self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
-        in_flight: dict[asyncio.Task[Outcome], DueDelivery] = {}
-        pool = ConnectionPool()
-        try:
-            while not self.stopping.is_set() and disk_guard.write_blocker() is None:
-                self._wakeup.clear()
-                has_more = queue.has_new_events() and await _commit(queue.create_deliveries)
-                has_more = (queue.has_deleted_webhooks() and await _commit(queue.purge_deleted_webhooks)) or has_more
-                has_more = (
-                    queue.has_delayed_deliveries() and await _commit(queue.reschedule_delayed_deliveries)
-                ) or has_more
-                for job in self._choose_deliveries(list(in_flight.values())):
-                    in_flight[asyncio.create_task(attempt_delivery(job, pool))] = job
-                if in_flight:
-                    await self._record_finished(in_flight, wait=not has_more)
-                elif not has_more:
-                    return
-        finally:
-            self._loop = None
-            await _finish_in_flight(in_flight)
-            await pool.close()
-
-    async def _record_finished(self, in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", wait: bool) -> None:
-        """Record the finished deliveries; with `wait`, first wait until a delivery finishes or `wake` is called."""
-        wakeup = asyncio.create_task(self._wakeup.wait())
-        finished, _ = await asyncio.wait(
-            {*in_flight, wakeup}, timeout=None if wait else 0, return_when=asyncio.FIRST_COMPLETED
-        )
-        wakeup.cancel()
-        self._durations_ms |= {
-            job.webhook_id: outcome.duration_ms if outcome is not None and outcome.is_delivered else None
-            for task, job in in_flight.items() if task in finished for outcome in (_result_of(task),)
-        }  # fmt: skip
-        await _record_outcomes(in_flight, [task for task in in_flight if task in finished])
+    async def record(self, finished: list[tuple[DueDelivery, Outcome | None]]) -> None:
+        """Write the outcomes of deliveries; None is an internal error, which counts as a failed attempt."""
+        await _record_outcomes([
+            Outcome(job, error=gettext_noop("the request failed with an internal error")) if outcome is None
+            else outcome
+            for job, outcome in finished
+        ])  # fmt: skip
 
     def _choose_deliveries(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
         """Return the deliveries to start now: for each webhook the deliveries that were due first.
@@ -236,10 +183,6 @@ def _is_slow(duration_ms: int | None) -> bool:
     return duration_ms is None or duration_ms >= _SLOW_MS
 
 
-def _result_of(task: "asyncio.Task[Outcome]") -> Outcome | None:
-    return None if task.cancelled() or task.exception() is not None else task.result()
-
-
 def _fetch_due(webhook_id: int, now: int, limit: int) -> list[DueDelivery]:
     return [
         DueDelivery(*row)
@@ -265,27 +208,11 @@ def has_work() -> bool:
     )
 
 
-async def _commit(write: Callable[[], bool]) -> bool:
-    return await asyncio.wrap_future(transactions.submit(write))
-
-
-async def _record_outcomes(
-    in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", finished: "list[asyncio.Task[Outcome]]"
-) -> None:
-    """Remove finished tasks from `in_flight`, and write their outcomes in one transaction.
+async def _record_outcomes(outcomes: list[Outcome]) -> None:
+    """Write outcomes in one transaction.
 
     Raises Unavailable if the outcomes cannot be stored; the events are then posted again later.
     """
-    outcomes = []
-    for task in finished:
-        job = in_flight.pop(task)
-        try:
-            outcomes.append(task.result())
-        except Exception:
-            log.exception("webhooks: delivery failed id=%s", job.id)
-            outcomes.append(Outcome(job, error=gettext_noop("the request failed with an internal error")))
-    if not outcomes:
-        return
     try:
         await asyncio.wrap_future(transactions.submit_essential(queue.record_outcomes, outcomes))
     except Unavailable:
@@ -296,17 +223,6 @@ async def _record_outcomes(
             "webhooks: outcomes could not be recorded with the state of their webhooks count=%s", len(outcomes)
         )
         await asyncio.wrap_future(transactions.submit_essential(queue.record_outcomes, outcomes, False))
-
-
-async def _finish_in_flight(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]") -> None:
-    """Wait up to `_GRACE_SECONDS` for deliveries in flight and record their outcomes; cancel the others."""
-    if not in_flight:
-        return
-    finished, late = await asyncio.wait(in_flight, timeout=_GRACE_SECONDS)
-    for task in late:
-        task.cancel()
-    await asyncio.gather(*late, return_exceptions=True)
-    await _record_outcomes(in_flight, list(finished))
 
 
 # Test events show at once how the receiver responds.

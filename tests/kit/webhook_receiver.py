@@ -31,6 +31,7 @@ class WebhookRequest:
 
     def __init__(self, line: str) -> None:
         record = json.loads(line)
+        self.method: str = record["method"]
         self.path: str = record["path"]
         self.headers: dict[str, str] = record["headers"]
         self.body = base64.b64decode(record["body"])
@@ -117,14 +118,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         response = json.loads(self.response_file.read_text())
-        length = int(self.headers["Content-Length"])
+        length = int(self.headers["Content-Length"] or 0)
         body = self.rfile.read(length)
         if len(body) < length:
             self.close_connection = True  # the client was killed in the middle of the request
             return
         time.sleep(response["seconds"])
         record = {
-            "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()},
+            "method": self.command, "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()},
             "body": base64.b64encode(body).decode(), "answered": response["status"],
         }  # fmt: skip
         # Logged before the response, so that no accepted request is missing; appending a short line is atomic
@@ -136,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(response["text"].encode())))
         self.end_headers()
         self.wfile.write(response["text"].encode())
+
+    do_PUT = do_GET = do_POST
 
     def log_message(self, *_: Any) -> None:
         pass

@@ -13,7 +13,7 @@ from appliance.core import errors
 from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
-from appliance.flows import document, drafts
+from appliance.flows import branches, document, drafts
 from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
@@ -104,6 +104,9 @@ class StepForm(Form):
 def build_step_form(step: dict[str, Any]) -> StepForm:
     """Return the form with the values of a step; filters and designs are left out."""
     text = {**step, **(step.get("content") or {})}
+    if step["type"] == "http_request":
+        # Stored secrets are not shown, only that there are some.
+        text = BY_TYPE[step["type"]].dump(branches.get_props(step))
     values: dict[str, str] = {}
     for field in BY_TYPE[step["type"]].fields:
         value = text.get(field.name)
@@ -127,8 +130,10 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
             values |= {field.name: str(value or ""), f"{field.name}_other": ""}
         elif field.type in BRANCH_FIELDS:
             values |= branch_rows.build_values(field.type, value or [])
-        elif field.type == "object":
+        elif field.type in ("object", "secret_object"):
             values[field.name] = _format_lines(value or {})
+        elif field.type == "json":
+            values[field.name] = json.dumps(value, ensure_ascii=False, indent=2) if value else ""
         elif field.type not in ("design", "filters"):
             values[field.name] = "" if value is None else str(value)
     return StepForm(values)
@@ -151,8 +156,10 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
             raw[field.name] = _parse_offset(field.name, text, form[f"{field.name}_side"])
         elif field.type == "path":
             raw[field.name] = _parse_date_path(text)
-        elif field.type == "object":
+        elif field.type in ("object", "secret_object"):
             raw[field.name] = parse_lines(text, field.name) or None
+        elif field.type == "json":
+            raw[field.name] = _parse_json(field.name, text)
         elif field.type in ("number", "step", "user"):
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 10 else text or None
         elif field.type == "list":
@@ -184,6 +191,18 @@ def _parse_duration(name: str, text: str, unit: str) -> int:
     except (ValueError, OverflowError):
         raise errors.Invalid({name: [gettext("Enter a number.")]}) from None
     return seconds
+
+
+def _parse_json(name: str, text: str) -> Any:
+    """Return the JSON of a field, None for an empty text. Raises Invalid with the place of the error."""
+    try:
+        return json.loads(text) if text.strip() else None
+    except RecursionError:
+        raise errors.Invalid({name: [gettext("This is not valid JSON.")]}) from None
+    except json.JSONDecodeError as error:
+        message = gettext("This is not valid JSON: see line %(line)s, column %(column)s.", line=error.lineno,
+                          column=error.colno)  # fmt: skip
+        raise errors.Invalid({name: [message]}) from None
 
 
 def _parse_offset(name: str, text: str, side: str) -> int:

@@ -10,6 +10,7 @@ from appliance.events import log
 from appliance.flows import branches, document, drafts, report, triggers
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.report import FlowReport, RunCount, StepFigures
+from appliance.flows.request_template import describe_reason
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
@@ -20,6 +21,7 @@ from ui.forms.flow_forms import TRIGGER_LABELS
 TONES = {
     "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
     "tag": "good", "pencil": "", "ban": "warn", "log-out": "", "refresh-cw": "hold", "bell-ring": "info",
+    "webhook": "info",
 }  # fmt: skip
 _DAY_SECONDS = 86_400
 
@@ -90,6 +92,7 @@ _REASONS = {
     "no_colleague": gettext_noop("The colleague has no access any more"),
     "too_many_notices": gettext_noop("Too many emails to the colleague in an hour"),
     "test_run": gettext_noop("Nobody is notified of a test"),
+    "test_request": gettext_noop("No request is made for a test"),
     "invalid_data": gettext_noop("The data would be invalid or too long"),
     "already_inside": gettext_noop("Already in the flow"),
     "depth": gettext_noop("Flows triggered each other too many times"),
@@ -102,6 +105,8 @@ def reason_label(code: str | None) -> str:
 
     An unknown code is labelled with its name, and None with a text that says that there is no reason.
     """
+    if code not in _REASONS and (text := describe_reason(code)):
+        return formats.sentence(text).removesuffix(".")
     return gettext(_REASONS[code]) if code in _REASONS else labels.reason_label(code)
 
 

@@ -15,8 +15,10 @@ from appliance.core.validation import EVENT_NAME
 from appliance.flows.document import STEP_KEYS
 from appliance.flows.entry_caps import MAX_ENTRIES
 from appliance.flows.local_time import WEEKDAYS
+from appliance.flows.request_template import MAX_URL_CHARACTERS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.go_to import MAX_JUMPS
+from appliance.flows.steps.http_request import MAX_SECRET_CHARACTERS, METHODS, MIN_SECRET_CHARACTERS
 from appliance.flows.steps.notify import MAX_NOTE_CHARACTERS
 from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
 from appliance.flows.steps.split_value import MAX_VALUES
@@ -252,9 +254,43 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "timeout": (
         {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
-        "seconds to wait for the event at most",
+        "seconds to wait for the event, or to try the request, at most; a request: up to 259,200, default 3,600",
     ),
     "user_id": ({"type": "integer"}, "id of the user of the account whom `notify` emails"),
+    "method": ({"enum": [*METHODS]}, "method of `http_request`; default: `POST`"),
+    "url": (
+        {"type": "string", "maxLength": MAX_URL_CHARACTERS},
+        "URL of `http_request`; it may have merge tags after its host",
+    ),
+    "headers": ({"type": "object"}, "headers of `http_request`: values by name"),
+    "secret_headers": (
+        {"type": "object"},
+        "headers of `http_request` that are stored encrypted. Responses have null as their values; null keeps the "
+        "stored value, as long as scheme, host and port of `url` stay the same",
+    ),
+    "payload": (
+        {"type": ["object", "array"]},
+        "JSON body of `http_request`; its texts may have merge tags. A text that is only one tag keeps the type of "
+        "its value",
+    ),
+    "signed": (
+        {"type": "boolean"},
+        "whether `http_request` is signed as webhooks are (Standard Webhooks); true without `signing_secret` keeps "
+        "the stored secret",
+    ),
+    "signing_secret": (
+        {"type": "string", "minLength": MIN_SECRET_CHARACTERS, "maxLength": MAX_SECRET_CHARACTERS},
+        "secret that signs `http_request`; stored encrypted and never returned",
+    ),
+    "save_to_contact": (
+        {"type": "object"},
+        "values of the JSON response of `http_request` to store in the contact's `data`: paths, such as "
+        "`result.items.0.price`, by key",
+    ),
+    "save_to_run": (
+        {"type": "object"},
+        "values of the JSON response of `http_request` to store with the event that started the run: paths by key",
+    ),
     "note": ({"type": "string", "maxLength": MAX_NOTE_CHARACTERS}, "note in the email of `notify`"),
     "step_id": ({"type": "integer"}, "`id`, as sent, of the step that `go_to` leads to"),
     "max_jumps": (

@@ -9,6 +9,7 @@ from appliance.flows.steps.email import Email
 from appliance.flows.steps.emit_event import EmitEvent
 from appliance.flows.steps.exit import Exit
 from appliance.flows.steps.go_to import GoTo
+from appliance.flows.steps.http_request import HttpRequest
 from appliance.flows.steps.lists import ListAdd, ListRemove
 from appliance.flows.steps.notify import Notify
 from appliance.flows.steps.random_split import RandomSplit
@@ -36,6 +37,7 @@ KINDS: tuple[StepKind, ...] = (
     ContactUpdate(),
     Unsubscribe(),
     Notify(),
+    HttpRequest(),
     GoTo(),
     Exit(),
 )

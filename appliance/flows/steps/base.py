@@ -18,6 +18,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import read_partial, sent_fields
 from appliance.events import log
 from appliance.events.log import NewEvent
+from appliance.flows.request_template import RequestSpec
 from appliance.sending.messages import sms_rules
 from appliance.sending.messages.ledger import FLOWS_DUE_NOW
 from appliance.settings import config
@@ -210,6 +211,13 @@ class StepKind(ABC):
     @abstractmethod
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Execute a step for runs that are at it, in the current transaction; return a result for each, in order."""
+
+    def get_request(self, props: dict[str, Any], account_id: int) -> RequestSpec:
+        """Return the HTTP request of a step with these props; only for kinds that make requests.
+
+        Raises UnusableRequest if its secrets cannot be decrypted.
+        """
+        raise NotImplementedError(self.type)
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
         """Return details for the timeline entry of a simulated step.

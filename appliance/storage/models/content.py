@@ -412,6 +412,35 @@ class StepVisit(Table):
         indexes = ((("flow", "action_id", "outcome", "reason", "test", "entered_at"), False),)
 
 
+class FlowRequest(Table):
+    """An HTTP request of a flow's step for one visit of a run, from the step until its result was used."""
+
+    account = ForeignKeyField(Account, index=False)
+    flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
+    run = ForeignKeyField(Run, on_delete="CASCADE", index=False)
+    version = IntegerField()  # the version of the flow whose step has the URL
+    action_id = IntegerField()
+    round = IntegerField(default=0)  # the number of earlier visits of the run to the step
+    awaited = BooleanField(default=True)  # whether the run waits for the result
+    body = TextField(null=True)  # null until the first attempt fills it in, and after the last
+    status = TextField(default="pending")  # pending, succeeded, failed
+    attempts = IntegerField(default=0)
+    next_attempt_at = Time(null=True)
+    deadline_at = Time()
+    reason = TextField(null=True)  # why the last attempt failed
+    answers = Json(null=True)  # the values of the response that the step stores
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("run", "action_id", "round"), True),)
+
+
+FlowRequest.add_index(
+    SQL("CREATE INDEX flow_request_due ON flow_request (flow_id, next_attempt_at, id) WHERE status = 'pending'")
+)
+
+
 class Cursor(Table):
     """The id of the last event that a reader of the event log has processed; `name` is `flows` or `webhooks`."""
 

@@ -105,7 +105,7 @@ S event_data object
 S transactional boolean
 D id integer
 D type enum(email,sms,wait,wait_until,split,split_value,random_split,emit_event,list_add,list_remove,\
-tag_add,tag_remove,contact_update,unsubscribe,notify,go_to,exit)
+tag_add,tag_remove,contact_update,unsubscribe,notify,http_request,go_to,exit)
 D template_id integer?
 D contact_list_id integer
 D data_merge object

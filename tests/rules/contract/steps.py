@@ -19,6 +19,18 @@ BY_TYPE_ONLY = {
     "split_value": {"field"},
     "random_split": set(),
     "notify": {"user_id", "note"},
+    "http_request": {
+        "method",
+        "url",
+        "headers",
+        "secret_headers",
+        "payload",
+        "signed",
+        "signing_secret",
+        "save_to_contact",
+        "save_to_run",
+        "timeout",
+    },
     "go_to": {"step_id", "max_jumps"},
     "wait_until": {
         "until",
