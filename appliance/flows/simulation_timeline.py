@@ -313,7 +313,7 @@ _SKIP_WORDS = {
     "list_deleted": gettext_noop("the list was deleted"),
     "list_is_view": gettext_noop("the list follows a segment"),
     "no_colleague": gettext_noop("the colleague has no access any more"),
-    "too_many_notices": gettext_noop("too many emails to the colleague in an hour"),
+    "too_many_notices": gettext_noop("too many notifications in an hour"),
     "test_run": gettext_noop("nobody is notified of a test"),
     "test_request": gettext_noop("no request is made for a test"),
     "invalid_data": gettext_noop("the data would be invalid or too long"),

@@ -176,7 +176,9 @@ def test_a_simulation_plays_a_response(api: Client, receiver: Receiver) -> None:
     played = api.post(path, {"responses": [{"step": number, "body": {"score": 9}}]}).expect(200)["timeline"][1]
     assert played["data"] == {"status": 200, "save_to_run": {"score": 9}} and played["branch"] == "Succeeded"
     refused = api.post(path, {"responses": [{"step": 999}]}).expect(422)
-    assert refused["validation_errors"] == {"responses[0].step": ["must be the id of a step that makes an HTTP request"]}
+    assert refused["validation_errors"] == {
+        "responses[0].step": ["must be the id of a step that makes an HTTP request"]
+    }
     assert requests_to(receiver, "/hook/simulated") == []
 
 
@@ -218,3 +220,45 @@ def test_a_request_needs_the_right_to_read_contacts(server: Server) -> None:
     step = {"type": "http_request", "url": "https://shop.example/hook"}
     refused = writer.post("/flows", {"trigger": {"event": "cart_add"}, "steps": [step]}).expect(403)
     assert refused["required_scope"] == "contacts:read"
+
+
+def test_a_notification_in_slack(api: Client, server: Server, receiver: Receiver) -> None:
+    """One message names the contact, with its values escaped; the URL is kept and never shown."""
+    url = f"{receiver.url}/services/T0/B0/hushhush3"
+    steps = [{"type": "notify", "via": "slack", "slack_url": url, "note": "Call <them> & ask"}]
+    document = {"name": "Deals", "trigger": {"event": "deal_open"}, "steps": steps, "status": "active"}
+    flow = api.post("/flows", document).expect(201)
+    (returned,) = flow["steps"]
+    assert returned["via"] == "slack" and "hushhush3" not in json.dumps(flow)
+    assert api.patch(f"/flows/{flow['id']}", {"steps": [returned]}).expect(200)["steps"] == [returned]
+    event = {"event": "deal_open", "contact_email": "amp@example.org", "create_contact": True}
+    contact = api.post("/events", event).expect(201)["contact_id"]
+    run = wait_for_run(api, flow)
+    assert (run["history"][0]["outcome"], run["history"][0]["reason"]) == ("on", None)
+    receiver.wait(lambda _: bool(requests_to(receiver, "/hook/services")))
+    (request,) = requests_to(receiver, "/hook/services")
+    text = json.loads(request.body)["text"]
+    assert text.splitlines()[:3] == [
+        "*Deals*", "amp@example.org came to a step of this flow.", "Call &lt;them&gt; &amp; ask",
+    ]  # fmt: skip
+    assert text.endswith(f"/contacts/{contact}|Open contact>") and "idempotency-key" in request.headers
+    simulation = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)
+    assert simulation["timeline"][1]["data"] == {"to": "127.0.0.1"}
+    stored = b"".join(path.read_bytes() for path in server.data.glob("campanero.db*"))
+    assert b"hushhush3" not in stored and "hushhush3" not in server.output
+
+
+def test_errors_of_a_notification_in_slack(api: Client) -> None:
+    """It needs a URL that may be requested, and has nothing that an email has."""
+    slack = {"type": "notify", "via": "slack"}
+    assert step_errors(
+        api, slack, {**slack, "slack_url": "http://10.1.2.3/x", "user_id": 1}, {"type": "notify", "via": "pigeon"},
+        {"type": "notify", "user_id": 1, "slack_url": "https://hooks.slack.com/services/x"},
+    ) == {
+        "steps[0].slack_url": ["can't be blank"],
+        "steps[1].slack_url": ["is invalid"],
+        "steps[1].user_id": ["is only allowed with another value of via"],
+        "steps[2].via": ["is not included in the list"],
+        "steps[2].user_id": ["can't be blank"],
+        "steps[3].slack_url": ["is only allowed with another value of via"],
+    }  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.model.answers import STATUSES, get_url
 from tests.model.interpreter import map_branches
 
 SENT = ("m_one", "m_two")  # events that clients send
@@ -105,7 +106,10 @@ def steps(
             },
             st.sampled_from(NAMES), st.integers(1, 4), branch, branch,
         )  # fmt: skip
-        step = st.one_of(step, step, split, split, split_value, random_split, date, event)
+        request = st.fixed_dictionaries(
+            {"type": st.just("http_request"), "answer": st.sampled_from([*STATUSES]), "yes": branch, "no": branch}
+        )
+        step = st.one_of(step, step, split, split, split_value, random_split, date, event, request)
     ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
     return st.builds(lambda some, end: some + end, st.lists(step, min_size=min_size, max_size=max_size), ending)
 
@@ -161,8 +165,11 @@ def with_loop(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
 def as_sent(step: dict[str, Any], begun: int) -> dict[str, Any]:
     """Return a step as it is sent: an hour of the example as the time of day in its middle; `begun` is that of hour 0.
 
-    The middle is far from the moments at which the clock stands.
+    The middle is far from the moments at which the clock stands. The answer to a request is part of its URL.
     """
+    if "answer" in step:
+        sent = {key: value for key, value in step.items() if key != "answer"}
+        return sent | {"url": get_url(step["answer"]), "save_to_contact": {"seen": "seen"}}
     if "hour" not in step:
         return step
     moment = datetime.fromtimestamp(begun / 1000 + step["hour"] * 3600 + 1800, UTC)

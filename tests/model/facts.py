@@ -27,6 +27,8 @@ AND NOT EXISTS (SELECT 1 FROM step_visit v JOIN run r ON r.id = v.run_id AND r.s
                 AND e.id > coalesce(r.event_id, 0))
 AND NOT EXISTS (SELECT 1 FROM run r JOIN flow f ON f.id = r.flow_id
                 WHERE r.status = 'live' AND f.status = 'active' AND f.deleted_at IS NULL AND r.due_at <= ?1 + 20000)
+AND NOT EXISTS (SELECT 1 FROM flow_request q JOIN flow f ON f.id = q.flow_id
+                WHERE q.status = 'pending' AND f.status = 'active' AND f.deleted_at IS NULL)
 AND NOT EXISTS (SELECT 1 FROM message m LEFT JOIN flow f ON f.id = m.flow_id
                 WHERE m.status IN ('queued', 'held', 'sending') AND coalesce(m.due_at, 0) <= ?1
                 AND (f.id IS NULL OR f.status = 'active'))

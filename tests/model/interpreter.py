@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tests.domain.filters_reference import get_path, json_matches
+from tests.model.answers import SEEN, STATUSES
 
 MAX_CHAIN_DEPTH = 5
 Step = dict[str, Any]
@@ -120,6 +121,8 @@ def get_wait_end(step: Step, entered: int) -> int | None:
         return int(entered + step["duration"] // 3600)
     if step.get("until") == "event":
         return int(entered + step["timeout"] // 3600)
+    if step["type"] == "http_request":
+        return entered  # the response comes in the same hour
     # The moment is in the middle of an hour, and hours are looked at when they begin.
     return None if "hour" not in step else int(entered + (step["hour"] - entered) % 24 + 1)
 
@@ -221,6 +224,9 @@ def take_step(contact: Contact, index: int, now: int, chosen: str = "") -> Conta
         # The contacts of the model have no dates.
         outcome, reason = ("yes", None) if run.heard else ("no", "timed_out" if step["until"] == "event" else "no_date")
         rest = (*step[outcome], *rest)
+    if kind == "http_request":
+        outcome, reason = ("yes", None) if step["answer"] == "ok" else ("no", f"http_{STATUSES[step['answer']]}")
+        rest = (*step[outcome], *rest)
     if kind == "email":
         reason = None if contact.subscribed or step.get("transactional") else "unsubscribed"
         outcome = "skipped" if reason else "on"
@@ -273,6 +279,8 @@ def apply_step(contact: Contact, run: Run, step: Step) -> Contact:
         return change_tag(contact, run, step)
     if step["type"] == "contact_update":
         contact = contact._replace(data=contact.data | step["data_merge"])
+    if step["type"] == "http_request" and step["answer"] == "ok":
+        contact = contact._replace(data=contact.data | {"seen": SEEN})
     if step["type"] == "unsubscribe":
         contact = contact._replace(subscribed=False)
     return contact

@@ -123,7 +123,7 @@ class FlowSet:
             return Effects(group, group) | self.effects_of_events(kind)
         if kind in ("tag_add", "tag_remove"):
             return Effects(frozenset({"tags"}), frozenset({"tags"})) | self.effects_of_events(kind)
-        if kind == "contact_update":
+        if kind in ("contact_update", "http_request"):
             return Effects(writes=frozenset({"seen"}))
         if kind == "unsubscribe":
             return Effects(CONSENT, CONSENT)

@@ -182,3 +182,62 @@ def test_limiting_the_entries_of_an_hour(user: ScriptlessBrowser, api: Client, f
     contacts = [api.post("/contacts", {"email": f"cap{index}@example.org"}).expect(201)["id"] for index in range(2)]
     api.post(f"/flows/{flow}/enroll", {"contact_ids": contacts}).expect(200)
     assert "1 contact waits to enter" in HtmlPage(user, f"/flows/{flow}?step=start").text
+
+
+def test_making_an_http_request(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The form takes JSON, headers and secrets; stored secrets are not shown, and stay when the form is saved."""
+    page = add_step(user, flow, "HTTP request").press("Add step")
+    assert "This field is required." in page.text
+    page.fill("URL", "https://shop.example/hook")
+    page.fill("JSON body", '{"email": "{{ email }}"')
+    page = page.press("Add step")
+    assert "This is not valid JSON: see line 1, column 24." in page.text
+    page.fill("JSON body", '{"email": "{{ email }}"}')
+    page.fill("Headers", "X-Shop: one")
+    page.fill("Secret headers", "Authorization: Bearer hush-hush-2")
+    page.check("Sign requests")
+    page = page.press("Add step")
+    assert "This field is required." in page.text
+    page.fill("Signing secret", "whsec_c2VjcmV0IHNlY3JldA==")
+    page.fill("Store in custom fields", "score: result.score")
+    page = page.press("Add step")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["payload"], step["headers"]) == ({"email": "{{ email }}"}, {"X-Shop": "one"})
+    assert (step["secret_headers"], step["signed"]) == ({"Authorization": None}, True)
+    assert (step["save_to_contact"], step["timeout"], step["method"]) == ({"score": "result.score"}, 3600, "POST")
+    page = HtmlPage(user, f"/flows/{flow}?step={step['id']}")
+    assert "POST request to shop.example" in page.text and "Succeeded" in page.text and "Failed" in page.text
+    assert "hush-hush-2" not in page.html and "whsec_" not in page.html
+    page.fill("Method", "PUT")
+    page.press("Save")
+    (saved,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert saved == {**step, "method": "PUT"}
+
+
+def test_simulating_an_http_request(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The simulation plays a success, the values that are entered, or a failure."""
+    step = {"type": "http_request", "url": "https://shop.example/hook", "save_to_run": {"score": "score"},
+            "yes": [{"event_name": "asked"}], "no": [{"event_name": "unreached"}]}  # fmt: skip
+    api.patch(f"/flows/{flow}", {"steps": [step]}).expect(200)
+    page = HtmlPage(user, f"/flows/{flow}/try")
+    assert "POST request to shop.example: Succeeded" in page.text
+    page.fill("Values of the response", "score: 7")
+    page = page.press("Run simulation")
+    assert "Succeeded" in page.text
+    page = page.follow("What if: the request fails")
+    assert "POST request to shop.example: Failed" in page.text and "Record the event “Unreached”" in page.text
+
+
+def test_notifying_in_slack(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """Another way of notification first shows its fields; the URL is not shown again, and stays."""
+    page = add_step(user, flow, "Notify a colleague")
+    page.fill("Notify by", "Slack message")
+    page = page.press("Add step")
+    page.fill("Webhook URL", "https://hooks.slack.com/services/T0/B0/hush")
+    page.fill("Note", "Call them today.")
+    page = page.press("Add step")
+    assert "Notify hooks.slack.com" in page.text and "services/T0" not in page.html
+    page.fill("Note", "Write to them.")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["via"], step["note"]) == ("slack", "Write to them.") and "Notify hooks.slack.com" in page.text

@@ -89,6 +89,8 @@ FREQUENCIES = (
 SIDES = (("after", gettext_noop("After, or on the date")), ("before", gettext_noop("Before")))
 SEGMENT_EVENTS = ("segment_enter", "segment_exit")
 _MAX_KEY_CHARACTERS = 100
+# The fields of steps whose value decides which other fields apply.
+_CHOICES = ("until", "via")
 
 
 class StepForm(Form):
@@ -132,6 +134,8 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
             values |= branch_rows.build_values(field.type, value or [])
         elif field.type in ("object", "secret_object"):
             values[field.name] = _format_lines(value or {})
+        elif field.type == "secret":
+            values[field.name] = ""  # Stored secrets are never shown.
         elif field.type == "json":
             values[field.name] = json.dumps(value, ensure_ascii=False, indent=2) if value else ""
         elif field.type not in ("design", "filters"):
@@ -144,7 +148,7 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     for field in BY_TYPE[kind].fields:
         text = form[field.name]
-        if not field.applies(form["until"]):
+        if not field.applies(get_choice(form)):
             continue
         if field.type == "duration":
             raw[field.name] = _parse_duration(field.name, text, form[f"{field.name}_unit"])
@@ -513,10 +517,15 @@ def build_stored_step_form(step: dict[str, Any]) -> StepForm:
     return form
 
 
+def get_choice(form: Form) -> str:
+    """Return the choice that decides which fields of a step apply; empty for kinds without such a choice."""
+    return next((form[name] for name in _CHOICES if form[name]), "")
+
+
 def get_layout(form: Form) -> str:
     """Return which fields a step's form shows, posted as `shown`, so that another choice first shows its fields."""
     other = [form[name] for name in ("event_name", "field") if form[name] in (OTHER, ANY_DATA, ANY_EVENT_DATA)]
-    return ".".join([form["until"], *other])
+    return ".".join([get_choice(form), *other])
 
 
 def is_layout_changed(form: Form) -> bool:
@@ -526,12 +535,13 @@ def is_layout_changed(form: Form) -> bool:
 
 def add_missing_values(form: StepForm, kind: str) -> None:
     """Give the fields that the form did not show their first values."""
-    form.values = {**build_step_form({"type": kind, "until": form["until"]}).values, **form.values}
+    choice = {name: form[name] for name in _CHOICES if form[name]}
+    form.values = {**build_step_form({"type": kind, **choice}).values, **form.values}
 
 
 def shows_rules(form: Form, kind: str) -> bool:
     """Return whether the form of a step of a kind has filter rows."""
-    return any(field.type == "filters" and field.applies(form["until"]) for field in BY_TYPE[kind].fields)
+    return any(field.type == "filters" and field.applies(get_choice(form)) for field in BY_TYPE[kind].fields)
 
 
 def build_conditions_form(start: TriggerSpec) -> Form:

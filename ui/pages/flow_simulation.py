@@ -19,6 +19,7 @@ from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, StepCount, run_in_turn
 from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationInput
 from appliance.flows.simulation_timeline import Simulation, SimulationEntry
+from appliance.flows.steps.http_request import HttpRequest
 from appliance.flows.store import FlowPatch
 from appliance.storage.transactions import commit, fetch, render
 from ui import formats, labels, view
@@ -35,6 +36,8 @@ _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
 # A simulated event in the query: the id of the branch step and the name of the event.
 _CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
+# Instead of an event: the request of the step gets no response.
+_REQUEST_FAILED = "http_request_failed"
 
 
 class SimulationForm(NamedTuple):
@@ -53,7 +56,7 @@ class SimulationForm(NamedTuple):
         return self.query(do=" ".join(remaining if choice in self.choices else [*remaining, choice]))
 
 
-_QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "day", "hour", "q", "do")
+_QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "response", "day", "hour", "q", "do")
 
 
 def read_query(text: Mapping[str, Any]) -> SimulationForm:
@@ -82,7 +85,16 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
             raw["start_at"] = clock.iso(clock.parse(local.isoformat()))
         except (ValueError, OverflowError):
             raise Invalid({"day": [gettext("Enter a valid date.")]}) from None
-    raw["events"] = [_event_before(draft, choice) for choice in form.choices]
+    failing = {int(choice.partition(".")[0]) for choice in form.choices if choice.endswith(f".{_REQUEST_FAILED}")}
+    events = [choice for choice in form.choices if not choice.endswith(f".{_REQUEST_FAILED}")]
+    raw["events"] = [_event_before(draft, choice) for choice in events]
+    body = flow_forms.parse_lines(values.get("response", ""), "response")
+    requests = [step["id"] for _, step in document.walk(draft.steps) if step["type"] == HttpRequest.type]
+    if requests and (failing or body):
+        raw["responses"] = [
+            {"step": step_id, "status": 0} if step_id in failing else {"step": step_id, "body": body or None}
+            for step_id in requests
+        ]
     return validation.read(SimulationInput, raw)
 
 
@@ -171,7 +183,10 @@ def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int,
     """
     offers: dict[int, list[tuple[str, str, bool]]] = {}
     for entry in simulated.timeline:
-        if entry.checked_events and entry.step_id is not None:
+        if entry.type == HttpRequest.type and entry.step_id is not None:
+            choice = f"{entry.step_id}.{_REQUEST_FAILED}"
+            offers[entry.step_id] = [(gettext("The request fails"), form.toggle(choice), choice in form.choices)]
+        elif entry.checked_events and entry.step_id is not None:
             offers[entry.step_id] = [
                 (labels.event(event)[2], form.toggle(choice), choice in form.choices)
                 for event in entry.checked_events
@@ -224,7 +239,7 @@ def list_messages(simulated: Simulation) -> list[SimulationEntry]:
 
 
 BULK_DAYS = 90
-_FORM_FIELDS = ("first_name", "email", "data", "event", "day", "hour", "name")
+_FORM_FIELDS = ("first_name", "email", "data", "event", "response", "day", "hour", "name")
 
 
 @pages.get("/<flow_id:int>/try", name="show")
@@ -270,6 +285,7 @@ def _load_tree(visit: Visit, draft: Any, query: SimulationForm, simulated: Simul
     return {
         "flow": draft.flow, "draft": draft, "contact_options": contact_options,
         "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
+        "has_requests": any(step["type"] == HttpRequest.type for _, step in document.walk(steps)),
         "cards": highlight_path(cards, simulated) if simulated is not None else cards, "icons": flow_tree.step_icons(),
         "offers": list_branch_events(simulated, query) if simulated is not None else {},
         "expected": list_expectations(simulated, titles) if simulated is not None else [],

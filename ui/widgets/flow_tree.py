@@ -90,7 +90,7 @@ _REASONS = {
     "date_passed": gettext_noop("The date is past"),
     "timed_out": gettext_noop("The event did not come in time"),
     "no_colleague": gettext_noop("The colleague has no access any more"),
-    "too_many_notices": gettext_noop("Too many emails to the colleague in an hour"),
+    "too_many_notices": gettext_noop("Too many notifications in an hour"),
     "test_run": gettext_noop("Nobody is notified of a test"),
     "test_request": gettext_noop("No request is made for a test"),
     "invalid_data": gettext_noop("The data would be invalid or too long"),

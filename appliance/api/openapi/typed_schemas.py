@@ -19,7 +19,7 @@ from appliance.flows.request_template import MAX_URL_CHARACTERS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.go_to import MAX_JUMPS
 from appliance.flows.steps.http_request import MAX_SECRET_CHARACTERS, METHODS, MIN_SECRET_CHARACTERS
-from appliance.flows.steps.notify import MAX_NOTE_CHARACTERS
+from appliance.flows.steps.notify import MAX_NOTE_CHARACTERS, VIAS
 from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
 from appliance.flows.steps.split_value import MAX_VALUES
 from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
@@ -256,7 +256,13 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
         "seconds to wait for the event, or to try the request, at most; a request: up to 259,200, default 3,600",
     ),
+    "via": ({"enum": [*VIAS]}, "how `notify` tells it: `email`, the default, or `slack`"),
     "user_id": ({"type": "integer"}, "id of the user of the account whom `notify` emails"),
+    "slack_url": (
+        {"type": "string", "maxLength": MAX_URL_CHARACTERS},
+        "incoming webhook of Slack, or of a program that takes the same requests, to which `notify` posts; stored "
+        "encrypted and never returned. Absent, the stored one is kept",
+    ),
     "method": ({"enum": [*METHODS]}, "method of `http_request`; default: `POST`"),
     "url": (
         {"type": "string", "maxLength": MAX_URL_CHARACTERS},
@@ -291,7 +297,7 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "object"},
         "values of the JSON response of `http_request` to store with the event that started the run: paths by key",
     ),
-    "note": ({"type": "string", "maxLength": MAX_NOTE_CHARACTERS}, "note in the email of `notify`"),
+    "note": ({"type": "string", "maxLength": MAX_NOTE_CHARACTERS}, "note in the message of `notify`"),
     "step_id": ({"type": "integer"}, "`id`, as sent, of the step that `go_to` leads to"),
     "max_jumps": (
         {"type": "integer", "minimum": 1, "maximum": MAX_JUMPS},

@@ -127,13 +127,13 @@ class StepField(NamedTuple):
     help: str = ""
     # For a `choice`: (value, label), with marked labels.
     options: tuple[tuple[str, str], ...] = ()
-    # The field applies only if the field `until` has one of these values; always, if there are none.
+    # The field applies only if the field `until` or `via` has one of these values; always, if there are none.
     applies_to: tuple[str, ...] = ()
     default: Any = None
 
-    def applies(self, until: str) -> bool:
-        """Return whether the field applies to a step whose `until` has this value."""
-        return not self.applies_to or until in self.applies_to
+    def applies(self, choice: str) -> bool:
+        """Return whether the field applies to a step whose `until` or `via` has this value."""
+        return not self.applies_to or choice in self.applies_to
 
 
 class ParseContext(NamedTuple):

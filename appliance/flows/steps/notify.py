@@ -1,11 +1,19 @@
-"""The step that emails a member of the team that a contact came to it, at most `MAX_PER_HOUR` times an hour."""
+"""The step that tells the team that a contact came to it, by email or in Slack, at most `MAX_PER_HOUR` times an hour.
+
+A message to Slack is a request of the flow (`request_queue`) that nobody awaits: `{"text": …}` to an incoming webhook
+(docs.slack.dev/messaging/sending-messages-using-incoming-webhooks).
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from appliance.accounts import users
 from appliance.core import addresses, i18n
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.flows import request_queue, request_template
+from appliance.flows.request_template import MAX_URL_CHARACTERS, RequestSpec
 from appliance.flows.steps.base import (
     CONTINUE,
     ActiveRun,
@@ -18,15 +26,20 @@ from appliance.flows.steps.base import (
     skip,
 )
 from appliance.flows.triggers import check_integer
+from appliance.sending.delivery import safe_http
 from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage.database import scalar, write_state
 from appliance.storage.models import Account, Channel, Contact, User
+from appliance.webhooks.subscriptions import url_host
 
 # A flow that thousands enter at once must not fill a mailbox; the flow's page lists all contacts.
 MAX_PER_HOUR = 20
 MAX_NOTE_CHARACTERS = 500
+VIAS = _EMAIL, _SLACK = ("email", "slack")
+# Slack may be down for a while; a message of yesterday helps nobody.
+_SLACK_MS = 86_400_000
 _COUNT_NOTICES = (
     "SELECT count(*) FROM step_visit WHERE flow_id = ? AND action_id = ? AND outcome = 'on' AND reason IS NULL "
     "AND test = 0 AND entered_at > ?"
@@ -34,53 +47,77 @@ _COUNT_NOTICES = (
 
 
 class Notify(StepKind):
-    """A step that emails the user `user_id` of the account, with the name of the contact and a note."""
+    """A step that emails a user of the account, or posts to Slack, with the name of the contact and a note.
+
+    The URL of a webhook lets everyone post who knows it, so it is stored encrypted.
+    """
 
     type = "notify"
     label = gettext_noop("Notify a colleague")
     icon = "bell-ring"
-    keys = frozenset({"user_id", "note"})
+    keys = frozenset({"via", "user_id", "slack_url", "note"})
     fields = (
-        StepField("user_id", gettext_noop("Colleague"), "user", required=True),
+        StepField(
+            "via", gettext_noop("Notify by"), "choice", required=True, default=_EMAIL,
+            options=((_EMAIL, gettext_noop("Email")), (_SLACK, gettext_noop("Slack message"))),
+        ),
+        StepField("user_id", gettext_noop("Colleague"), "user", required=True, applies_to=(_EMAIL,)),
+        StepField(
+            "slack_url", gettext_noop("Webhook URL"), "secret", applies_to=(_SLACK,),
+            help=gettext_noop(
+                "From the incoming webhooks of Slack, or of a program that takes the same messages. "
+                "It is stored encrypted; leave it empty to keep it."
+            ),
+        ),
         StepField(
             "note", gettext_noop("Note"), "note",
             help=gettext_noop(
-                "The email names the contact and links to it. At most 20 emails an hour are sent; "
+                "The message names the contact and links to it. At most 20 an hour are sent; "
                 "the contacts of this step are all listed here."
             ),
         ),
     )  # fmt: skip
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse `user_id`, a user of the account, and `note`, a text of up to `MAX_NOTE_CHARACTERS` characters."""
-        user_id, note = raw.get("user_id"), raw.get("note")
+        """Parse `via`, and what it needs: `user_id`, a user of the account, or `slack_url`; and `note`, a text."""
+        via, note = raw.get("via"), _read_note(raw.get("note"), context)
+        if via is not None and via not in VIAS:
+            context.add_fault("via", gettext("is not included in the list"))
+        other = "user_id" if via == _SLACK else "slack_url"
+        if raw.get(other) is not None:
+            context.add_fault(other, gettext("is only allowed with another value of via"))
+        if via == _SLACK:
+            return {"via": _SLACK, **_read_slack_url(raw.get("slack_url"), context), "note": note}
+        user_id = raw.get("user_id")
         if error := check_integer(1, 2**63 - 1)(user_id):
             context.add_fault("user_id", gettext(error))
         elif _find_user(context.account_id, user_id) is None:
             context.add_fault("user_id", gettext("must exist"))
-        if note is not None and not isinstance(note, str):
-            context.add_fault("note", gettext("is invalid"))
-            note = None
-        elif note is not None and len(note) > MAX_NOTE_CHARACTERS:
-            context.add_fault("note", gettext("is too long (maximum is %(max)s characters)", max=MAX_NOTE_CHARACTERS))
-        return {"user_id": user_id, "note": (note or "").strip()}
+        return {"user_id": user_id, "note": note}
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the props, without an empty note."""
-        return {key: value for key, value in props.items() if value}
+        """Return the props, without an empty note and the URL of a webhook."""
+        return {key: value for key, value in props.items() if value and key not in ("slack_url", "slack_host")}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
         """Return an error for a user that has no access any more."""
+        if props.get("via") == _SLACK:
+            return []
         user = _find_user(account_id, props["user_id"])
         return [] if user is not None else [("user_id", gettext("select a colleague who has access"))]
 
+    def get_request(self, props: dict[str, Any], account_id: int) -> RequestSpec:
+        """Return the request to Slack; its body is stored with it."""
+        return RequestSpec("POST", request_template.unseal_secret(account_id, "", props["slack_url"]))
+
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Queue an email for each run in the transaction of its step, until there were `MAX_PER_HOUR` in an hour.
+        """Queue a message for each run in the transaction of its step, until there were `MAX_PER_HOUR` in an hour.
 
         All others continue with the reason `too_many_notices`. Test runs and simulations send nothing.
         """
-        user = _find_user(context.account_id, node.props["user_id"])
-        if user is None:
+        is_slack = node.props.get("via") == _SLACK
+        user = None if is_slack else _find_user(context.account_id, node.props["user_id"])
+        if user is None and not is_slack:
             return [skip("no_colleague") for _ in runs]
         since = context.now - 3_600_000
         earlier = int(scalar(_COUNT_NOTICES, (context.flow_id, node.id, since))) + context.notices[node.id]
@@ -92,7 +129,11 @@ class Notify(StepKind):
                 results.append(skip("too_many_notices"))
             else:
                 left -= 1
-                if not write_state.is_sandboxed:
+                if write_state.is_sandboxed:
+                    pass  # A simulation tells nobody.
+                elif user is None:
+                    _queue_slack_message(node, run, context)
+                else:
                     _queue_email(user, node.props["note"], run, context)
                 results.append(CONTINUE)
         # Only now, because an error before undoes the emails of all these runs.
@@ -100,16 +141,67 @@ class Notify(StepKind):
         return results
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the address that the email would go to."""
+        """Return the address that the email, or the host that the message to Slack, would go to."""
+        if node.props.get("via") == _SLACK:
+            return {"to": node.props["slack_host"]}
         user = _find_user(context.account_id, node.props["user_id"])
         return {} if user is None else {"to": user.email}
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a text with the name of the user."""
+        """Return a text with the name of the user, or the host of the webhook."""
+        if props.get("via") == _SLACK:
+            return gettext("Notify %(name)s", name=props["slack_host"])
         user = _find_user(account_id, props["user_id"])
         if user is None:
             return gettext("Notify a colleague who has no access any more")
         return gettext("Notify %(name)s", name=user.name or user.email)
+
+
+def _read_note(note: Any, context: ParseContext) -> str:
+    if note is not None and not isinstance(note, str):
+        context.add_fault("note", gettext("is invalid"))
+        return ""
+    if note is not None and len(note) > MAX_NOTE_CHARACTERS:
+        context.add_fault("note", gettext("is too long (maximum is %(max)s characters)", max=MAX_NOTE_CHARACTERS))
+    return (note or "").strip()
+
+
+def _read_slack_url(url: Any, context: ParseContext) -> dict[str, str]:
+    """Return the encrypted URL of a webhook and its host; without a URL those that are stored."""
+    stored = context.previous or {}
+    if url is None and stored.get("slack_url"):
+        return {key: stored[key] for key in ("slack_url", "slack_host")}
+    if url is None:
+        context.add_fault("slack_url", gettext("can't be blank"))
+    elif not isinstance(url, str) or "{" in url or safe_http.find_url_fault(url.strip()):
+        context.add_fault("slack_url", gettext("is invalid"))
+    elif len(url) > MAX_URL_CHARACTERS:
+        error = gettext("is too long (maximum is %(max)s characters)", max=MAX_URL_CHARACTERS)
+        context.add_fault("slack_url", error)
+    else:
+        sealed = request_template.seal_secret(context.account_id, "", url.strip())
+        return {"slack_url": sealed, "slack_host": url_host(url.strip())}
+    return {"slack_url": "", "slack_host": ""}
+
+
+def _queue_slack_message(node: Node, run: ActiveRun, context: StepContext) -> None:
+    """Queue the message to Slack about a run, in the language of the account."""
+    account = Account.get_by_id(context.account_id)
+    with i18n.use_language(users.choose_language(None, account)):
+        contact = _escape(_name_contact(run))
+        link = f"<{config.base_url(config.current())}/contacts/{run.contact_id}|{_escape(gettext('Open contact'))}>"
+        lines = [
+            f"*{_escape(context.flow_name)}*",
+            gettext("%(contact)s came to a step of this flow.", contact=contact),
+            _escape(node.props["note"]), link,
+        ]  # fmt: skip
+    body = msgspec.json.encode({"text": "\n".join(filter(None, lines))})
+    request_queue.add_requests([run.id], node.id, context.now + _SLACK_MS, body, is_awaited=False)
+
+
+def _escape(text: str) -> str:
+    """Return a text with the three characters escaped that have a meaning in messages of Slack."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _find_user(account_id: int, user_id: Any) -> User | None:

@@ -18,7 +18,7 @@ BY_TYPE_ONLY = {
     "exit": set(),
     "split_value": {"field"},
     "random_split": set(),
-    "notify": {"user_id", "note"},
+    "notify": {"via", "user_id", "slack_url", "note"},
     "http_request": {
         "method",
         "url",
