@@ -22,7 +22,15 @@ from appliance.events import log as events
 from appliance.flows import run_ends, versions
 from appliance.flows.condition_limits import ConditionsTooSlow, pause_slow_flow
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult, leave
+from appliance.flows.steps.base import (
+    NO_RULES,
+    ActiveRun,
+    Node,
+    SimulationRules,
+    StepContext,
+    StepResult,
+    leave,
+)
 from appliance.flows.versions import Plan
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows
@@ -86,7 +94,7 @@ class StepExecutor:
         db.executemany(_INSERT_CLOSED_VISIT, self._closed_visits)
         entering = [run for run in self._waiting_runs if run.step_visit_id is None]
         visit_rows = db.executemany(
-            _INSERT_OPEN_VISIT, [(run.id, run.flow_id, run.action_id, run.test, now) for run in entering]
+            _INSERT_OPEN_VISIT, [(run.id, run.flow_id, run.action_id, run.test, run.arrived_at) for run in entering]
         )
         for run, (step_visit_id,) in zip(entering, visit_rows.fetchall(), strict=True):
             run.step_visit_id = step_visit_id
@@ -122,9 +130,9 @@ class StepExecutor:
     def _apply_result(self, node: Node, run: ActiveRun, result: StepResult) -> None:
         if self._observer is not None:
             self._observer(node, run, result)
-        now = self._context.now
+        now = self._context.get_time(run)
         if result.to == "wait" and result.until > now:
-            run.due_at = result.until
+            run.arrived_at, run.due_at = now, result.until
             self._waiting_runs.append(run)
             return
         outcome = result.outcome or "on"
@@ -355,11 +363,14 @@ def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
     return len(runs), time.perf_counter() - started
 
 
-def advance_runs(run_ids: Iterable[int], flow_name: str, plan: Plan, observer: StepObserver | None = None) -> None:
+def advance_runs(
+    run_ids: Iterable[int], flow_name: str, plan: Plan, observer: StepObserver | None = None,
+    rules: SimulationRules = NO_RULES,
+) -> None:  # fmt: skip
     """Advance live runs of one version of a flow, whatever the flow's status and their due times; for simulations."""
     require_write_transaction()
     runs = [ActiveRun(*row) for row in rows(_SELECT_RUNS_BY_ID, (msgspec.json.encode(list(run_ids)).decode(),))]
-    _execute_runs(runs, flow_name, clock.now_ms(), observer, None, plan)
+    _execute_runs(runs, flow_name, clock.now_ms(), observer, None, plan, rules)
 
 
 def _execute_runs(
@@ -369,6 +380,7 @@ def _execute_runs(
     observer: StepObserver | None,
     until: float | None,
     plan: Plan | None = None,
+    rules: SimulationRules = NO_RULES,
 ) -> None:
     by_version: dict[int, list[ActiveRun]] = {}
     unreadable = [run.id for run in runs if not _decode_event_data(run)]
@@ -379,7 +391,9 @@ def _execute_runs(
     for version, version_runs in by_version.items():
         first = version_runs[0]
         version_plan = plan or versions.load_plan(first.flow_id, version)
-        context = StepContext(first.account_id, first.flow_id, flow_name, version, now, Counter(), version_plan.repeats)
+        context = StepContext(
+            first.account_id, first.flow_id, flow_name, version, now, Counter(), version_plan.repeats, rules
+        )
         executor = StepExecutor(version_plan, context, observer)
         executor.execute(version_runs, until)
         executor.save()

@@ -1,5 +1,6 @@
 """Base classes of step kinds, which parse, describe and execute their steps, and the creation of a step's messages."""
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -60,6 +61,7 @@ class ActiveRun(Struct):
     action_id: int | None
     step_visit_id: int | None
     due_at: int
+    arrived_at: int = 0  # when it came to the step at which it waits; set by the engine
 
 
 class StepResult(NamedTuple):
@@ -101,11 +103,27 @@ def leave(reason: str) -> StepResult:
     return StepResult("exit", outcome="exited", reason=reason)
 
 
+class SimulationRules(NamedTuple):
+    """How runs of a simulation differ from real ones.
+
+    With `has_own_times`, each run is at the time when it was due, and not at that of its batch. `seed` decides random
+    splits by contact and start instead of by run, so that two versions of a flow give a contact the same branch.
+    `branches` are the keys of the branches that a person chose for random splits, by step id.
+    """
+
+    has_own_times: bool = False
+    seed: int | None = None
+    branches: Mapping[int, str] = MappingProxyType({})
+
+
+NO_RULES = SimulationRules()
+
+
 class StepContext(NamedTuple):
     """The flow, its version and the current time in Unix milliseconds, for all runs of one execution of a step.
 
     `notices` is the number of emails that were queued to colleagues, by step id, whose visits are not stored yet.
-    `repeats` says whether runs of the version can come to a step again.
+    `repeats` says whether runs of the version can come to a step again. `rules` are those of a simulation.
     """
 
     account_id: int
@@ -115,6 +133,18 @@ class StepContext(NamedTuple):
     now: int
     notices: Counter[int]
     repeats: bool = False
+    rules: SimulationRules = NO_RULES
+
+    def get_time(self, run: ActiveRun) -> int:
+        """Return the time of a run in Unix milliseconds: the current one, except in a simulation with own times."""
+        return run.due_at if self.rules.has_own_times else self.now
+
+    def get_random_key(self, run: ActiveRun) -> int:
+        """Return the number that decides the random splits of a run."""
+        if self.rules.seed is None:
+            return run.id
+        text = f"{self.rules.seed}:{run.contact_id}:{run.started_at}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest())
 
 
 class StepField(NamedTuple):

@@ -1,6 +1,7 @@
 """The step that splits contacts at random between branches with shares, for example to compare two series of emails.
 
-The branch follows from the id of the run, so a run that comes to the step again takes the same one. All branches
+The branch follows from the id of the run, so a run that comes to the step again takes the same one. A simulation may
+choose it (`SimulationRules`). All branches
 continue with the step after the split.
 """
 
@@ -68,7 +69,10 @@ class RandomSplit(StepKind):
         """Return the branch of each run."""
         items = node.props[LISTED_KEY]
         assignment = _assign(context.flow_id, node.id, tuple(item["share"] for item in items))
-        return [take(items[get_group(assignment, run.id) - 1]["key"]) for run in runs]
+        chosen = context.rules.branches.get(node.id)
+        if chosen is not None:
+            return [take(chosen)] * len(runs)
+        return [take(items[get_group(assignment, context.get_random_key(run)) - 1]["key"]) for run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the shares, such as `Split at random: A 50 %, B 50 %`."""

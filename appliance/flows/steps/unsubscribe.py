@@ -76,7 +76,7 @@ class Unsubscribe(StepKind):
         channel = node.props["channel"]
         created = _get_open_messages(runs, channel, context.now)
         return [
-            wait_until(context.now + min(max(context.now - created[run.id], _MIN_WAIT_MS), _MAX_WAIT_MS))
+            wait_until(context.get_time(run) + min(max(context.now - created[run.id], _MIN_WAIT_MS), _MAX_WAIT_MS))
             if run.id in created
             else _unsubscribe(run, _KINDS[channel], context)
             for run in runs

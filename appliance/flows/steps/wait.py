@@ -50,8 +50,11 @@ class Wait(StepKind):
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Let a run that has just arrived wait for the duration, and let a run that has waited continue."""
-        until = context.now + node.props["duration"] * 1000
-        return [CONTINUE if run.step_visit_id is not None else wait_until(until) for run in runs]
+        duration_ms = node.props["duration"] * 1000
+        return [
+            CONTINUE if run.step_visit_id is not None else wait_until(context.get_time(run) + duration_ms)
+            for run in runs
+        ]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text such as `Wait 3 days`, translated."""

@@ -288,7 +288,7 @@ def _run_time(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCon
         CONTINUE
         if run.step_visit_id is not None or run.id not in zones
         else wait_until(
-            local_time.get_next_moment(context.now, props["at"], props["weekdays"], zones[run.id].zone)
+            local_time.get_next_moment(context.get_time(run), props["at"], props["weekdays"], zones[run.id].zone)
         )
         for run in runs
     ]  # fmt: skip
@@ -306,10 +306,10 @@ def _run_date(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCon
         moment = None if day is None else _add_days(day, props, zones[run.id])
         if moment is None:
             results.append(take("no", "no_date"))
-        elif moment < context.now:
+        elif moment < context.get_time(run):
             results.append(take("no", "date_passed"))
         else:
-            results.append(wait_until(moment) if moment > context.now else YES)
+            results.append(wait_until(moment) if moment > context.get_time(run) else YES)
     return results
 
 
@@ -327,10 +327,10 @@ def _run_event(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCo
         event_waits.find_runs_with_event(context.account_id, props["event_name"], props["filters"], waited)
         if waited else set()
     )  # fmt: skip
-    until = wait_until(context.now + props["timeout"] * 1000)
-    timed_out = take("no", "timed_out")
+    timeout_ms, timed_out = props["timeout"] * 1000, take("no", "timed_out")
     return [
-        until if run.step_visit_id is None else YES if run.id in happened else timed_out
+        wait_until(context.get_time(run) + timeout_ms) if run.step_visit_id is None
+        else YES if run.id in happened else timed_out
         for run in runs
     ]  # fmt: skip
 
