@@ -26,6 +26,11 @@ def main() -> None:
         from appliance.campaigns import rehearsal
 
         sys.exit(rehearsal.main())
+    if sys.argv[1:] == ["replay-flow"]:
+        gc.enable()
+        from appliance.flows import replays
+
+        sys.exit(replays.main())
     if sys.argv[1:] == ["decode-pictures"]:
         gc.enable()
         from appliance.content import picture_worker

@@ -370,7 +370,7 @@ def _send_message(row: LedgerRow, renderer: MessagePreparer) -> SimulatedSend:
     marked_ids = transactions.write(queue.claim, [row], _WORKER_ID)
     if row.id not in marked_ids:
         return show_message(Message.get_by_id(row.id), _explain_waiting(row))
-    outcome, note = _render(row, renderer)
+    outcome, note = render_message(row, renderer)
     transactions.write(queue.record, [outcome])
     return show_message(Message.get_by_id(row.id), note, renderer if outcome.skip_reason is None else None)
 
@@ -383,7 +383,8 @@ def _explain_waiting(row: LedgerRow) -> str | None:
     return disk_guard.send_blocker() or gettext("it would wait in the queue")
 
 
-def _render(row: LedgerRow, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
+def render_message(row: LedgerRow, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
+    """Render a message, and return the outcome of its attempt, with what keeps it from being sent or shown, or None."""
     try:
         prepared = renderer.build(row).prepared
     except SenderRejected as error:

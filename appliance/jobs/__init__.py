@@ -34,6 +34,7 @@ from appliance.flows import (
     enrollment,
     event_waits,
     lifecycle,
+    replays,
     request_queue,
     segment_events,
     triggers,
@@ -134,6 +135,7 @@ class Jobs:
         self._domains_lock = threading.Lock()
         self._links_lock = threading.Lock()
         self._consents_lock = threading.Lock()
+        self._replays_lock = threading.Lock()
         self._last_cleanup_ms = self._last_experiments_ms = 0
         self._queued: set[str] = set()
         self._paused: set[str] = set()
@@ -148,6 +150,7 @@ class Jobs:
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
             "starts": self.start_campaigns, "consents": self.keep_consents,
             "experiments": self.advance_experiments, "requests": self.request_worker.run,
+            "replays": self.run_replays,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -297,6 +300,10 @@ class Jobs:
         """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
         sms_rules.recheck_held_sms()
         signals.wake("outbox")
+
+    def run_replays(self) -> None:
+        """Run the replays of flows that wait, each in a child process; return at once if another thread does."""
+        self._run_once(self._replays_lock, replays.run_pending)
 
     def run_bulk_actions(self) -> None:
         """Run the bulk actions that are due."""
@@ -477,6 +484,8 @@ class Jobs:
             signals.wake("requests")
         if bulk_actions.is_due():
             signals.wake("bulk_actions")
+        if replays.is_due():
+            signals.wake("replays")
         if backups.is_due():
             signals.wake("backups")
 
@@ -490,9 +499,10 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, the starts of campaigns and link
-# checks may each occupy a thread for a long time, and preflights several. The remaining two threads run all other jobs.
-_WORKERS = 11 + rehearsal.MAX_CONCURRENT
+# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, the starts of campaigns, link checks
+# and a replay may each occupy a thread for a long time, and preflights several. The remaining two threads run all other
+# jobs.
+_WORKERS = 12 + rehearsal.MAX_CONCURRENT
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.

@@ -22,6 +22,7 @@ from appliance.accounts import invitations, request_limits, sessions
 from appliance.audience import bulk_actions
 from appliance.content import media
 from appliance.core.errors import Unavailable
+from appliance.flows import replays
 from appliance.forms import submissions
 from appliance.imports import erasing
 from appliance.sending.messages import attachments, capture_inbox, retries, submitted
@@ -55,6 +56,7 @@ SWEEPS = (
     Sweep("old sign-ups", submissions.list_deletable, submissions.delete_confirmations),
     Sweep("batches of bulk actions", bulk_actions.find_expired_parts, bulk_actions.delete_parts, 20),
     Sweep("bulk actions", bulk_actions.find_expired, bulk_actions.delete),
+    Sweep("replays of flows", replays.list_expired, replays.delete, 20),
     # The batches are small, because a message may occupy a hundred database pages.
     Sweep("old messages of the built-in inbox", capture_inbox.list_expired, capture_inbox.delete, 20),
     Sweep("cleared messages of the built-in inbox", capture_inbox.list_cleared, capture_inbox.delete, 20),

@@ -249,11 +249,18 @@ def _flow_requests(handle: Any) -> None:
         database.create_tables([models.FlowRequest], safe=False)
 
 
+def _flow_replays(handle: Any) -> None:
+    """Add the replays of flows: a database of before has no table for them."""
+    if not database.table_exists("flow_replay"):
+        database.create_tables([models.FlowReplay], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
     _send_times,
     _flow_requests,
+    _flow_replays,
 )  # fmt: skip
 
 

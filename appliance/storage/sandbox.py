@@ -31,10 +31,14 @@ _CREATE_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
 
 
 class TableRows(NamedTuple):
-    """The rows of a table to copy into a sandbox: an SQL condition with its named parameters; by default no rows."""
+    """The rows of a table to copy into a sandbox: an SQL condition with its named parameters; by default no rows.
+
+    The copy has the indexes with these names only, or all if `indexes` is None: each costs time with every write.
+    """
 
     condition: str = "0"
     parameters: Mapping[str, Any] = {}
+    indexes: frozenset[str] | None = None
 
 
 NO_ROWS = TableRows()
@@ -93,15 +97,15 @@ def _open_read_only() -> Any:
 def _create_copies(handle: Any, tables: Mapping[str, TableRows]) -> None:
     """Create the temporary tables, insert their rows, and then create their indexes, which is faster in this order."""
     handle.execute("BEGIN")  # All reads of the sandbox see one snapshot.
-    objects = handle.execute("SELECT type, tbl_name, sql FROM main.sqlite_schema WHERE sql NOT NULL").fetchall()
-    create_statements = {table: sql for kind, table, sql in objects if kind == "table"}
+    objects = handle.execute("SELECT type, tbl_name, sql, name FROM main.sqlite_schema WHERE sql NOT NULL").fetchall()
+    create_statements = {table: sql for kind, table, sql, _ in objects if kind == "table"}
     for table, selection in tables.items():
         handle.execute(_CREATE_TABLE.sub(r"CREATE \1TABLE temp.", create_statements[table]))
         if selection.condition != "0":
             handle.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table} WHERE {selection.condition}",
                          dict(selection.parameters))  # fmt: skip
-    for kind, table, sql in objects:
-        if kind == "index" and table in tables:
+    for kind, table, sql, name in objects:
+        if kind == "index" and table in tables and ((indexes := tables[table].indexes) is None or name in indexes):
             handle.execute(_CREATE_INDEX.sub(r"CREATE \1INDEX temp.", sql))
     first_id = FIRST_SANDBOX_ID + next(_id_blocks) * _IDS_PER_SANDBOX
     autoincrement_tables = [table for table in tables if "AUTOINCREMENT" in create_statements[table]]

@@ -441,6 +441,38 @@ FlowRequest.add_index(
 )
 
 
+class FlowReplay(Table):
+    """The last replay of a flow: its draft and its live version against the events of the past (`flows/replays.py`)."""
+
+    account = ForeignKeyField(Account, index=False)
+    flow = ForeignKeyField(Flow, unique=True, on_delete="CASCADE")
+    state = TextField(default="waiting")  # waiting, running, complete, failed, cancelled
+    days = IntegerField()
+    until = Time()  # the end of the replayed time; its start is `days` before
+    seed = IntegerField()
+    order_event = TextField(null=True)  # the event that counts as an order; null: each event with an amount
+    sms_price = FloatField(null=True)  # of one part
+    steps = Json(null=True)  # the steps to try, as they were at the start; null: those that are live
+    trigger = Json()
+    goal = TextField(null=True)
+    live_version = IntegerField(null=True)  # null: the flow was never live
+    requested_by = TextField()  # the actor, as in the audit log
+    error = TextField(null=True)  # a code
+    result = Json(null=True)
+    people = BlobField(null=True)  # compressed: who got what, by ids of contacts and steps
+    started_at = Time(null=True)
+    ended_at = Time(null=True)
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "state"), False),)
+
+
+# The replays that are to be run, and those that end the time for which they are kept.
+FlowReplay.add_index(SQL("CREATE INDEX flow_replay_open ON flow_replay (id) WHERE state IN ('waiting', 'running')"))
+FlowReplay.add_index(SQL("CREATE INDEX flow_replay_ended ON flow_replay (ended_at) WHERE ended_at NOT NULL"))
+
+
 class Cursor(Table):
     """The id of the last event that a reader of the event log has processed; `name` is `flows` or `webhooks`."""
 

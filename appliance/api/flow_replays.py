@@ -1,0 +1,104 @@
+"""Endpoints of replays of flows: start, progress and result, cancellation, and the file of people."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from appliance.accounts import audit
+from appliance.api.auth import require_contacts_scope, require_scope
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.schemas import Moment
+from appliance.core.clock import iso
+from appliance.exports import replays as replay_export
+from appliance.exports import streaming
+from appliance.flows import replays
+from appliance.flows.replay_result import ReplayResult
+from appliance.flows.replays import ReplayRequest, State
+from appliance.storage import models
+from appliance.storage.transactions import commit, fetch, render
+
+ROUTES = Routes()
+
+
+class FlowReplay(Struct):
+    """A replay of a flow against the events of the past: its progress, and its result once it is complete."""
+
+    id: int
+    flow_id: Annotated[int, Meta(description="id of the flow")]
+    state: State
+    progress: Annotated[float, Meta(description="share that is done, from 0 to 1")]
+    days: Annotated[int, Meta(description="number of past days that are replayed")]
+    seed: Annotated[int, Meta(description="decides random splits and the sample")]
+    order_event: (
+        Annotated[str, Meta(description="event that counts as an order; null: each event with an amount")] | None
+    )
+    sms_price: Annotated[float, Meta(description="price of a part of an SMS")] | None
+    error: (
+        Annotated[
+            str,
+            Meta(description="why it failed: `conditions_too_slow`, `too_long` or `failed`; null if it did not"),
+        ]
+        | None
+    )
+    result: Annotated[ReplayResult, Meta(description="null until the replay is complete")] | None
+    started_at: Moment | None
+    ended_at: Moment | None
+    created_at: Moment
+
+
+def _serialize(row: models.FlowReplay) -> FlowReplay:
+    return FlowReplay(
+        row.id, row.flow_id, row.state, replays.get_progress(row), row.days, row.seed, row.order_event, row.sms_price,
+        row.error, replays.read_result(row), iso(row.started_at), iso(row.ended_at), iso(row.created_at) or "",
+    )  # fmt: skip
+
+
+def _require_access(request: ApiRequest) -> None:
+    """Raise a 403 error unless the credential may read contacts and events, with which a flow is replayed."""
+    require_contacts_scope(request)
+    require_scope(request.credential, "events:read")
+
+
+@ROUTES.add(
+    "POST", "/flows/{id}/replay", scope="flows:read", body_type=ReplayRequest, body_required=False,
+    response_type=FlowReplay, status=202, rate="renders", has_conflicts=True,
+    validate=validator(replays.check_request, run=render, access=_require_access),
+)  # fmt: skip
+async def start_replay(request: ApiRequest) -> ApiResponse:
+    """Start a replay: run a flow and its live version against the events of the last days; nothing is sent.
+
+    The flow is replayed with its unpublished changes, or with `steps`. It takes up to a minute; read it with GET. The
+    result is kept for 14 days, or until the next replay of the flow. Also requires `contacts:read` and `events:read`.
+    """
+    _require_access(request)
+    prepared = await render(replays.prepare, request.account_id, request.id, request.body)
+    return ApiResponse(_serialize(await commit(replays.start, prepared, request.caller.name)))
+
+
+@ROUTES.add("GET", "/flows/{id}/replay", scope="flows:read", response_type=FlowReplay)
+async def get_replay(request: ApiRequest) -> ApiResponse:
+    """Get the last replay of a flow. Also requires `contacts:read` and `events:read`."""
+    _require_access(request)
+    return ApiResponse(_serialize(await fetch(replays.get, request.account_id, request.id)))
+
+
+@ROUTES.add("DELETE", "/flows/{id}/replay", scope="flows:read", response_type=FlowReplay)
+async def cancel_replay(request: ApiRequest) -> ApiResponse:
+    """Cancel a replay that waits or runs; one that has ended is not changed.
+
+    Also requires `contacts:read` and `events:read`.
+    """
+    _require_access(request)
+    return ApiResponse(_serialize(await commit(replays.cancel, request.account_id, request.id)))
+
+
+@ROUTES.add("GET", "/flows/{id}/replay.csv", scope="flows:read", media="text/csv")
+async def export_replay_csv(request: ApiRequest) -> ApiResponse:
+    """Export who would have got what and when, as CSV. Also requires `contacts:read` and `events:read`."""
+    _require_access(request)
+    people = await fetch(replays.get_people, request.account_id, request.id)
+    name = f"flow-{request.id}-replay.csv"
+    await audit.record_export(request.caller, request.account_id, name, (), len(people))
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    pieces = (lines.encode() for lines in replay_export.write_csv(request.account_id, people))
+    return ApiResponse(streaming.track_progress(request.account_id, name, len(people), pieces), headers=headers)
