@@ -141,6 +141,7 @@ _MACRO_FILES = {
     "chart": "charts",
     "report": "report",
     "experiment": "experiment",
+    "utm": "utm",
     "live": "live",
     "approvals": "approval",
     "queue": "queue",

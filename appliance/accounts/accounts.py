@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from appliance.content.designs import merge
+from appliance.content.designs import merge, utm
+from appliance.content.designs.utm import UtmWrite
 from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
@@ -176,6 +177,11 @@ class AccountWrite(Struct):
         | None
         | UnsetType
     ) = UNSET
+    utm: (
+        Annotated[UtmWrite, Meta(description="UTM parameters of the links in campaigns and flows; null for none")]
+        | None
+        | UnsetType
+    ) = UNSET
     privacy_ip: (
         Annotated[Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")]
         | UnsetType
@@ -247,6 +253,8 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         values["sms_opt_out_hints"] = {
             parse_language(tag): hint.strip() for tag, hint in values["sms_opt_out_hints"].items()
         }
+    if "utm" in values:
+        values["utm"] = utm.to_stored(values["utm"]) or None
     for name, value in values.items():
         setattr(account, name, _column_value(value, _EMPTY.get(name)) if name != "name" else value)
     if not account.sending_stopped:
@@ -278,6 +286,7 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         faults.add("sms_quiet_hours", gettext("is invalid"))
     if values.get("sms_from") and _is_taken(account_id, values["sms_from"]):
         faults.add("sms_from", gettext("has already been taken"))
+    utm.validate(values.get("utm"), "utm.", faults)
     if error := merge.find_error(values.get("sms_opt_out_hint"), "text"):
         faults.add("sms_opt_out_hint", error)
     for tag, hint in (values.get("sms_opt_out_hints") or {}).items():

@@ -198,6 +198,10 @@ class Account(Struct):
         Annotated[float, Meta(description="share of contacts who get no campaigns, to be measured; null for none")]
         | None
     )
+    utm: (
+        Annotated[schemas.Utm, Meta(description="UTM parameters of the links in campaigns and flows; null for none")]
+        | None
+    )
     sms_quiet_hours: (
         Annotated[accounts.QuietHours, Meta(description="hours in which no marketing SMS is sent; null for none")]
         | None
@@ -254,10 +258,10 @@ def _serialize_account(row: AccountRow) -> Account:
     values: dict[str, Any] = {
         name: getattr(row, name)
         for name in Account.__struct_fields__
-        if name in AccountRow._meta.fields and name not in ("created_at", "updated_at")
+        if name in AccountRow._meta.fields and name not in ("utm", "created_at", "updated_at")
     }
     return Account(
-        **values,
+        **values, utm=schemas.serialize_utm(row.utm),
         base_url=config.base_url(configuration), version=VERSION, created_at=iso(row.created_at) or "",
         updated_at=iso(row.updated_at) or "", can_send=not any(blocker.severity == "error" for blocker in blockers),
         blockers=blockers, using_sandbox=is_sandbox, domain_verified=is_verified,

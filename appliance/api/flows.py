@@ -98,6 +98,10 @@ class FlowStep(Struct):
         ]
         | UnsetType
     ) = UNSET
+    utm: (
+        Annotated[schemas.Utm, Meta(description="UTM parameters of the links; absent for those of the account")]
+        | UnsetType
+    ) = UNSET
     event_data: Annotated[Json, Meta(description="further data of the recorded event")] | UnsetType = UNSET
     contact_list_id: Annotated[int, Meta(description="id of the list to join or leave")] | UnsetType = UNSET
     data_merge: (

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from appliance.audience.contacts.store import is_sendable
 from appliance.campaigns.variants import Setup, has_own_content
+from appliance.content.designs import utm
 from appliance.content.templates.store import is_editable
 from appliance.content.templates.variant_content import TEXT_FIELDS
 from appliance.core.clock import iso
@@ -279,6 +280,21 @@ class CampaignWait(Struct):
     until: Annotated[Moment, Meta(description="when sending resumes by itself; null if unknown")] | None
 
 
+class Utm(Struct):
+    """The UTM parameters of links; one that is null is not added."""
+
+    source: Annotated[str, Meta(description="`utm_source`, such as `newsletter`")] | None
+    medium: Annotated[str, Meta(description="`utm_medium`, such as `email`")] | None
+    campaign: Annotated[str, Meta(description="`utm_campaign`, such as `{{ campaign.name }}`")] | None
+    term: Annotated[str, Meta(description="`utm_term`")] | None
+    content: Annotated[str, Meta(description="`utm_content`")] | None
+
+
+def serialize_utm(stored: dict[str, str] | None) -> Utm | None:
+    """Return the API representation of stored UTM parameters, None for none."""
+    return None if stored is None else Utm(*(stored.get(name) for name in utm.NAMES))
+
+
 class Campaign(Struct):
     """A message to many contacts."""
 
@@ -298,6 +314,7 @@ class Campaign(Struct):
     name: str
     data: Annotated[Json, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
     tracking: bool
+    utm: Annotated[Utm, Meta(description="UTM parameters of the links; null for those of the account")] | None
     scheduled_at: Annotated[Moment, Meta(description="when to send, kept afterwards; null if no time was set")] | None
     local_time: (
         Annotated[
@@ -447,6 +464,7 @@ def serialize_campaign(row: models.Campaign) -> Campaign:
         Campaign, row, waiting=reason and CampaignWait(reason.reason, reason.text, iso(reason.until)),
         stats=CampaignStats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
         template=content, templates=[content], experiment=serialize_experiment(row.setup),
+        utm=serialize_utm(row.utm),
         freezing=SnapshotProgress(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ from appliance.core.i18n import gettext, gettext_noop, gettext_stored, ngettext,
 from appliance.core.limited_process import FairShares
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import RequestFailed
-from appliance.sending.messages import compose, languages, merge_tags, preview, shared_content
+from appliance.sending.messages import compose, languages, merge_tags, preview, shared_content, utm_links
 from appliance.sending.messages.compose import PreparedMessage
 from appliance.settings import config
 from appliance.storage.database import run
@@ -311,7 +311,8 @@ def _mark_links(source: str, figures: dict[int, LinkFigures]) -> str:
 
 
 def _render_text_map(campaign: Campaign, figures: dict[int, LinkFigures]) -> str:
-    body = campaign.template.body or ""
+    tagger = utm_links.build_tagger(campaign.pinned.get("utm")) if campaign.tracking else None
+    body = shared_content.tag_sms(campaign.template.body, tagger) or ""
     text = preview.fill_sms_preview(
         campaign.account_id, body, _get_sample_values(campaign), True, False, campaign.name
     ).body
@@ -365,14 +366,18 @@ def _collect_links(campaign: Campaign, message: PreparedMessage) -> list[Link]:
     """Return the links of a campaign in all its variants and languages, numbered as `number_links` says."""
     links_by_language: list[Sequence[Link]] = []
     look = brands.build_look(brands.get(campaign.account_id))
-    for view in (campaign, *(view for _, view in variants.list_views(campaign))):
+    views = [(None, campaign), *((variant.number, view) for variant, view in variants.list_views(campaign))]
+    for number, view in views:
         document = to_document(view.template)
+        tagger = utm_links.build_tagger(campaign.pinned.get("utm"), number)
         if campaign.channel == "sms":
-            messages = translations.list_messages(document, "sms")
-            links_by_language += [compose.find_sms_links(translated["body"]) for _, translated in messages]
+            tagger = tagger if campaign.tracking else None
+            bodies = [translated["body"] for _, translated in translations.list_messages(document, "sms")]
+            links_by_language += [compose.find_sms_links(shared_content.tag_sms(body, tagger)) for body in bodies]
         else:
             sources = languages.build_sources(document, look, campaign.account.locale)
-            links_by_language += [message.compile(source).links for source in sources.values()]
+            contents = (message.compile(source) for source in sources.values())
+            links_by_language += [compose.tag_links(content, tagger).links for content in contents]
     numbered_links = shared_content.number_links(
         [(link.href, link.words) for link in links] for links in links_by_language
     )

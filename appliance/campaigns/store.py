@@ -11,6 +11,8 @@ from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import findings, hold_reasons, variants
 from appliance.campaigns.trigger import TriggerWrite, validate_trigger
 from appliance.campaigns.variants import ExperimentWrite, Setup
+from appliance.content.designs import utm
+from appliance.content.designs.utm import UtmWrite
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
@@ -58,6 +60,11 @@ class CampaignCreate(Struct):
         | UnsetType
     ) = UNSET
     tracking: Annotated[bool, default(True)] | UnsetType = UNSET
+    utm: (
+        Annotated[UtmWrite, Meta(description="UTM parameters of the links; null for those of the account")]
+        | None
+        | UnsetType
+    ) = UNSET
     trigger_attributes: Annotated[TriggerWrite, Meta(description="audience of the campaign")] | UnsetType = UNSET
     template_attributes: Annotated[Content, Meta(description="content of the campaign")] | UnsetType = UNSET
     experiment: (
@@ -85,6 +92,11 @@ class CampaignPatch(Struct):
         | UnsetType
     ) = UNSET
     tracking: bool | UnsetType = UNSET
+    utm: (
+        Annotated[UtmWrite, Meta(description="UTM parameters of the links; null for those of the account")]
+        | None
+        | UnsetType
+    ) = UNSET
     status: (
         Annotated[
             StatusWord,
@@ -350,6 +362,7 @@ def create(
         account=account_id, flow=flow, trigger=trigger, template=template, name=name,
         channel=channel, edited_by=person_id,
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
+        utm=utm.to_stored(request.utm) if isinstance(request.utm, UtmWrite) else None,
         created_at=now, updated_at=now,
     )  # fmt: skip
     _set_times(campaign, request)
@@ -400,12 +413,20 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
     if isinstance(request.tracking, bool):
         campaign.tracking = request.tracking
     _set_times(campaign, request)
-    is_changed = _apply_changes(campaign, request, content) or is_moved
+    is_tagged = _changes_utm(campaign, request)
+    if is_tagged:
+        campaign.utm = utm.to_stored(request.utm or None)
+    is_changed = _apply_changes(campaign, request, content) or is_moved or is_tagged
     is_changed = variants.apply(campaign, request.experiment, by.user_id) or is_changed
     if is_changed:
         approvals.mark_changed(campaign, by.person_id)
     mark_changed(campaign)
     return is_changed
+
+
+def _changes_utm(campaign: Campaign, request: CampaignPatch) -> bool:
+    """Return whether a request changes the UTM parameters of a campaign."""
+    return request.utm is not UNSET and utm.to_stored(request.utm or None) != campaign.utm
 
 
 def mark_changed(campaign: Campaign) -> None:
@@ -495,7 +516,7 @@ def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = N
     templates.write(copy.template, revisions.to_document(original.template), by.user_id,
                     label=f"Copied from {original.name[:_MAX_NAME]}", begins=True)  # fmt: skip
     variants.copy(original, copy, by.user_id)
-    Campaign.update(edited_by=by.person_id).where(Campaign.id == copy.id).execute()
+    Campaign.update(edited_by=by.person_id, utm=original.utm).where(Campaign.id == copy.id).execute()
     return get(account_id, copy.id)
 
 
@@ -544,14 +565,15 @@ def content_locked(campaign: Campaign) -> Invalid:
 def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
     """Return whether a request would change an attribute that a locked campaign must keep.
 
-    A locked campaign keeps channel, tracking, scheduled time, audience, content and test; name and data may change.
+    A locked campaign keeps channel, tracking, UTM parameters, scheduled time, audience, content and test; name and data
+    may change.
     """
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
             return True
         if isinstance(request.tracking, bool) and request.tracking != campaign.tracking:
             return True
-        if variants.would_change(campaign, request.experiment):
+        if variants.would_change(campaign, request.experiment) or _changes_utm(campaign, request):
             return True
     if changes_time(campaign, request):
         return True
@@ -589,6 +611,7 @@ def validate_write(
         attributes = request.template_attributes
         known_faults = content and content.get_faults(attributes, channel)
         validate_content(account_id, attributes, "template_attributes.", faults, channel, known_faults)
+    utm.validate(getattr(request, "utm", UNSET), "utm.", faults)
     experiment = getattr(request, "experiment", UNSET)
     if isinstance(experiment, ExperimentWrite):
         variants.validate(account_id, experiment, channel, setup, faults)

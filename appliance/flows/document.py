@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from appliance.content.designs import merge, merge_limits
+from appliance.content.designs import merge, merge_limits, utm
 from appliance.core.errors import Faults
 from appliance.core.i18n import gettext
 from appliance.events import log
@@ -288,7 +288,8 @@ def _is_storable(value: Any) -> bool:
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """Return the values of a raw step that belong to its kind, with None for absent ones.
 
-    A duration of 0 is not absent. A stored step keeps `transactional` and `channel` if the raw step has no such key.
+    A duration of 0 is not absent. A stored step keeps `transactional`, `channel` and `utm` if the raw step has no such
+    key.
     `template_id` is None if the step names its own template, because nothing is to be copied then.
     """
     values = {
@@ -297,6 +298,8 @@ def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     }  # fmt: skip
     if previous_step is not None and "channel" in previous_step and "channel" not in raw:
         values["channel"] = previous_step["channel"]
+    if previous_step is not None and "utm" in previous_step and "utm" not in raw and "utm" in kind.keys:
+        values["utm"] = {name: previous_step["utm"].get(name) for name in utm.NAMES}
     if previous_step is not None and "template_id" in previous_step:
         if "transactional" not in raw:
             values["transactional"] = previous_step["transactional"] or None

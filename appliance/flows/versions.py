@@ -28,7 +28,7 @@ from appliance.flows.branches import list_branches, map_branches
 from appliance.flows.document import MAX_TAG_CODE, Step, walk
 from appliance.flows.steps.base import MESSAGE_FIELDS, Node
 from appliance.flows.steps.go_to import JUMPED
-from appliance.sending.messages import shared_content
+from appliance.sending.messages import shared_content, utm_links
 from appliance.storage.database import connection, rows, run
 from appliance.storage.models import Account, Flow, Template
 from appliance.storage.models import Step as tables_Step
@@ -404,7 +404,8 @@ def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[st
     )
     messages, changed = {}, []
     for path, step, template in sending:
-        beside = shared_content.build_step_snapshot(common, template, step["transactional"])
+        utm = utm_links.build_step_utm(flow, flow.account, step)
+        beside = shared_content.build_step_snapshot(common, template, step["transactional"], utm)
         message = _reuse_pinned(template, beside, previous.get(step["id"]))
         if message is None:
             numbered = _number_links(step, template, beside, path, compiled)

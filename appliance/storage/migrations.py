@@ -255,12 +255,20 @@ def _flow_replays(handle: Any) -> None:
         database.create_tables([models.FlowReplay], safe=False)
 
 
+def _utm(handle: Any) -> None:
+    for table in ("account", "campaign"):
+        columns = {row[1] for row in handle.execute(f"PRAGMA table_info({table})").fetchall()}
+        if "utm" not in columns:
+            handle.execute(f"ALTER TABLE {table} ADD COLUMN utm TEXT")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
     _send_times,
     _flow_requests,
     _flow_replays,
+    _utm,
 )  # fmt: skip
 
 

@@ -50,6 +50,8 @@ WRONG = (
           {"experiment": {"metric": "luck", "variants": [{}, {"name": 5, "subject": _BROKEN}]}},
           {"experiment.metric", "experiment.variants[1].name", "experiment.variants[1].subject"}),
     Invalid("POST /campaigns", {"name": 5, "local_time": "2026-02-30T09:00"}, {"name", "local_time"}),
+    Invalid("PATCH /campaigns/{id}", {"utm": {"source": 5, "term": "{{ first_name }}", "medium": "x\ny"}},
+          {"utm.source", "utm.term", "utm.medium"}),
     Invalid("POST /campaigns/{id}/experiment/winner", {"variant": 9}, {"variant", "no"}, "no=1"),
     Invalid("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": MISSING_ID}},
           {"hold_seconds", "trigger_attributes.segment_id", "Idempotency-Key"},

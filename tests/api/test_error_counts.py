@@ -40,8 +40,8 @@ RIGHT: dict[str, dict[str, Any]] = {
         "body": "x",
         "attachments": [{"filename": "a.txt", "content": "YQ=="}],
     },
-    "POST /campaigns": {"name": "x", "experiment": {"variants": [{}, {"subject": "b"}]}},
-    "PATCH /campaigns/{id}": {"experiment": {"variants": [{}, {"subject": "b"}]}},
+    "POST /campaigns": {"name": "x", "utm": {"source": "news"}, "experiment": {"variants": [{}, {"subject": "b"}]}},
+    "PATCH /campaigns/{id}": {"utm": {"source": "news"}, "experiment": {"variants": [{}, {"subject": "b"}]}},
     "PUT /templates/{id}/translations/{language}": {"texts": {}},
     "POST /contacts": {"email": "alpha@example.org", "channels_attributes": [{"value": "more@example.org"}]},
     "PATCH /contacts/{id}": {"channels_attributes": [{"value": "more@example.org"}]},
@@ -59,6 +59,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /api_keys": {"name": "Counted"},
     "PATCH /account": {
         "frequency_cap": {"messages": 1, "days": 1},
+        "utm": {"source": "news"},
         "sms_quiet_hours": {"from": "21:00", "to": "08:00"},
     },
     "PUT /brand": {"links": [{"url": "https://example.org"}]},

@@ -19,7 +19,7 @@ from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
 from ui import labels
-from ui.forms import Form, FormPart, FormParts, KnownNames, branch_rows, error_sentence, lookups, parse_int
+from ui.forms import Form, FormPart, FormParts, KnownNames, branch_rows, error_sentence, lookups, parse_int, utm_forms
 from ui.forms.branch_rows import BRANCH_FIELDS
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT_DATA, FilterRows, normalize_event_name
 from ui.widgets import filter_builder
@@ -132,6 +132,8 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
             values |= {field.name: str(value or ""), f"{field.name}_other": ""}
         elif field.type in BRANCH_FIELDS:
             values |= branch_rows.build_values(field.type, value or [])
+        elif field.type == "utm":
+            values[field.name] = utm_forms.format_lines(value)
         elif field.type in ("object", "secret_object"):
             values[field.name] = _format_lines(value or {})
         elif field.type == "secret":
@@ -160,6 +162,8 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
             raw[field.name] = _parse_offset(field.name, text, form[f"{field.name}_side"])
         elif field.type == "path":
             raw[field.name] = _parse_date_path(text)
+        elif field.type == "utm":
+            raw[field.name] = utm_forms.parse_lines(text)
         elif field.type in ("object", "secret_object"):
             raw[field.name] = parse_lines(text, field.name) or None
         elif field.type == "json":

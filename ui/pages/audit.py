@@ -144,6 +144,7 @@ _FIELD_LABELS = {
     "block_on_missing_variable": gettext_noop("Require a value for every merge tag"),
     "transactional_allowed": gettext_noop("Allow transactional messages"),
     "frequency_cap": gettext_noop("Frequency cap"), "control_share": gettext_noop("Control group"),
+    "utm": gettext_noop("UTM parameters"),
     "sms_opt_out_hint": gettext_noop("Opt-out text"),
     "sms_opt_out_hints": gettext_noop("Opt-out in other languages"), "privacy_ip": gettext_noop("IP addresses"),
 }  # fmt: skip

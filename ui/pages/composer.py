@@ -17,7 +17,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
 from ui import formats, forms, labels, view
-from ui.forms import Form, FormPart, FormParts, experiment_forms, lookups
+from ui.forms import Form, FormPart, FormParts, experiment_forms, lookups, utm_forms
 from ui.forms.lookups import describe_time_zone
 from ui.guard import signed_in
 from ui.pages import approvals
@@ -40,7 +40,8 @@ _CARD_PARTS = {
         FormPart(gettext_noop("Reply-to"), ("reply_to",)),
     ),
     "content": FormParts(
-        FormPart(gettext_noop("Content"), ("body",)), FormPart(gettext_noop("Tracking"), ("tracking",), True)
+        FormPart(gettext_noop("Content"), ("body",)), FormPart(gettext_noop("Tracking"), ("tracking",), True),
+        FormPart(gettext_noop("UTM parameters"), ("utm", *utm_forms.FIELDS.values())),
     ),
     "when": FormParts(FormPart(gettext_noop("When"), ("when", "day", "hour"))),
     "name": FormParts(FormPart(gettext_noop("Name"), ("name",))),
@@ -126,7 +127,13 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
     card_forms = {
         "to": lookups.build_audience_form(campaign),
         "from": Form({name: getattr(template, name) or "" for name in SENDER_FIELDS}),
-        "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
+        "content": Form(
+            {
+                "body": template.body or "",
+                "tracking": "yes" if campaign.tracking else "",
+                **utm_forms.build_choice(campaign.utm),
+            }
+        ),
         "experiment": experiment_forms.build_form(campaign),
         "when": Form(when),
         "name": Form({"name": campaign.name}),
@@ -225,7 +232,7 @@ async def render_composer(
     setup = context["campaign"].setup
     return view.render(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
-        also=also, forms=card_forms, complete=complete,
+        also=also, forms=card_forms, complete=complete, utm_choices=utm_forms.CHOICES,
         opened=(card in CARDS and card) or request.args.get("open") or first,
         has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)), card_notice=notice,
         shown={row.id: experiment_forms.list_shown(row, posted) for row in (setup.variants if setup else ())},
@@ -265,7 +272,9 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
     if form["asks"] == "tracking":
         # A browser omits an unchecked checkbox; the hidden field shows that the form had it.
         params["tracking"] = form["tracking"] == "yes"
-    return await save_card(request, visit, campaign_id, form, "content", params)
+    if "utm" in form.values:
+        params["utm"] = utm_forms.read_choice(form)
+    return await save_card(request, visit, campaign_id, form, "content", params, utm_forms.FIELDS)
 
 
 @pages.post("/<campaign_id:int>/when")

@@ -23,7 +23,7 @@ from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, forms, guard, session, view
-from ui.forms import Form, FormPart, FormParts, lookups, parse_number, safe_path
+from ui.forms import Form, FormPart, FormParts, lookups, parse_number, safe_path, utm_forms
 from ui.forms.lookups import time_zone_groups
 from ui.guard import signed_in
 from ui.session import Pages, Visit
@@ -186,6 +186,7 @@ _CONSENT_PARTS = FormParts(
     FormPart(gettext_noop("IP addresses"), ("privacy_ip",)),
     FormPart(gettext_noop("Frequency cap"), ("cap_messages", "cap_days")),
     FormPart(gettext_noop("Control group"), ("control_share",)),
+    FormPart(gettext_noop("UTM parameters"), tuple(utm_forms.FIELDS.values())),
     FormPart(gettext_noop("Quiet hours"), ("quiet_from", "quiet_to")),
     FormPart(gettext_noop("Opt-out text"), ("sms_opt_out_hint", "sms_opt_out_hints")),
 )  # fmt: skip
@@ -210,6 +211,7 @@ def _build_consent_form(account: Any) -> Form:
         "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
         "sms_opt_out_hint": account.sms_opt_out_hint or "",
         "control_share": f"{round(account.control_share * 100, 2):g}" if account.control_share else "",
+        **utm_forms.build_values(account.utm),
         "sms_opt_out_hints": "\n".join(f"{tag}: {hint}" for tag, hint in account.sms_opt_out_hints.items()),
     })  # fmt: skip
 
@@ -249,6 +251,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
     raw = {
         "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
         "sms_opt_out_hints": _read_hints(form),
+        **({"utm": utm_forms.read_values(form)} if "utm_source" in form.values else {}),
         **({"control_share": _read_control_share(form)} if "control_share" in form.values else {}),
         "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", is_pair_required=True),
         "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
@@ -270,7 +273,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         )
     except errors.Invalid as error:
         names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
-                 "sms_quiet_hours": "quiet_to"}  # fmt: skip
+                 "sms_quiet_hours": "quiet_to", **utm_forms.FIELDS}  # fmt: skip
         for path in [path for path in error.fields if path.startswith("sms_opt_out_hints.")]:
             problem = gettext(
                 "%(language)s: %(problem)s", language=path.partition(".")[2], problem=error.fields.pop(path)[0]

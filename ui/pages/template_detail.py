@@ -14,7 +14,7 @@ from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWri
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.core.validation import PageQuery
-from appliance.sending.messages import preview, test_sends
+from appliance.sending.messages import preview, test_sends, utm_links
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send
 from ui import formats, view
 from ui.forms import Form, lookups, parse_id, parse_int
@@ -139,7 +139,8 @@ async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTP
             return view.sms_html(preview.render_preview(visit.account_id, body).text)
         if not (fields["body"] or designs.get_sections(fields["design"])):
             return ""
-        return preview.render_fields(visit.account_id, fields, language=language).html
+        tagger = utm_links.find_template_tagger(row)
+        return preview.render_fields(visit.account_id, fields, language=language, tagger=tagger).html
 
     try:
         return view.render_email(await render_for(visit.account_id, read))

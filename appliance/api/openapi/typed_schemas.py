@@ -204,6 +204,10 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "reply_to": ({"type": "string"}, "address for replies; default: the sender"),
     "design": (_reference("Design"), "design of an email"),
     "transactional": ({"type": "boolean"}, "whether the message is sent without consent, footer and tracking"),
+    "utm": (
+        _reference("UtmWrite"),
+        "UTM parameters of the links of a message; null or absent for those of the account, all values null for none",
+    ),
     "template_id": ({"type": "integer"}, "id of the template with the content; read-only"),
     "duration": ({"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}, "seconds to wait"),
     "filters": (

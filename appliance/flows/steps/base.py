@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
-from msgspec import Struct, convert
+from msgspec import UNSET, Struct, UnsetType, convert
 
+from appliance.content.designs import utm
+from appliance.content.designs.utm import UtmWrite
 from appliance.content.templates import validation
 from appliance.content.templates.validation import Content
 from appliance.core import clock, signals
@@ -368,11 +370,21 @@ MESSAGE_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to",
 SERVICE_MESSAGES_OFF = gettext_noop("transactional messages are turned off for this account")
 
 
+UTM_FIELD = StepField(
+    "utm", gettext_noop("UTM parameters"), "utm",
+    help=gettext_noop("One per line, such as source: newsletter. Leave empty to use those of the account."),
+)  # fmt: skip
+
+
+class _UtmField(Struct):
+    utm: UtmWrite | None | UnsetType = UNSET
+
+
 class MessageStep(StepKind):
     """Base class of steps that send a message.
 
-    The stored props are `template_id` and `transactional`. Parsed props also have `content`, the content fields of the
-    request; fields that are absent keep their value in the template.
+    The stored props are `template_id`, `transactional` and, if the step has its own, `utm`. Parsed props also have
+    `content`, the content fields of the request; fields that are absent keep their value in the template.
     """
 
     content_type: ClassVar[type[Struct]] = Content
@@ -391,10 +403,24 @@ class MessageStep(StepKind):
             context.add_fault("transactional", "is invalid")
         if transactional and not _is_allowed(context.account_id):
             context.add_fault("transactional", gettext(SERVICE_MESSAGES_OFF))
+        own_utm = self._read_utm(raw, context)
         template_id = raw.get("template_id")
         if template_id is not None and not _template_exists(context.account_id, template_id):
             context.add_fault("template_id", "must exist")
-        return {"template_id": template_id, "transactional": transactional is True, "content": sent_fields(content)}
+        parsed = {"template_id": template_id, "transactional": transactional is True, "content": sent_fields(content)}
+        return parsed if own_utm is None else parsed | {"utm": own_utm}
+
+    def _read_utm(self, raw: dict[str, Any], context: ParseContext) -> dict[str, str] | None:
+        """Return the UTM parameters of the step in their stored form, or None for those of the account."""
+        if raw.get("utm") is None:
+            return None
+        request = read_partial(_UtmField, {"utm": raw["utm"]}, context.path)
+        context.faults.merge(request.faults.fields)
+        settings = request.value.utm
+        if not isinstance(settings, UtmWrite):
+            return None
+        utm.validate(settings, f"{context.path}.utm.", context.faults)
+        return utm.to_stored(settings)
 
     def _content(self, raw: dict[str, Any], context: ParseContext) -> Content:
         parsed = read_partial(self.content_type, raw, context.path)
@@ -413,6 +439,8 @@ class MessageStep(StepKind):
             dumped.pop("design", None)
         if props.get("transactional"):
             dumped["transactional"] = True
+        if props.get("utm") is not None:
+            dumped["utm"] = {name: props["utm"].get(name) for name in utm.NAMES}
         return dumped | {"template_id": props.get("template_id")}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:

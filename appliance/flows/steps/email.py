@@ -5,7 +5,7 @@ from typing import Any
 from appliance.content.designs import document
 from appliance.content.designs.merge import make_readable
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.flows.steps.base import MessageStep, StepField, get_content
+from appliance.flows.steps.base import UTM_FIELD, MessageStep, StepField, get_content
 
 
 class Email(MessageStep):
@@ -15,7 +15,7 @@ class Email(MessageStep):
     label = gettext_noop("Email")
     icon = "mail"
     claims = frozenset({"subject", "design", "preheader", "from_name", "from_email", "reply_to"})
-    keys = claims | {"body", "transactional", "template_id"}
+    keys = claims | {"body", "transactional", "utm", "template_id"}
     fields = (
         StepField("subject", gettext_noop("Subject"), "line", required=True),
         StepField("preheader", gettext_noop("Preview text"), "line"),
@@ -34,6 +34,7 @@ class Email(MessageStep):
 "transactional messages such as receipts."
             ),
         ),
+        UTM_FIELD,
     )  # fmt: skip
 
     def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.content.designs.merge import make_readable
 from appliance.content.templates.validation import Content
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.flows.steps.base import MessageStep, ParseContext, StepField, get_content
+from appliance.flows.steps.base import UTM_FIELD, MessageStep, ParseContext, StepField, get_content
 from appliance.sending.sms import segments
 from appliance.sending.sms.segments import MAX_CHARACTERS
 
@@ -27,7 +27,7 @@ class Sms(MessageStep):
     label = gettext_noop("SMS")
     icon = "message-square"
     claims = frozenset({"body"})
-    keys = frozenset({"body", "transactional", "template_id"})
+    keys = frozenset({"body", "transactional", "utm", "template_id"})
     content_type = SmsContent
     fields = (
         StepField("body", gettext_noop("Text"), "text", required=True),
@@ -38,6 +38,7 @@ class Sms(MessageStep):
 "receipts."
             ),
         ),
+        UTM_FIELD,
     )  # fmt: skip
 
     def check(self, content: Content, context: ParseContext) -> None:

@@ -18,6 +18,7 @@ from appliance.content.designs.links import Link
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
+from appliance.content.designs.utm import LinkTagger
 from appliance.core import recipient_texts
 from appliance.core.errors import Unavailable
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext
@@ -324,6 +325,18 @@ def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str)
     )
 
 
+def tag_links(content: CompiledMessage, tagger: LinkTagger | None) -> CompiledMessage:
+    """Return an email with UTM parameters in its links, before they are tracked; without a tagger the same email."""
+    if tagger is None:
+        return content
+    html, text = _tag_links(content.html.source, content.text.source, tagger)
+    return content._replace(
+        html=merge.compile_template(html, "html", content.html.language),
+        text=merge.compile_template(text, "text", content.text.language),
+        links=designs_links.find_links(html, text),
+    )
+
+
 def track_all_links(content: CompiledMessage) -> CompiledMessage:
     """Return an email with all its links tracked, numbered as when it is sent; for drafts."""
     return track_links(content, tuple(link.href for link in content.links), config.base_url(config.current()))
@@ -336,6 +349,11 @@ def _get_texts_size(texts: tuple[str, str]) -> int:
 @cached(LRUCache(merge_limits.MAX_CACHED_BYTES, getsizeof=_get_texts_size), lock=threading.Lock())
 def _rewrite_links(html: str, text: str, addresses: tuple[str, ...], base: str) -> tuple[str, str]:
     return designs_links.rewrite_links(html, text, addresses, base)
+
+
+@cached(LRUCache(merge_limits.MAX_CACHED_BYTES, getsizeof=_get_texts_size), lock=threading.Lock())
+def _tag_links(html: str, text: str, tagger: LinkTagger) -> tuple[str, str]:
+    return tagger.tag_message(html, text)
 
 
 def _render_body(source: MessageSource) -> tuple[str, str]:

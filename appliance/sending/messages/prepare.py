@@ -32,6 +32,7 @@ from appliance.sending.messages import (
     sms_rules,
     submitted,
     system_emails,
+    utm_links,
 )
 from appliance.sending.messages.compose import FilledMessage, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
@@ -530,6 +531,8 @@ class MessagePreparer:
         brand = brands.get(account.id)
         look = brands.build_look(brand)
         content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
+        if message.source_type == "test":
+            content = compose.tag_links(content, utm_links.find_template_tagger(message.template))
         tracked = None
         if not row.transactional and stored.links is not None:
             tracked = shared_content.encode_tracked(content, stored.links)

@@ -13,6 +13,7 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
+from appliance.content.designs.utm import LinkTagger
 from appliance.content.templates import placeholders, revisions, translations, validation, variant_content
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
@@ -220,14 +221,14 @@ def fill_sms_preview(
 
 def render_fields(
     account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False,
-    language: str | None = None,
+    language: str | None = None, tagger: LinkTagger | None = None,
 ) -> FilledMessage:  # fmt: skip
     """Return an email rendered from the fields of a template or revision, by default with sample values.
 
     Its language is `language`, else that of the contact. With `marked`, HTML comments surround the sections, for the
-    canvas. Raises Invalid if the fields do not render.
+    canvas. `tagger` adds UTM parameters to links. Raises Invalid if the fields do not render.
     """
-    return _render(account_id, fields, contact, {}, marked, language=language)[1]
+    return _render(account_id, fields, contact, {}, marked, language=language, tagger=tagger)[1]
 
 
 class InboxLine(NamedTuple):
@@ -340,6 +341,7 @@ def _render(
     marked: bool = False,
     brand: Brand | None = None,
     language: str | None = None,
+    tagger: LinkTagger | None = None,
 ) -> tuple[CompiledMessage, FilledMessage]:
     account = Account.get_by_id(account_id)
     brand = brand or brands.get(account_id)
@@ -357,7 +359,7 @@ def _render(
         **_get_dead_links(fields),
     }  # fmt: skip
     try:
-        content = compose.compile_message(source)
+        content = compose.tag_links(compose.compile_message(source), tagger)
         show_values = merge_tags.get_show_values(
             account_id, contact.id if contact is not None else None, content.conditions
         )

@@ -9,15 +9,16 @@ import msgspec
 from cachetools import LRUCache, cached
 
 from appliance.content import brand as brands
-from appliance.content.designs import merge
+from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import Look
+from appliance.content.designs.utm import LinkTagger
 from appliance.content.templates import revisions, translations
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import addresses, clock, recipient_texts
 from appliance.core.i18n import gettext_noop
 from appliance.sending.delivery import mime
-from appliance.sending.messages import compose, languages, merge_tags, senders
+from appliance.sending.messages import compose, languages, merge_tags, senders, utm_links
 from appliance.sending.messages.compose import CompiledMessage, MessageSource, Sender
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
@@ -53,6 +54,7 @@ def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
         "values": merge_tags.get_account_values(account, brand) | {"campaign": {"name": campaign.name}},
         "list_name": contact_list.name if contact_list else account.name,
         "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+        "utm": utm_links.build_campaign_utm(campaign),
     }
 
 
@@ -259,15 +261,19 @@ def _compile_campaign(source: int | VariantSource, language: MessageLanguage | N
         document, stored_sender = variant.document, variant.sender
     else:
         document = TemplateRevision.get_by_id(campaign.content_id).document
+    number = source.number if isinstance(source, VariantSource) else None
+    tagger = utm_links.build_tagger(snapshot.get("utm"), number)
     if campaign.channel == "sms":
-        body = _translate_body(document, language)
+        body = tag_sms(_translate_body(document, language), tagger if snapshot["tracking"] else None)
         compiled = compile_shared_sms(
             campaign.account_id, body, _get_campaign_links(campaign), snapshot["values"],
             languages.get_content_language(language, snapshot["locale"]),
         )  # fmt: skip
         return compiled._replace(sms_settings=SmsSettings(*snapshot["sms"]))
     look = Look(*snapshot["look"])
-    content = compose.compile_message(languages.build_source(document, look, snapshot["locale"], language))
+    content = compose.tag_links(
+        compose.compile_message(languages.build_source(document, look, snapshot["locale"], language)), tagger
+    )
     sender = Sender(stored_sender["email"], stored_sender["name"], stored_sender["reply_to"])
     headers = compose.build_list_headers(
         campaign_id, snapshot["list_name"], snapshot["list_id"], get_ascii_domain(sender.email), campaign.account_id
@@ -296,6 +302,17 @@ def _translate_body(document: dict[str, Any], language: MessageLanguage | None) 
     return body
 
 
+def tag_sms(body: str | None, tagger: LinkTagger | None) -> str | None:
+    """Return the text of an SMS whose links are tracked, with UTM parameters in them; the same text without a tagger.
+
+    Raises MergeError if a merge tag is invalid.
+    """
+    if not body or tagger is None:
+        return body
+    merge_limits.scan_tags(body)
+    return tagger.tag_sms(body)
+
+
 def _get_campaign_links(campaign: Campaign) -> list[str] | None:
     """Return the links of a campaign in order of their numbers, or None if clicks are not tracked."""
     if not campaign.pinned["tracking"]:
@@ -310,13 +327,14 @@ def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedC
     snapshot = msgspec.json.decode(row[1])
     links = [url for url, _ in snapshot["links"]] if snapshot["tracking"] else None
     account_id, is_marketing = int(row[2]), not snapshot["transactional"]
+    tagger = utm_links.build_tagger(snapshot.get("utm"))
     if row[3] == "sms":
-        body = _translate_body(TemplateRevision.get_by_id(row[0]).document, language)
+        body = tag_sms(_translate_body(TemplateRevision.get_by_id(row[0]).document, language), tagger)
         content_language = languages.get_content_language(language, snapshot["locale"])
         compiled = compile_shared_sms(account_id, body, links, snapshot["values"], content_language)
         return compiled._replace(is_marketing=is_marketing)
     document = TemplateRevision.get_by_id(row[0]).document
-    content = compose.compile_message(_build_step_source(document, snapshot, language))
+    content = compose.tag_links(compose.compile_message(_build_step_source(document, snapshot, language)), tagger)
     sender = Sender(snapshot["sender"]["email"], snapshot["sender"]["name"], snapshot["sender"]["reply_to"])
     headers: tuple[tuple[str, str], ...] = (("Auto-Submitted", "auto-generated"),)
     if is_marketing:
@@ -427,12 +445,14 @@ def get_flow_defaults(flow: Flow) -> FlowDefaults:
     return FlowDefaults(content, senders.resolve_email(account, None), name, account.email_reply_to)
 
 
-def build_step_snapshot(defaults: FlowDefaults, template: Template, transactional: bool) -> dict[str, Any]:
+def build_step_snapshot(
+    defaults: FlowDefaults, template: Template, transactional: bool, utm: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the snapshot of a step, which is everything but the content of its template, with an empty list of links.
 
-    Links are tracked unless the step is transactional.
+    Links are tracked unless the step is transactional. `utm` is from `utm_links.build_step_utm`.
     """
-    return defaults.content | {
+    return defaults.content | ({} if utm is None else {"utm": utm}) | {
         "transactional": transactional,
         "tracking": not transactional,
         "sender": {
@@ -451,12 +471,15 @@ def add_step_links(
     A transactional step gets no links. `messages` contains the links, or the MergeError, of sources that were compiled
     before. Raises MergeError if the message does not compile.
     """
-    document = revisions.to_document(template)
+    document, tagger = revisions.to_document(template), utm_links.build_tagger(snapshot.get("utm"))
     if is_email:
-        step_links = [_find_step_links(source, messages) for source in build_step_sources(document, snapshot)]
+        step_links = [
+            tuple((href if tagger is None else tagger.tag(href), words) for href, words in own_links)
+            for own_links in (_find_step_links(source, messages) for source in build_step_sources(document, snapshot))
+        ]
     else:
         step_links = [
-            tuple((link.href, link.words) for link in compose.find_sms_links(translated["body"]))
+            tuple((link.href, link.words) for link in compose.find_sms_links(tag_sms(translated["body"], tagger)))
             for _, translated in translations.list_messages(document, "sms")
         ]
     numbered = [] if snapshot["transactional"] else number_links(step_links)

@@ -33,7 +33,7 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EmailText, Id, LanguageTag, Phone
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.sending.messages import compose, languages, preview, senders, sms_rules
+from appliance.sending.messages import compose, languages, preview, senders, shared_content, sms_rules, utm_links
 from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.messages.preview import PreviewWarning
@@ -396,7 +396,10 @@ def _queue_test(
         due_at=None if reason else DUE_NOW, created_at=now, updated_at=now,
     )  # fmt: skip
     # Links are shortened as they will be, so that the length of the SMS is right; clicks in a test are not counted.
-    links = [link.href for link in compose.find_sms_links(fields["body"])] if is_sms and _is_tracked(template) else None
+    links = None
+    if is_sms and _is_tracked(template):
+        fields["body"] = shared_content.tag_sms(fields["body"], utm_links.find_template_tagger(template))
+        links = [link.href for link in compose.find_sms_links(fields["body"])]
     MessageContent.create(message=message, data=data, shown_as=shown_as, links=links, **fields)
     if reason:
         event_data = {"message_id": message.id, "reason": message.skip_reason}

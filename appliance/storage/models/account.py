@@ -30,6 +30,7 @@ class Account(Table):
     privacy_ip = TextField(default="truncated")
     control_share = FloatField(null=True)  # the share of contacts who get no campaigns, to be measured
     control_seed = IntegerField(null=True)  # draws them; set with the first share and never changed
+    utm = Json(null=True)  # the UTM parameters of links in campaigns and flows (`content.designs.utm.Utm`)
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     created_at = Time()
     updated_at = Time()

@@ -523,6 +523,7 @@ class Campaign(Table):
     tracking = BooleanField(default=True)  # whether its opens and clicks are counted
     scheduled_at = Time(null=True)  # with `local_time`, the first moment at which it is that time anywhere
     local_time = TextField(null=True)  # `2026-12-01T09:00`: the time on each recipient's clock at which it is sent
+    utm = Json(null=True)  # the UTM parameters of its links; null: those of the account
     # Audience, content and sender are fixed when the campaign is sent.
     content = ForeignKeyField(TemplateRevision, null=True, index=False)
     sender = Json(null=True)

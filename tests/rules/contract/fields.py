@@ -30,6 +30,7 @@ D audience_count integer
 D stats CampaignStats
 D cancelled_at date-time?
 O tracking boolean -- opens and clicks may be left uncounted
+O utm Utm? -- UTM parameters of its links
 O freezing SnapshotProgress? -- how far the writing of rows for a large audience is
 O experiment Experiment? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
@@ -103,6 +104,7 @@ S from_name,from_email,reply_to string
 S design Design
 S event_data object
 S transactional boolean
+O utm Utm -- UTM parameters of its links
 D id integer
 D type enum(email,sms,wait,wait_until,split,split_value,random_split,emit_event,list_add,list_remove,\
 tag_add,tag_remove,contact_update,unsubscribe,notify,http_request,go_to,exit)

@@ -91,12 +91,15 @@ D sending_stopped boolean
 D stop_reason string?
 D frequency_cap FrequencyCap?
 O control_share number? -- contacts who get no campaigns, to be measured
+O utm Utm? -- UTM parameters of the links of campaigns and flows
 D sms_quiet_hours QuietHours?
 D sms_opt_out_hint string?
 O sms_opt_out_hints object -- and in other languages
 D privacy_ip enum(truncated,full,none)
 D counts,usage object
 D brand Brand
+= Utm
+O source,medium,campaign,term,content string? -- what is added as `utm_source` and so on
 = FrequencyCap
 D messages,days integer
 = QuietHours

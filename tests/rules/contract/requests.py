@@ -59,6 +59,7 @@ D data object?
 D trigger_attributes TriggerWrite
 D template_attributes Content
 O tracking boolean -- opens and clicks may be left uncounted
+O utm UtmWrite? -- UTM parameters of the links
 O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
 = PATCH /campaigns/{{id}}
@@ -71,6 +72,7 @@ D template_attributes Content
 D status enum(draft,active,paused,completed,live,cancelled,scheduled)
 D updated_at date-time
 O tracking boolean -- opens and clicks may be left uncounted
+O utm UtmWrite? -- UTM parameters of the links
 O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
 = POST /campaigns/{{id}}/send

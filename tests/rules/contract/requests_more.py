@@ -75,6 +75,7 @@ D email_from_email,email_reply_to email?
 D sending_stopped boolean
 D frequency_cap FrequencyCap?
 O control_share number? -- contacts who get no campaigns, to be measured
+O utm UtmWrite? -- UTM parameters of the links of campaigns and flows
 D sms_quiet_hours QuietHours?
 D privacy_ip enum(truncated,full,none)
 D approval_required,block_on_missing_variable,transactional_allowed boolean

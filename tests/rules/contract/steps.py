@@ -45,7 +45,7 @@ BY_TYPE_ONLY = {
     },
 }
 # Keys that stand beside those of a kind
-BESIDE = {"email": {"body", "transactional"}, "sms": {"transactional"}}
+BESIDE = {"email": {"body", "transactional", "utm"}, "sms": {"transactional", "utm"}}
 # Always in an answer, neutral where they mean nothing
 RESPONSE_FORM = (
     "subject", "body", "preheader", "duration", "filters", "yes", "no", "event_name", "forward_event_data",
