@@ -44,6 +44,7 @@ EVENT_ICONS = {
     "campaign_paused": ("pause", "warn"),
     "flow_paused": ("pause", "warn"),
     "campaign_completed": ("circle-check", "good"),
+    "campaign_test_decided": ("circle-check", "good"),
     "contact_merge": ("users", ""),
     "tag_add": ("plus", ""),
     "tag_remove": ("x", ""),

@@ -20,6 +20,8 @@ from appliance.content.templates import variant_content
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound, Unavailable
 from appliance.core.i18n import gettext
+from appliance.events import log as event_log
+from appliance.events.log import NewEvent
 from appliance.experiments import allocation
 from appliance.experiments import assignment as assignments
 from appliance.experiments.assignment import HELD_OUT, Assignment
@@ -362,12 +364,17 @@ def choose_winner(
             {"base": [gettext("this test is not running")]}, reason="invalid_transition",
             **cast(Any, {"from": setup.experiment.state, "to": "decided", "allowed": []}),
         )  # fmt: skip
-    _finish(setup, number, by.name, decision)
+    _finish(campaign, setup, number, by.name, decision)
     return store.get(account_id, campaign_id)
 
 
-def _finish(setup: Setup, winner: int | None, chosen_by: str | None, decision: Decision | None) -> None:
-    """Store the end of a test, and start the release of the winner, if there is one, to those who wait."""
+def _finish(
+    campaign: Campaign, setup: Setup, winner: int | None, chosen_by: str | None, decision: Decision | None
+) -> None:
+    """Store the end of a test, and start the release of the winner, if there is one, to those who wait.
+
+    The end of an A/B test, not of a holdout alone, is an event (`campaign_test_decided`).
+    """
     experiment = setup.experiment
     experiment.winner, experiment.chosen_by, experiment.decided_at = winner, chosen_by, clock.now_ms()
     experiment.decision = to_builtins(decision)
@@ -377,6 +384,15 @@ def _finish(setup: Setup, winner: int | None, chosen_by: str | None, decision: D
         experiment.assignment = to_builtins(assignments.assign_waiting(assignment, winner))
         _start_release(experiment)
     _save(experiment)
+    if variants.is_test(setup):
+        result = None if decision is None else decision.code
+        data = {"campaign_id": campaign.id, "winner": winner, "chosen_by": chosen_by, "result": result}
+        event_log.record(
+            NewEvent(
+                campaign.account_id, "campaign_test_decided", data=data, resource_uid=f"campaign:{campaign.id}",
+                resource_name=campaign.name, test=campaign.test,
+            )
+        )  # fmt: skip
 
 
 def _start_release(experiment: Experiment) -> None:
@@ -482,7 +498,7 @@ def take_step(step: NextStep) -> None:
         _save(setup.experiment)
         return
     if step.weights is None:
-        _finish(setup, step.winner, "service" if step.winner is not None else None, step.decision)
+        _finish(campaign, setup, step.winner, "service" if step.winner is not None else None, step.decision)
         return
     experiment = setup.experiment
     assignment = convert(experiment.assignment, Assignment)

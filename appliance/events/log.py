@@ -321,6 +321,7 @@ EVENT_KINDS = tuple(
                 "campaign_started": (gettext_noop("Campaign started"), gettext_noop("campaign started")),
                 "campaign_paused": (gettext_noop("Campaign paused"), gettext_noop("campaign paused")),
                 "campaign_completed": (gettext_noop("Campaign sent"), gettext_noop("campaign sent")),
+                "campaign_test_decided": (gettext_noop("A/B test decided"), gettext_noop("A/B test decided")),
                 "domain_verified": (gettext_noop("Sending domain verified"), gettext_noop("sending domain verified")),
                 "domain_failed": (
                     gettext_noop("Sending domain failed verification"),

@@ -74,6 +74,13 @@ def wait_for_state(api: Client, path: str, state: str) -> dict[str, Any]:
     return result
 
 
+def list_decided(api: Client, path: str) -> list[dict[str, Any]]:
+    """Return the data of the events that say how the test of a campaign ended."""
+    events = api.get("/events", event="campaign_test_decided", limit=100).expect(200)
+    own = [event for event in events if event["resource_uid"] == f"campaign:{get_id(path)}"]
+    return [{key: value for key, value in event["data"].items() if key != "campaign_id"} for event in own]
+
+
 def test_the_winner_is_sent_to_those_who_wait(server: Server, api: Client, clock: TestClock) -> None:
     """A clear winner goes to all others at once; each got one variant, with its texts and sender, and the sums add up.
 
@@ -101,6 +108,7 @@ def test_the_winner_is_sent_to_those_who_wait(server: Server, api: Client, clock
     assert (result["holdout"]["converted"], result["holdout"]["held_out_converted"]) == (65, 2)
     assert result["holdout"]["recipients"] == 400 - before[-1]
     assert completed["experiment"]["winner"] == 2
+    assert list_decided(api, path) == [{"winner": 2, "chosen_by": "service", "result": "winner"}]
     subjects = query(
         server, "SELECT variant, subject, sender, reply_to, count(*) FROM message WHERE campaign_id = ? "
         "AND status = 'sent' GROUP BY 1, 2, 3, 4 ORDER BY 1", (get_id(path),),
@@ -139,6 +147,8 @@ def test_a_person_decides_and_a_pause_moves_the_end(server: Server, api: Client,
     after = count_groups(server, get_id(path))
     assert (after[1], after[2]) == (before[1] + before[0], before[2])
     assert check_sums(api, path)["winner"] == 1
+    actor = chosen["experiment"]["chosen_by"]
+    assert list_decided(api, path) == [{"winner": 1, "chosen_by": actor, "result": "too_close"}]
     again = api.post(f"{path}/experiment/winner", {"variant": 2}).expect(422)
     assert (again["reason"], again["from"]) == ("invalid_transition", "decided")
 
@@ -163,6 +173,8 @@ def test_a_test_of_everybody_ends_without_a_release(server: Server, api: Client,
     clock.advance(hours=24, minutes=2)
     result = wait_for_state(api, path, "decided")
     assert (result["winner"], result["chosen_by"], result["waiting"]) == (None, None, 0)
+    [decided] = list_decided(api, path)
+    assert (decided["winner"], decided["chosen_by"]) == (None, None)
     check_sums(api, path)
 
 

@@ -59,20 +59,49 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("catalogues")
     with Server(env=pseudo_languages.environment(Path(directory))).set_up() as running:
         fill(running.client())
+        fill_tests(running.client())
         yield running
         running.stop()
 
 
-def crawl(page: Page) -> dict[str, dict]:
+def fill_tests(api: Client) -> None:
+    """Create a draft with an A/B test and a holdout, and a campaign whose test is decided."""
+    list_id = next(row["id"] for row in api.get("/lists").expect(200) if row["name"] == "Newsletter")
+    texts = {"subject": "News", "body": '<p>Hello <a href="https://shop.example/">News</a></p>'}
+    body = {
+        "template_attributes": texts, "trigger_attributes": {"contact_list_id": list_id},
+        "experiment": {"variants": [{}, {"subject": "Hello"}], "test_share": 0.5, "holdout": 0.1,
+                       "metric": "event", "event": "order_paid"},
+    }  # fmt: skip
+    api.post("/campaigns", {"name": "A draft", **body}).expect(201)
+    sent_id = api.post("/campaigns", {"name": "Done one", **body}).expect(201)["id"]
+    api.post(f"/campaigns/{sent_id}/send").expect(200)
+    api.wait(f"/campaigns/{sent_id}", lambda row: row["waiting"] is not None or row["stats"]["sent"] > 20)
+    api.post(f"/campaigns/{sent_id}/experiment/winner", {"variant": 2}).expect(200)
+    api.wait(f"/campaigns/{sent_id}", lambda row: row["status"] == "completed")
+
+
+def list_test_pages(api: Client) -> list[str]:
+    """Return the pages of the two campaigns of `fill_tests`, of which others have fewer texts."""
+    decided, draft = [row["id"] for row in api.get("/campaigns").expect(200) if row["experiment"]][:2]
+    return [
+        f"/campaigns/{draft}?open=experiment", f"/campaigns/{draft}/send", f"/campaigns/{draft}/previews",
+        f"/campaigns/{decided}", f"/campaigns/{decided}/people", f"/campaigns/{decided}/links", "/activity",
+    ]  # fmt: skip
+
+
+def crawl(page: Page, first: list[str]) -> dict[str, dict]:
     """Visit one page of each kind that links lead to; return its texts and its widths, also from right to left.
 
-    A page is loaded in the size in which the one before it was measured last, because each resize is a layout.
+    `first` are visited whatever their kind. A page is loaded in the size in which the one before it was measured last,
+    because each resize is a layout.
     """
     # The second page of a table has what the first has, with a fifth of its rows
-    waiting, seen = ["/", "/contacts?page=2", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers"], {}
+    waiting = [*first, "/", "/contacts?page=2", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers"]
+    seen: dict[str, dict] = {}
     while waiting:
         path = waiting.pop(0)
-        kind = re.sub(r"\d+", "1", re.split("[?#]", path)[0])
+        kind = path if path in first else re.sub(r"\d+", "1", re.split("[?#]", path)[0])
         # Guides and the reference are English
         if kind in seen or re.search(r"/(preview|html)$", path) or kind.startswith("/docs/"):
             continue
@@ -103,7 +132,7 @@ def seen(browser: Browser, server: Server) -> dict[str, dict]:
     problems = Problems()
     problems.allow(BLOCKED)
     page = sign_in(new_page(browser, server.url, problems, width=1360, locale=LONG))
-    seen = crawl(page)
+    seen = crawl(page, list_test_pages(server.client()))
     page.context.close()
     assert problems.found == []
     return seen

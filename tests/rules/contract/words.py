@@ -41,6 +41,7 @@ D flow_enter,flow_exit,flow_goal,date_reached
 O flow_paused -- whoever listens on another address learns it
 = campaign
 D campaign_started,campaign_paused,campaign_completed,domain_verified,domain_failed
+O campaign_test_decided -- programs act on the winner of an A/B test
 O webhook_disabled -- whoever listens on another address learns it
 O import_completed,import_undone,bulk_action_completed -- one line of the log for many events
 = client
