@@ -499,7 +499,7 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, the starts of campaigns, link checks
+# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, starts of campaigns, link checks
 # and a replay may each occupy a thread for a long time, and preflights several. The remaining two threads run all other
 # jobs.
 _WORKERS = 12 + rehearsal.MAX_CONCURRENT
