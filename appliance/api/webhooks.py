@@ -77,7 +77,7 @@ class WebhookTestResult(Struct):
     event: Annotated[RecordedEvent, Meta(description="sample event that was sent")]
 
 
-class ReplayResult(Struct):
+class WebhookReplayResult(Struct):
     """The result of sending failed deliveries again."""
 
     replayed: Annotated[int, Meta(description="number of deliveries to repeat")]
@@ -225,7 +225,7 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailedRequest,
-            body_required=False, response_type=ReplayResult)  # fmt: skip
+            body_required=False, response_type=WebhookReplayResult)  # fmt: skip
 async def replay_failed_webhook_deliveries(request: ApiRequest) -> ApiResponse:
     """Send the failed deliveries again, or only those created since a time.
 
@@ -236,7 +236,7 @@ async def replay_failed_webhook_deliveries(request: ApiRequest) -> ApiResponse:
     while batch_count == queue.REPLAY_BATCH_SIZE:
         batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
         count += batch_count
-    return ApiResponse(ReplayResult(count))
+    return ApiResponse(WebhookReplayResult(count))
 
 
 @ROUTES.add(

@@ -25,21 +25,37 @@ MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
 
 
 class ConnectionLimiter:
-    """A counter of open connections, in total and by address. Use it only in one event loop."""
+    """A counter of open connections, in total and by address. Use it only in one event loop.
+
+    If there are as many as may be in total, a new one replaces the oldest that has not begun to work, so that clients
+    which connect and do nothing keep nobody from connecting.
+    """
 
     def __init__(self, total: int = MAX_CONNECTIONS, each: int = MAX_CONNECTIONS_PER_ADDRESS) -> None:
         self._total, self._each = total, each
         self._of: Counter[str] = Counter()
+        self._idle: dict[object, Callable[[], None]] = {}  # What ends each connection without work, the oldest first.
 
-    def enter(self, address: str) -> bool:
-        """Count a connection from an address, or return False if it exceeds a limit."""
-        if self._of.total() >= self._total or self._of[address] >= self._each:
+    def enter(self, address: str, connection: object, end: Callable[[], None]) -> bool:
+        """Count a connection from an address, or return False if it exceeds a limit.
+
+        `end` ends this connection; it is called only before `begin`.
+        """
+        if self._of[address] >= self._each or (self._of.total() >= self._total and not self._idle):
             return False
+        if self._of.total() >= self._total:
+            self._idle.pop(next(iter(self._idle)))()
         self._of[address] += 1
+        self._idle[connection] = end
         return True
 
-    def leave(self, address: str) -> None:
+    def begin(self, connection: object) -> None:
+        """Keep a connection open whatever number of others there are, because it has begun to work."""
+        self._idle.pop(connection, None)
+
+    def leave(self, address: str, connection: object) -> None:
         """Count a connection from an address as closed."""
+        self._idle.pop(connection, None)
         self._of[address] -= 1
         if self._of[address] <= 0:
             del self._of[address]
@@ -181,7 +197,7 @@ class SmtpSession(SMTP):
         if self._address is None:
             # Connections are counted by network, because one IPv6 subscriber has a large number of addresses.
             address = addresses.client_network(str((transport.get_extra_info("peername") or ("?",))[0]))
-            if not self._limiter.enter(address):
+            if not self._limiter.enter(address, self, self._make_room):
                 self._turned_away = True
                 transport.write(b"421 4.7.0 Too many connections, try again later\r\n")
                 transport.close()
@@ -193,7 +209,7 @@ class SmtpSession(SMTP):
     def connection_lost(self, error: Exception | None) -> None:
         """Release the connection in the limiter."""
         if self._address is not None:
-            self._limiter.leave(self._address)
+            self._limiter.leave(self._address, self)
             self._address = None
             self._set_deadline(None)
         if not self._turned_away:
@@ -223,7 +239,14 @@ class SmtpSession(SMTP):
     def begin_work(self) -> None:
         """Give the session the time for a message from now on: at the first MAIL, and after each message."""
         if self._address is not None:
+            self._limiter.begin(self)
             self._set_deadline(self.limits.message_seconds)
+
+    def _make_room(self) -> None:
+        if self.transport is not None:
+            transport: Any = self.transport
+            transport.write(b"421 4.7.0 Too many connections, try again later\r\n")
+            transport.abort()  # Closing TLS would wait for the client.
 
     def _set_deadline(self, seconds: float | None) -> None:
         if self._deadline is not None:
@@ -266,6 +289,9 @@ class SmtpSession(SMTP):
 
     async def smtp_STARTTLS(self, arg: str) -> None:
         """Start TLS. Raises TLSSetupException, which ends the session, if the handshake takes too long."""
+        if self.session is not None and self.session.ssl:
+            await self.push("503 5.5.1 TLS is already active")  # RFC 3207, 4.2
+            return
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
                 await super().smtp_STARTTLS(arg)

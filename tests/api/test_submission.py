@@ -464,6 +464,15 @@ def test_a_failed_tls_handshake_is_logged_in_words(server: Server, ports: Ports)
     assert "TLSSetupException" not in server.output
 
 
+def test_tls_begins_once(server: Server, ports: Ports) -> None:
+    """STARTTLS inside of TLS is refused (RFC 3207, 4.2), and the session goes on."""
+    with RawSession(ports.tls) as session:
+        session.start_tls()
+        assert session.reply().startswith("220") and session.ask(b"EHLO client\r\n").startswith("250")
+        assert session.ask(b"STARTTLS\r\n").startswith("503") and session.ask(b"NOOP\r\n").startswith("250")
+    assert "Fatal error" not in server.output
+
+
 @pytest.mark.full
 def test_a_client_must_sign_in_within_a_minute(ports: Ports, key: str) -> None:
     """NOOP does not keep a connection open for a client that has not signed in; one that has may wait (T07)."""

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import FreshServer
 from tests.doors.posting import Fields, authorize, find_messages, post_form, wait_for_mail
 from tests.kit.client import Client, Response
+from tests.kit.https_clients import wait_until
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -190,6 +191,22 @@ def test_access_is_that_of_the_key(server: Server) -> None:
     assert request("GET", f"{events}?limit=301&event=eaten&page=2", authorize(reader)).expect(400)["errors"].keys() == {
         "limit", "event", "page",
     }  # fmt: skip
+
+
+def test_events_show_contacts_to_nobody_else(server: Server, api: Client) -> None:
+    """A key that may not read contacts gets the subject with its merge tags, as it was submitted (T45)."""
+    api.post("/contacts", {"email": "secret@example.org", "first_name": "Secretname"}).expect(201)
+    body = {"to": "secret@example.org", "subject": "Hi {{ first_name }}", "body": "x", "tags": {"domain": DOMAIN}}
+    api.post("/messages", body).expect(201)
+    path = f"/v3/{DOMAIN}/events?recipient=secret@example.org"
+
+    def read_subjects(key: str) -> set[str]:
+        items = Client(server.url).request("GET", path, None, authorize(key)).expect(200)["items"]
+        return {item["message"]["headers"]["subject"] for item in items}
+
+    wait_until(lambda: bool(read_subjects(str(server.key))))
+    assert read_subjects(str(server.key)) == {"Hi Secretname"}
+    assert read_subjects(server.new_key("narrow", "--scope", "messages:read")) == {"Hi {{ first_name }}"}
 
 
 def test_domain_must_be_one_of_the_account(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:

@@ -104,6 +104,7 @@ async def list_events(request: ApiRequest, domain: str, page: str = "") -> HTTPR
         given = {key: values[-1] for key, values in request.http.get_args().items()}
         position = _Page(given)
     query = _build_query(request.account_id, name, position)
+    query = query._replace(shows_contacts=request.credential.has_scope("contacts:read"))
     events = await scan(_fetch_events, request.account_id, query)
     return http.json_response({"items": [_describe_event(event, name) for event in events],
                                "paging": _build_paging(name, position, events)})  # fmt: skip

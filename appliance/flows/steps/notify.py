@@ -141,11 +141,14 @@ class Notify(StepKind):
         return results
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the address that the email, or the host that the message to Slack, would go to."""
+        """Return the name of the user that the email, or the host that the message to Slack, would go to.
+
+        Not the address, with which the user signs in: keys that may simulate flows may not list the users.
+        """
         if node.props.get("via") == _SLACK:
             return {"to": node.props["slack_host"]}
         user = _find_user(context.account_id, node.props["user_id"])
-        return {} if user is None else {"to": user.email}
+        return {} if user is None else {"to": _name_user(user)}
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the name of the user, or the host of the webhook."""
@@ -154,7 +157,11 @@ class Notify(StepKind):
         user = _find_user(account_id, props["user_id"])
         if user is None:
             return gettext("Notify a colleague who has no access any more")
-        return gettext("Notify %(name)s", name=user.name or user.email)
+        return gettext("Notify %(name)s", name=_name_user(user))
+
+
+def _name_user(user: User) -> str:
+    return user.name or user.email.partition("@")[0]
 
 
 def _read_note(note: Any, context: ParseContext) -> str:

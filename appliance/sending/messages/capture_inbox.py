@@ -1,8 +1,5 @@
 """The built-in inbox: messages that the capture transport stores instead of sending."""
 
-from email import message_from_bytes, policy
-from email.errors import MessageError
-from email.message import EmailMessage
 from typing import Any, NamedTuple
 
 from appliance.content.designs import markup
@@ -40,16 +37,16 @@ def parse_mail(raw: bytes, mail_from: str) -> ParsedMail | None:
     number = links.read_return_path(mail_from.partition("@")[0])
     if number is None:
         return None
-    parsed = parse_message(raw)
-    return ParsedMail(number, str(parsed.get("From", "")), str(parsed.get("Subject", "")), _preview(parsed))
+    headers = dict(reversed(mime_parts.read_headers(raw)))
+    return ParsedMail(number, headers.get("From", ""), headers.get("Subject", ""), _preview(raw))
 
 
-def _preview(parsed: EmailMessage) -> str:
+def _preview(raw: bytes) -> str:
     """Return the preview text of an HTML email, or the first `MAX_PREVIEW_CHARACTERS` of a plain text email.
 
     Lists show it to all readers, so it has no links to pages for recipients.
     """
-    html, plain = _get_bodies(parsed)
+    html, plain = mime_parts.read_bodies(raw)
     if html is not None:
         return markup.extract_preview_text(links.hide_recipient_links(html))
     text = links.hide_recipient_links(plain or "")
@@ -190,30 +187,6 @@ def delete(ids: list[int]) -> int:
     return run(f"DELETE FROM captured_message WHERE id IN ({','.join(map(str, ids))})")
 
 
-# The standard library raises these for texts with an unknown charset, and for some invalid headers.
-_UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError, MessageError)
-
-
-class _TolerantPolicy(policy.EmailPolicy):
-    """The default policy, for which a header that cannot be parsed is its text; a submitted email may be invalid."""
-
-    def header_fetch_parse(self, name: str, value: str) -> str:
-        """Return the value of a header, decoded; as it is written if that is not possible."""
-        try:
-            header: str = super().header_fetch_parse(name, value)
-            return header
-        except _UNREADABLE:
-            return str(value).encode("utf-8", "replace").decode()
-
-
-def parse_message(raw: bytes) -> EmailMessage:
-    """Parse an email, with headers decoded, as far as that is possible, and parts accessible."""
-    # typeshed's policies are generic, those of Python 3.11 are not
-    tolerant: Any = _TolerantPolicy()
-    parsed: EmailMessage = message_from_bytes(bytes(raw), policy=tolerant)
-    return parsed
-
-
 def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, Any]:
     """Return the content of a captured message as a dict with the keys `headers`, `html`, `text`, `raw` and `sms`.
 
@@ -227,29 +200,11 @@ def get_parts(captured: CapturedMessage, can_write_contacts: bool) -> dict[str, 
         return {
             "headers": [], "html": None, "text": show(text), "raw": show(text), "sms": segments.count_segments(text),
         }  # fmt: skip
-    parsed = parse_message(captured.source)
-    html, text_part = _get_bodies(parsed)
+    html, text_part = mime_parts.read_bodies(captured.source)
     return {
-        "headers": [(name, show(str(value))) for name, value in parsed.items()],
+        "headers": [(name, show(str(value))) for name, value in mime_parts.read_headers(captured.source)],
         "html": None if html is None else show(html),
         "text": None if text_part is None else show(text_part),
         "raw": show(attachments.hide_contents(bytes(captured.source)).decode("utf-8", "replace")),
         "sms": None,
     }
-
-
-def _get_bodies(parsed: EmailMessage) -> tuple[str | None, str | None]:
-    """Return the HTML and the plain text of an email, None for what it has not.
-
-    What cannot be decoded is read as UTF-8, and parts that cannot be found are none.
-    """
-    try:
-        bodies = [parsed.get_body((subtype,)) for subtype in ("html", "plain")]
-        html, plain = (part.get_content() if part is not None else None for part in bodies)
-        return html, plain
-    except _UNREADABLE:
-        try:
-            parts = mime_parts.parse_parts(parsed.as_bytes())
-        except _UNREADABLE:
-            return None, None
-        return parts.html, parts.text or None

@@ -19,8 +19,9 @@ class ProgramEventQuery(NamedTuple):
     """The filters of a list. `names` are names of our events; the times are inclusive, in milliseconds, None for any.
 
     `all_tags` must all be tags of a message, and `any_tags` one of them, unless it is empty. `recipient` is the key of
-    an address. With `after`, the list begins behind that event, with `before` it ends there; `is_last` returns the last
-    events of the list.
+    an address. Without `shows_contacts`, the subjects are those that were submitted, because the subject as sent shows
+    values of the contact. With `after`, the list begins behind that event, with `before` it ends there; `is_last`
+    returns the last events of the list.
     """
 
     account_id: int
@@ -36,6 +37,7 @@ class ProgramEventQuery(NamedTuple):
     after: Cursor | None = None
     before: Cursor | None = None
     is_last: bool = False
+    shows_contacts: bool = True
 
 
 class ProgramEvent(NamedTuple):
@@ -56,7 +58,8 @@ class ProgramEvent(NamedTuple):
 
 
 _SELECT = (
-    "SELECT e.id, e.event, e.created_at, e.data, m.id, m.recipient, m.sender, m.subject, m.tags, m.test, c.bulk_id, "
+    "SELECT e.id, e.event, e.created_at, e.data, m.id, m.recipient, m.sender, "
+    "CASE WHEN :shows_contacts THEN m.subject ELSE c.subject END, m.tags, m.test, c.bulk_id, "
     "c.first_message_id FROM event e INDEXED BY event_listed "
     "JOIN message m ON m.id = CAST(substr(e.resource_uid, 9) AS INTEGER) "
     "LEFT JOIN message_content c ON c.message_id = m.id "
@@ -101,6 +104,7 @@ def fetch(query: ProgramEventQuery) -> list[ProgramEvent]:
         "account": query.account_id, "domain": query.domain, "names": encode(query.names).decode(),
         "begin": query.begin, "end": query.end, "all_tags": encode(query.all_tags).decode(),
         "any_tags": encode(query.any_tags).decode(), "recipient": query.recipient, "limit": query.limit,
+        "shows_contacts": query.shows_contacts,
         "at": position[0] if position else None, "id": position[1] if position else None,
     }  # fmt: skip
     events = [_read(row) for row in rows(sql, parameters)]

@@ -5,8 +5,6 @@ refused, because the From address that is checked must be the one that recipient
 """
 
 import email
-import email.errors
-import email.header
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.core import addresses
+from appliance.core import addresses, mime_text
 from appliance.sending.messages import attachments, links
 from appliance.sending.messages.message_request import UNSAFE_HEADERS
 from appliance.sending.messages.sender_headers import Malformed, parse_mailboxes
@@ -26,6 +24,8 @@ MAX_HEADER_BYTES, MAX_HEADERS, MAX_LINES = 262_144, 1_000, 1_000_000
 MAX_COMPOSITE_PARTS = 100
 # Headers of parts with the name of a file; most files have two.
 MAX_FILE_NAMES = 1_000
+# A header that describes a part: the email package takes time with the square of its parameters (T63).
+MAX_PART_FIELD_BYTES, MAX_PARAMETERS = 4_096, 64
 # A message that passed through more servers is in a loop (RFC 5321, 6.3).
 MAX_RECEIVED_HEADERS = 50
 MAX_TAGS, MAX_TAG_CHARACTERS, MAX_DATA_BYTES = 10, 100, 16_384
@@ -40,7 +40,9 @@ _SLICE_BYTES = 1_048_576
 _BOUNDARY = re.compile(
     rb"""boundary\*?[ \t]{0,9}=[ \t]{0,9}"?(?:[\w-]{0,20}'[\w-]{0,20}')?([^"\r\n;]{1,70})"?""", re.IGNORECASE
 )
-_FILE_FIELD = re.compile(rb"content-(?:type|disposition)[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.IGNORECASE)
+_PART_FIELD = re.compile(
+    rb"content-(?:type|disposition|transfer-encoding|id)[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.IGNORECASE
+)
 _MULTIPART = re.compile(rb"[ \t\r\n]*multipart/", re.IGNORECASE)
 # A line that may be one between parts: a boundary, `--` after the last part, and spaces.
 _DELIMITER = re.compile(rb"\r\n--([^\r\n]{1,100})")
@@ -201,12 +203,7 @@ def _find_word(content: bytes, word: bytes) -> Iterator[int]:
 
 def decode_text(value: bytes) -> str:
     """Return the text of a header with its encoded words decoded (RFC 2047), as far as they can be decoded."""
-    text = value.decode("utf-8", "replace").replace("\r\n", "")
-    if "=?" in text:
-        try:
-            text = str(email.header.make_header(email.header.decode_header(text)))
-        except (LookupError, ValueError, email.errors.MessageError):
-            pass  # An unknown charset or invalid base64: the text stays as it is written.
+    text = mime_text.decode_words(value.decode("utf-8", "replace").replace("\r\n", ""))
     return "".join(char if char.isprintable() else " " for char in text).strip()
 
 
@@ -227,11 +224,18 @@ def _require_lines(content: bytes) -> None:
 
 
 def _require_accepted_files(content: bytes) -> None:
-    """Raise FileRefused for a file that the API refuses, too, also if it is in an attached email."""
+    """Raise FileRefused for a file that the API refuses, too, also if it is in an attached email.
+
+    Raises Malformed for a header of a part that cannot be read in a bounded time.
+    """
     names = 0
     for position in chain((0,), (position + 1 for position in _find_word(content, b"\ncontent-"))):
-        field = _FILE_FIELD.match(content, position)
-        if field is None or b"name" not in field[0].lower():
+        field = _PART_FIELD.match(content, position)
+        if field is None:
+            continue
+        if len(field[0]) > MAX_PART_FIELD_BYTES or field[0].count(b";") > MAX_PARAMETERS:
+            raise Malformed("A Content-Type or Content-Disposition header is too long")
+        if b"name" not in field[0].lower():
             continue
         names += 1
         if names > MAX_FILE_NAMES:
@@ -241,11 +245,7 @@ def _require_accepted_files(content: bytes) -> None:
 
 
 def _read_file_name(field: bytes) -> str:
-    try:
-        name = email.message_from_bytes(field).get_filename("")
-        return decode_text(name.encode("utf-8", "replace"))
-    except (LookupError, ValueError, TypeError, AttributeError, email.errors.MessageError):
-        return ""  # No program can read it.
+    return decode_text(mime_text.read_filename(email.message_from_bytes(field)).encode())
 
 
 def _split(content: bytes) -> tuple[bytes, bytes]:

@@ -1,25 +1,23 @@
 """Divide a finished email into the parts that APIs with their own JSON ask for."""
 
-import codecs
 import email
 import email.errors
-import email.header
 import re
 from collections.abc import Iterator
 from email.message import Message
 from typing import NamedTuple
 
-from appliance.core import addresses
+from appliance.core import addresses, mime_text
 from appliance.core.i18n import gettext_noop
 
+# The standard library raises these for some invalid headers of parts.
+_UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, AssertionError, email.errors.MessageError)
 _FOLD = re.compile(r"\r?\n[ \t]+")
 # Headers with a field of their own in every API, or that describe or sign our bytes, which the provider replaces.
 _OTHER_HEADERS = frozenset((
     "from", "to", "cc", "bcc", "subject", "reply-to", "sender", "date", "return-path", "received", "mime-version",
     "dkim-signature", "message-id",
 ))  # fmt: skip
-# Codecs of Python that decode bytes to text, and are no charsets of email.
-_NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "unicode_escape", "raw-unicode-escape"))
 
 
 class Mailbox(NamedTuple):
@@ -55,6 +53,11 @@ class EmailParts(NamedTuple):
     attachments: tuple[Attachment, ...]
 
 
+def unfold(value: object) -> str:
+    """Return the value of a header, which may be missing, as one line (RFC 5322, 2.2.3)."""
+    return _FOLD.sub(" ", str(value or ""))
+
+
 def parse_parts(content: bytes) -> EmailParts:
     """Return the parts of an email, with decoded texts; what cannot be decoded stays as it is written.
 
@@ -65,30 +68,55 @@ def parse_parts(content: bytes) -> EmailParts:
         return _read_parts(message)
     except RecursionError:
         raise ValueError(gettext_noop("its parts are nested too deeply")) from None
-    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, email.errors.MessageError):
-        # The standard library raises these for some invalid headers of parts.
+    except _UNREADABLE:
         raise ValueError(gettext_noop("its parts cannot be read")) from None
 
 
-def _read_parts(message: Message) -> EmailParts:
+def read_headers(content: bytes) -> list[tuple[str, str]]:
+    """Return name and value of each header of an email, decoded as far as that is possible."""
+    headers = email.message_from_bytes(content[: _find_head_end(content)]).items()
+    return [(name, mime_text.decode_words(unfold(value))) for name, value in headers]
+
+
+def _find_head_end(content: bytes) -> int:
+    ends = [position for position in (content.find(b"\r\n\r\n"), content.find(b"\n\n")) if position >= 0]
+    return min(ends) if ends else len(content)
+
+
+def read_bodies(content: bytes) -> tuple[str | None, str | None]:
+    """Return the HTML and the plain text of an email, None for what it does not have or cannot be found."""
+    try:
+        bodies, _ = _divide(email.message_from_bytes(content))
+    except (*_UNREADABLE, RecursionError):
+        return None, None
+    return bodies.get("text/html"), bodies.get("text/plain")
+
+
+def _divide(message: Message) -> tuple[dict[str, str], list[Message]]:
+    """Return the texts by content type, and all other parts."""
     bodies: dict[str, str] = {}
-    attachments = []
+    others = []
     for part in _walk(message):
-        kind, data = part.get_content_type(), _get_content(part)
+        kind = part.get_content_type()
         if kind in ("text/plain", "text/html") and part.get_content_disposition() is None and kind not in bodies:
-            bodies[kind] = _decode_body(data, part.get_content_charset()).replace("\r\n", "\n")
+            bodies[kind] = mime_text.decode_bytes(_get_content(part), part.get_content_charset()).replace("\r\n", "\n")
         else:
-            attachments.append((part, kind, data))
+            others.append(part)
+    return bodies, others
+
+
+def _read_parts(message: Message) -> EmailParts:
+    bodies, files = _divide(message)
     html = bodies.get("text/html")
     return EmailParts(
         _to_mailbox(message["From"]) or Mailbox("", ""), _to_mailbox(message["Reply-To"]),
-        _decode(message["Subject"]), bodies.get("text/plain", ""), html,
+        mime_text.decode_words(unfold(message["Subject"])), bodies.get("text/plain", ""), html,
         tuple(
-            (name, _clean(_FOLD.sub(" ", str(value))))
+            (name, mime_text.replace_surrogates(unfold(value)))
             for name, value in message.items()
             if name.lower() not in _OTHER_HEADERS and not name.lower().startswith("content-")
         ),
-        tuple(_to_attachment(*attachment, html or "") for attachment in attachments),
+        tuple(_to_attachment(part, html or "") for part in files),
     )  # fmt: skip
 
 
@@ -109,45 +137,20 @@ def _get_content(part: Message) -> bytes:
     return data if isinstance(data, bytes) else b""
 
 
-def _decode_body(data: bytes, charset: str | None) -> str:
-    try:
-        name = codecs.lookup(charset or "utf-8").name
-        return _clean(data.decode("utf-8" if name in _NO_CHARSETS else name, "replace"))
-    except (LookupError, ValueError):
-        return data.decode("utf-8", "replace")
-
-
-def _clean(text: str) -> str:
-    """Return a text without lone surrogates, which JSON and UTF-8 cannot contain."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _to_attachment(part: Message, kind: str, data: bytes, html: str) -> Attachment:
-    content_id = _clean(str(part["Content-ID"] or "")).strip().strip("<>")
+def _to_attachment(part: Message, html: str) -> Attachment:
+    content_id = mime_text.replace_surrogates(str(part["Content-ID"] or "")).strip().strip("<>")
     is_inline = bool(content_id) and f"cid:{content_id}" in html
-    return Attachment(_get_filename(part), kind, data, content_id if is_inline else None)
-
-
-def _get_filename(part: Message) -> str:
-    try:
-        return _clean(str(part.get_filename() or "attachment"))
-    except (LookupError, ValueError):
-        return "attachment"  # Its charset or its numbering is invalid (RFC 2231).
-
-
-def _decode(value: str | None) -> str:
-    """Return the text of a header whose encoded words are decoded (RFC 2047)."""
-    text = _FOLD.sub(" ", str(value or ""))
-    try:
-        text = str(email.header.make_header(email.header.decode_header(text)))
-    except (LookupError, ValueError, email.errors.MessageError):
-        pass  # An unknown charset or invalid base64: the text stays as it is written.
-    return _clean(text)
+    name = mime_text.read_filename(part) or "attachment"
+    return Attachment(name, part.get_content_type(), _get_content(part), content_id if is_inline else None)
 
 
 def _to_mailbox(value: str | None) -> Mailbox | None:
     try:
-        mailboxes = addresses.read_mailboxes(_FOLD.sub(" ", str(value or "")))
+        mailboxes = addresses.read_mailboxes(unfold(value))
     except ValueError:
         return None
-    return Mailbox(_decode(mailboxes[0][0]), _clean(mailboxes[0][1])) if mailboxes else None
+    return (
+        Mailbox(mime_text.decode_words(mailboxes[0][0]), mime_text.replace_surrogates(mailboxes[0][1]))
+        if mailboxes
+        else None
+    )
