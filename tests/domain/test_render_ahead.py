@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from appliance.accounts import accounts
+from appliance.campaigns import store
+from appliance.campaigns.store import CampaignCreate
+from appliance.content import brand
+from appliance.content.brand import BrandWrite
 from appliance.content.designs import sanitizer
 from appliance.core import clock, validation
 from appliance.core.errors import ConnectionFailed, Deferred
@@ -28,7 +32,7 @@ from appliance.sending.workers.rate_limits import ALL
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
 from appliance.settings import config
 from appliance.storage import transactions
-from appliance.storage.database import run
+from appliance.storage.database import rows, run
 from tests.domain.home import Home
 from tests.domain.test_queue_reader import send_campaign
 from tests.kit.server import free_port
@@ -100,6 +104,55 @@ def test_a_sender_limit_causes_no_busy_loop(home: Home, monkeypatch: pytest.Monk
         with run_sender(monkeypatch) as counts:
             time.sleep(2)
         assert 2 <= len(smtp.messages) <= 8 and counts["fills"] < 60
+
+
+def count_by_sender(smtp: SmtpServer) -> Counter[str]:
+    """Return how many messages of each sending domain a server got."""
+    return Counter(message.mail_from.rpartition("@")[2] for message in smtp.messages)
+
+
+@pytest.mark.parametrize("limited", ["a.example", "b.example"])
+def test_a_limited_sender_of_a_test_does_not_delay_the_other(
+    limited: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a campaign with two senders, the messages of one leave at once while those of the other wait for its limit."""
+    transactions.write(brand.update, home.account_id, BrandWrite(physical_address="1 Mill Lane, Bath"))
+    contact_ids = [home.contact(f"p{number}@example.org").id for number in range(240)]
+    body = {
+        "name": "Test", "trigger_attributes": {"contact_list_id": home.list_of(*contact_ids).id},
+        "template_attributes": {"subject": "A", "body": "<p>Hi</p>", "from_email": "news@a.example"},
+        "experiment": {"variants": [{}, {"subject": "B", "body": "<p>Hi</p>", "from_email": "news@b.example"}]},
+    }  # fmt: skip
+    with SmtpServer() as smtp:
+        use_relay(home, smtp.port, email__sender_limits=[f"{limited} 1/s"])
+        home.send(transactions.write(store.create, home.account_id, validation.read(CampaignCreate, body)))
+        totals = Counter(row[0] for row in rows("SELECT substr(sender, 6) FROM message"))
+        [other], started_at = {"a.example", "b.example"} - {limited}, time.monotonic()
+        with run_sender(monkeypatch) as counts:
+            while (arrived := count_by_sender(smtp))[other] < totals[other] and time.monotonic() < started_at + 30:
+                time.sleep(0.05)
+            seconds = time.monotonic() - started_at
+    assert arrived[other] == totals[other] > 80 and arrived[limited] <= seconds + 2
+    # Those of the limited sender are not rendered again and again while they wait.
+    assert counts["messages"] < totals[other] + seconds + 20
+
+
+def test_single_messages_that_wait_for_a_limit_leave_room_for_others(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many single messages of a limited sender are not all rendered: a password of another sender is sent at once."""
+    queue_single_messages(home.account_id, 300)
+    with SmtpServer() as smtp:
+        use_relay(home, smtp.port, email__sender_limits=["campanero.invalid 1/s"])
+        with run_sender(monkeypatch):
+            time.sleep(1.5)
+            fields = {"to": "password@example.org", "subject": "x", "body": "y", "from_email": "ana@other.example"}
+            password = validation.read(MessageWrite, fields)
+            transactions.write(transactional.queue_message, home.account_id, password)
+            transactions.write(run, "UPDATE message SET provider = 'relay'")
+            time.sleep(2)
+        recipients = [message.to for message in smtp.messages]
+    assert "password@example.org" in recipients and len(recipients) < 12
 
 
 @pytest.mark.parametrize("method", ["take", "peek_provider"])
@@ -224,7 +277,7 @@ def test_direct_delivery_is_limited_with_another_transport(home: Home) -> None:
 
 
 def test_limits_without_waiting_messages_are_forgotten(home: Home) -> None:
-    """A refill forgets the groups and campaigns for which no message waits any more."""
+    """A refill forgets the limits for which no message waits any more."""
     send_campaign(home, "p@gmail.com")
     use_relay(home, free_port(), email__sender_limits=["campanero.invalid 1/s"])
     limits = EmailRateLimits(config.current().email)
@@ -234,12 +287,12 @@ def test_limits_without_waiting_messages_are_forgotten(home: Home) -> None:
         waiting = ready_queue.ReadyQueue(CircuitBreaker(60.0), limits, 16, StopSwitch())
         assert limits.admit(row._replace(id=99), "news@campanero.invalid") is None  # uses up the limit of this second
         ready = await waiting.take()
-        assert ready is not None and [*waiting._waiting] == ["from campanero.invalid"] and waiting._sender_limits
+        assert ready is not None and [*waiting._waiting] == ["from campanero.invalid"]
         waiting.finish_claim(ready.row, is_claimed=True)
         transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL")
         waiting.refill()
         assert await waiting.take() is None
-        assert not waiting._waiting and not waiting._sender_limits
+        assert not waiting._waiting
         await waiting.close()
 
     transactions.start(before_write=queue.settle_log)

@@ -33,6 +33,13 @@ _NOT_LOGGED = "AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = mes
 _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
+_CAMPAIGN_SENDERS = (
+    "WITH live AS (SELECT id, sender FROM campaign WHERE phase IN ('sending', 'holding') AND channel = ?) "
+    "SELECT id, sender ->> '$.email' AS address FROM live WHERE address NOT NULL UNION "
+    "SELECT live.id, v.sender ->> '$.email' FROM live JOIN experiment e ON e.campaign_id = live.id "
+    "JOIN variant v ON v.experiment_id = e.id WHERE v.sender ->> '$.email' NOT NULL"
+)
+
 # The accounts with open rows, found by one index lookup for each account.
 _ACCOUNTS = (
     "WITH RECURSIVE waiting(id) AS (SELECT min(account_id) FROM message WHERE {where} UNION ALL "
@@ -79,6 +86,14 @@ def _get_live_campaigns(channel: str) -> dict[int, int]:
             (channel,),
         )
     )
+
+
+def list_campaign_senders(channel: str) -> dict[int, set[str]]:
+    """Return the sender addresses of each campaign that may send now: several if its variants have their own."""
+    senders: dict[int, set[str]] = {}
+    for campaign_id, sender in rows(_CAMPAIGN_SENDERS, (channel,)):
+        senders.setdefault(campaign_id, set()).add(sender)
+    return senders
 
 
 def get_live_sources(channel: str) -> dict[int, list[Source]]:

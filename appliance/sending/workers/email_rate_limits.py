@@ -138,13 +138,14 @@ class EmailRateLimits(RateLimits):
         # Whether workers share the connections of a transport, because there are more workers than connections to it.
         self.shares_connections = has_several or email.transport == DIRECT
         if has_several:
-            self.get_names = self._list_names
             for key in self._rules.keys:
                 self._get_transport_limit(key)
         self._pause_seconds = parse_seconds(email.slow_down)
         self._senders = {
             name: RateLimiter(f"from {name}", limit) for name, limit in map(parse_limit, email.sender_limits)
         }
+        if has_several or self._senders:
+            self.get_names = self._list_names
         self._groups = {
             group: RateLimiter(group, limit)
             for name, limit in map(parse_limit, email.recipient_limits)
@@ -172,6 +173,10 @@ class EmailRateLimits(RateLimits):
         quota = self._quotas.get(domain)
         if quota is None or quota.is_over():
             self._quotas[domain] = WarmUpQuota(await transactions.commit(senders.get_or_create_today, domain), name)
+
+    def has_sender_limits(self) -> bool:
+        """Return whether the settings limit a sending domain, or one is in its warm-up."""
+        return bool(self._senders or self._quotas)
 
     def get_sender_limit_name(self, sender: str) -> str:
         """Return the name of the limit of a sender address: `from ` and its domain."""
@@ -215,8 +220,12 @@ class EmailRateLimits(RateLimits):
         return limiter
 
     def _list_names(self, row: LedgerRow) -> tuple[str, ...]:
-        """Return the names of the limits by which a row is held back: of its transport, and of its recipient groups."""
+        """Return the names of the limits by which a row is held back: of its transport, groups and sending domain."""
         groups = mx_routes.get_group_names(row.provider, row.recipient_key or "")
+        if self._senders and row.sender is not None and row.provider in self._providers:
+            groups = (*groups, self.get_sender_limit_name(row.sender))
+        if not self._rules.has_choice:
+            return groups
         return (
             get_transport_limit_name(row.provider),
             *groups,
@@ -288,7 +297,7 @@ class EmailRateLimits(RateLimits):
         full = (key for key, limiter in self._transports.items() if limiter.hour_allowed_at(now) > now)
         return {*paused, *self.get_throttled_providers(), *full}
 
-    def get_room(self, waiting: Mapping[str, Collection[object]], unavailable: Collection[str] = ()) -> dict[str, int]:
+    def get_room(self, waiting: Mapping[str, int], unavailable: Collection[str] = ()) -> dict[str, int]:
         """Return the room of each limited group and transport (`RateLimits`); an unavailable transport has none."""
         return super().get_room(waiting) | dict.fromkeys(self.get_unavailable_limits(unavailable), 0)
 
@@ -422,8 +431,8 @@ class EmailRateLimits(RateLimits):
 
     def _get_group_limits(self) -> list[tuple[str, RateLimiter | AdaptiveThrottle]]:
         throttles = [(throttle.name, throttle) for (_, group), throttle in self._throttles.items() if group != ALL]
-        own = [(limiter.name, limiter) for limiter in self._transports.values()] if self._rules.has_choice else []
-        return [*self._groups.items(), *throttles, *own]
+        named = [*self._senders.values(), *(self._transports.values() if self._rules.has_choice else ())]
+        return [*self._groups.items(), *throttles, *((limiter.name, limiter) for limiter in named)]
 
     def _get_configured_limits(self, provider: str, sender: str, recipient: str) -> list[RateLimiter]:
         if provider not in self._providers:

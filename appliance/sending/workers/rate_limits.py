@@ -254,12 +254,13 @@ class RateLimits(ABC):
     def get_status(self) -> SendStatus:
         """Return what of the channel is paused, throttled or has used up a limit; may be called from any thread."""
 
-    def get_sender_limit_name(self, sender: str) -> str | None:
-        """Return the name of the sender's rate limit, or None if the channel never holds back campaigns for it.
+    def has_sender_limits(self) -> bool:
+        """Return whether campaigns are held back while the limits of all their senders have no room."""
+        return False
 
-        While too many messages of a campaign wait for this limit, `ReadyQueue` reads no more rows of the campaign.
-        """
-        return None
+    def get_sender_limit_name(self, sender: str) -> str:
+        """Return the name of the limit of a sender address or number."""
+        return get_limit_name(sender)
 
     async def load_quota(self, row: LedgerRow, sender: str) -> None:
         """Load the sender's quota of today from the database, if the channel has quotas and this one is missing."""
@@ -351,18 +352,18 @@ class RateLimits(ABC):
         """
         return paused
 
-    def get_room(self, waiting: Mapping[str, Collection[object]], _unavailable: Collection[str] = ()) -> dict[str, int]:
+    def get_room(self, waiting: Mapping[str, int], _unavailable: Collection[str] = ()) -> dict[str, int]:
         """Return the number of further messages of each limited group to render, by group name.
 
-        `waiting` maps the name of a limit to the rendered messages that wait for it. `_unavailable` are the providers
-        that are unavailable to the circuit breaker, for channels with limits of providers.
+        `waiting` maps the name of a limit to the number of rendered messages that wait for it. `_unavailable` are the
+        providers that are unavailable to the circuit breaker, for channels with limits of providers.
         """
         now = clock.monotonic()
         room: dict[str, int] = {}
         for group, limit in self._get_group_limits():
             opens_at = limit.allowed_at(now)
             is_paused = opens_at != AFTER_CHANGE and opens_at > now + _SOON_SECONDS
-            room_left = 0 if is_paused else max(0, _get_group_max_ready(limit) - len(waiting.get(group, ())))
+            room_left = 0 if is_paused else max(0, _get_group_max_ready(limit) - waiting.get(group, 0))
             room[group] = min(room.get(group, room_left), room_left)
         return room
 
@@ -435,6 +436,8 @@ def _get_group_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
     limit = limiter.limit
     if limiter.is_transport and not limit.per_second:
         return TRANSPORT_READY_FACTOR * limit.connections
+    if not (limit.connections or limit.per_second):
+        return max(READY_FACTOR, limit.per_hour)  # until these are sent, no message waits
     return max(READY_FACTOR, READY_FACTOR * limit.connections, int(READY_FACTOR * limit.per_second))
 
 

@@ -7,12 +7,13 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from appliance.core import clock, logs
 from appliance.sending.messages.ledger import LedgerRow
-from appliance.sending.messages.queue_reader import LimitNames, QueueReader, Source, get_source
+from appliance.sending.messages.queue_reader import LimitNames, QueueReader, Source, get_source, list_campaign_senders
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
@@ -70,7 +71,8 @@ class ReadyQueue:
         self._single_waiting: dict[str, deque[RenderedMessage]] = {}
         # Ids of messages in this queue, or with a worker and not claimed yet: their rows are not read again.
         self._taken_ids: set[int] = set()
-        self._sender_limits: dict[int, str] = {}  # by campaign id: the limit of its sender
+        self._channel = channel
+        self._held_limits: set[str] = set()  # of senders whose campaigns the last refill held back for want of room
         self._renderer = Renderer()
         self._reader = QueueReader(channel, names or limits.get_names)
         self._parked_groups: set[str] = set()  # recipient groups and limits with parked rows
@@ -323,7 +325,7 @@ class ReadyQueue:
             return not self.is_exhausted
         if self._parked_until > clock.monotonic():
             return False
-        room = self._limits.get_room(self._waiting, self._breaker.get_unavailable_providers())
+        room = self._limits.get_room(self._count_waiting(), self._breaker.get_unavailable_providers())
         return any(room.get(group, 1) > 0 for group in self._parked_groups)
 
     async def _refill(self) -> None:
@@ -346,7 +348,7 @@ class ReadyQueue:
         self._forget_idle_limits()
         unavailable = self._breaker.get_unavailable_providers()
         paused = self._limits.list_unread(unavailable)
-        room = None if self._limits.is_unlimited else self._limits.get_room(self._waiting, unavailable)
+        room = None if self._limits.is_unlimited else self._limits.get_room(self._count_waiting(), unavailable)
         limit = self._max_ready if len(self._rendered) < self._max_ready // 2 else 0
         candidates = {row.id: row for row in self._read(limit, paused, room)}
         count = len(candidates)
@@ -357,7 +359,7 @@ class ReadyQueue:
             for row in candidates.values():
                 self._drop(row)
         self._limit_memory()
-        self._parked_groups = self._reader.get_parked_groups()
+        self._parked_groups = self._reader.get_parked_groups() | self._held_limits
         self.is_exhausted = not count and not self._reader.has_more and limit > 0
         is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._parked_groups)
         self._parked_until = clock.monotonic() + _PARKED_SECONDS if is_blocked else 0.0
@@ -369,7 +371,7 @@ class ReadyQueue:
             limit,
             self._taken_ids,
             paused,
-            self._get_held_sources(),
+            self._get_held_sources(room or {}),
             room,
             max(0, self._max_ready - waiting),
             self._renderer.shares.get_used,
@@ -380,17 +382,39 @@ class ReadyQueue:
         now = clock.now_ms()
         return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in candidates]
 
-    def _get_held_sources(self) -> set[Source]:
+    def _count_waiting(self) -> Counter[str]:
+        """Return the number of rendered messages that wait for each limit, by its name."""
+        counts = Counter({name: len(queue) for name, queue in self._waiting.items()})
+        counts.update({name: len(queue) for name, queue in self._single_waiting.items()})
+        return counts
+
+    def _get_held_sources(self, room: Mapping[str, int]) -> set[Source]:
         """Return the campaigns, and accounts of other messages, whose rows are not read.
 
-        They are the campaigns that the circuit breaker holds, those with enough rendered messages that wait for the
-        limit of the sender, and all with messages whose content is not compiled.
+        They are the campaigns that the circuit breaker holds, those of which no sender's limit has room, and all with
+        messages whose content is not compiled.
         """
-        full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
-        campaigns = {campaign_id for campaign_id, name in self._sender_limits.items() if name in full}
-        campaigns.update(self._breaker.get_held_campaigns())
+        campaigns = {*self._breaker.get_held_campaigns(), *self._find_limited_campaigns(room)}
         held = {Source("campaign", campaign_id) for campaign_id in campaigns}
         return held.union(map(get_source, self._uncompiled.values()))
+
+    def _find_limited_campaigns(self, room: Mapping[str, int]) -> set[int]:
+        """Return the campaigns of which no sender's limit has room, and set `_held_limits`.
+
+        The rows of a campaign that has another sender with room are parked one by one (`QueueReader`).
+        """
+        self._held_limits = set()
+        if not self._limits.has_sender_limits():
+            return set()
+        no_room = {name for name, count in room.items() if count <= 0}
+        full = no_room | {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
+        held = set()
+        for campaign_id, senders in list_campaign_senders(self._channel).items() if full else ():
+            names = set(map(self._limits.get_sender_limit_name, senders))
+            if names <= full:
+                held.add(campaign_id)
+                self._held_limits |= names & no_room
+        return held
 
     async def _render(self, candidates: dict[int, LedgerRow]) -> None:
         """Render messages and append them as soon as they are signed; remove those that were appended from the dict."""
@@ -423,10 +447,6 @@ class ReadyQueue:
             self._rendered_single.append(ready)
             return
         self._rendered.append(ready)
-        campaign_id = ready.row.campaign_id
-        name = self._limits.get_sender_limit_name(ready.prepared.sender) if ready.prepared is not None else None
-        if name is not None and campaign_id is not None:
-            self._sender_limits[campaign_id] = name
 
     def _keep_uncompiled(self, candidates: dict[int, LedgerRow]) -> None:
         """Keep the rows whose content has to be compiled, removing them from the dict, and compile one content.
@@ -472,6 +492,3 @@ class ReadyQueue:
         """Forget the limits for which no message waits, so that they are not scanned by each poll."""
         self._waiting = {name: queue for name, queue in self._waiting.items() if queue}
         self._single_waiting = {name: queue for name, queue in self._single_waiting.items() if queue}
-        self._sender_limits = {
-            campaign_id: name for campaign_id, name in self._sender_limits.items() if name in self._waiting
-        }
