@@ -32,7 +32,7 @@ _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
     "quiet, chain_depth, batch, generated, created_at, updated_at) "
     "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, "
-    "value ->> 8, value ->> 9, value ->> 10, 1, :now, :now FROM json_each(:items) ORDER BY key"
+    "value ->> 8, value ->> 9, value ->> 10, 1, coalesce(value ->> 11, :now), :now FROM json_each(:items) ORDER BY key"
 )
 # The recursive query jumps in the index from one event name to the next. A GROUP BY would read all events of each name,
 # also those before `since`.
@@ -47,7 +47,7 @@ _FILTERS = ("event", "contact_id", "resource_uid", "resource_name", "test")
 
 
 class NewEvent(msgspec.Struct):
-    """An event that the service records itself, at the current time."""
+    """An event that the service records itself."""
 
     account_id: int
     event: str
@@ -60,6 +60,7 @@ class NewEvent(msgspec.Struct):
     chain_depth: int = 0
     quiet: bool = False  # the event is only recorded and starts no flow
     batch: str | None = None  # the import or bulk action, such as `import:12`; None: that of `in_batch`, if any
+    happened_at: int | None = None  # Unix milliseconds; None: now
 
 
 class EventQuery(PageQuery):
@@ -129,7 +130,7 @@ def record_many(events: list[NewEvent]) -> None:
         (
             event.account_id, event.contact_id, event.event, encode(event.data).decode(), event.resource_uid,
             event.resource_name, event.resource_url, event.test or _chain.test, event.quiet,
-            max(event.chain_depth, _chain.depth), event.batch or _chain.batch,
+            max(event.chain_depth, _chain.depth), event.batch or _chain.batch, event.happened_at,
         )
         for event in events
     ]  # fmt: skip

@@ -5,6 +5,7 @@ import asyncio
 import apsw
 import pytest
 
+from appliance.core import clock
 from appliance.core.errors import Deferred, DeliveryError, RateLimited
 from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import Outcome
@@ -37,6 +38,26 @@ def test_an_outcome_is_stored_although_the_claim_beside_it_fails(home: Home) -> 
     asyncio.run(write_both())
     assert rows("SELECT status FROM message ORDER BY id") == [("sent",), ("queued",)]
     assert recover_after_crash() == 0
+
+
+@pytest.mark.parametrize("way", ["together", "one by one"])
+def test_an_acceptance_settled_after_a_crash_keeps_its_time(way: str, home: Home) -> None:
+    """Event, contact and the hourly limit have the time of the acceptance, not of the start that settles it."""
+    send_campaign(home, "p1@example.org", "p2@example.org")
+    row, other = QueueReader().fetch_candidates(2)
+    assert transactions.write(queue.record_and_claim, [], [row, other], "p") == {row.id, other.id}
+    accepted_at = clock.now_ms()
+    transactions.write(queue.record_and_claim, [Outcome(row, sender="news@campanero.invalid")], [], "p")
+    home.advance(2 * 3600)
+    if way == "one by one":
+        transactions.write(queue.record_and_claim, [Outcome(other, sender="news@campanero.invalid")], [], "p")
+        refuse_status(other.id, "sent")
+    transactions.write(queue.settle_log)
+    [(happened_at, recorded_at)] = rows("SELECT created_at, updated_at FROM event WHERE event = 'email_sent'")
+    assert 0 <= happened_at - accepted_at < 60_000 and recorded_at - happened_at > 3_600_000
+    assert rows("SELECT sent_at FROM message WHERE id = ?", (row.id,)) == [(happened_at,)]
+    assert rows("SELECT email_last_sent_at FROM contact WHERE id = ?", (row.contact_id,)) == [(happened_at,)]
+    assert queue.list_accepted_since(clock.now_ms() - 3_600_000) == []
 
 
 def refuse_status(message_id: int, status: str) -> None:

@@ -22,7 +22,7 @@ def get_today(home: Home) -> WarmUpDay:
 
 def count_sent(count: int) -> None:
     """Count this many messages as sent today."""
-    transactions.write(senders.count_warm_up_sent, {"bakery.example": count})
+    transactions.write(senders.count_warm_up_sent, {("bakery.example", senders.get_day_number()): count})
 
 
 def test_quotas_grow_after_good_days(home: Home) -> None:

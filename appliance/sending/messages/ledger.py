@@ -124,6 +124,7 @@ class Outcome(msgspec.Struct):
     delivered_via: dict[str, str] | None = None  # in direct delivery: `mx` (host that accepted) and `tls` (encryption)
     provider_id: str | None = None  # the provider's id of an SMS, or of an email sent over an HTTP API
     first_status: str = "sent"  # the provider's first status of an SMS (`error_codes.STATUSES`)
+    accepted_at: int | None = None  # Unix milliseconds, for an acceptance of the send log; None: now
     # Whether another transport may take it at once, because its own takes no messages now
     falls_over: bool = False
 

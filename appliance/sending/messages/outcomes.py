@@ -65,11 +65,12 @@ _COUNT_SOURCE = (
     "WHERE {table}.id = item.value ->> 0"
 )
 
-# Items: (contact, number of emails, number of SMS).
+# Items: (contact, number of emails, number of SMS, time of the last one).
 _COUNT_CONTACT = (
     "UPDATE contact SET email_sent_count = email_sent_count + (item.value ->> 1), "
     "sms_sent_count = sms_sent_count + (item.value ->> 2), "
-    "email_last_sent_at = CASE WHEN item.value ->> 1 THEN :now ELSE email_last_sent_at END "
+    "email_last_sent_at = CASE WHEN item.value ->> 1 THEN max(coalesce(email_last_sent_at, 0), item.value ->> 3) "
+    "ELSE email_last_sent_at END "
     "FROM json_each(:items) AS item WHERE contact.id = item.value ->> 0"
 )
 
@@ -107,25 +108,25 @@ def record_accepted(outcomes: list[Outcome]) -> None:
 def record_sent(outcomes: list[Outcome], now: int) -> None:
     """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
 
-    `now` (ms) must be the `sent_at` of the SMS among them, because `sms_rules.is_hint_due` compares it with the time of
-    the last opt-out hint. The contacts of the outcomes must be the present contacts of the messages.
+    `now` (ms) is when those without an `accepted_at` were accepted. It must be the `sent_at` of the SMS among them,
+    because `sms_rules.is_hint_due` compares it with the time of the last opt-out hint. The contacts of the outcomes
+    must be the present contacts of the messages.
     """
     require_write_transaction()
     ledger_rows = [outcome.row for outcome in outcomes]
-    warm_ups = (senders.get_warm_up_name(outcome.row, outcome.sender or "") for outcome in outcomes)
-    senders.count_warm_up_sent(Counter(name for name in warm_ups if name is not None))
+    warm_ups = Counter(
+        (name, (outcome.accepted_at or now) // clock.DAY_MS)
+        for outcome in outcomes
+        if (name := senders.get_warm_up_name(outcome.row, outcome.sender or "")) is not None
+    )
+    senders.count_warm_up_sent(warm_ups)
     repeated = [row.id for row in ledger_rows if row.uncertain_count]
     if repeated:
         run_set("DELETE FROM retry_payload WHERE message_id IN (SELECT value FROM json_each(:items))", repeated)
-    _count_sent([row for row in ledger_rows if not row.test], now)
+    _count_sent([outcome for outcome in outcomes if not outcome.row.test], now)
     names: dict[tuple[int | None, int | None], str | None] = {}
     depths = ledger.get_chain_depths(ledger_rows)
-    log.record_many(
-        [
-            _build_sent_event(outcome.row, names, outcome.delivered_via or {}, depths.get(outcome.row.id, 0))
-            for outcome in outcomes
-        ]
-    )
+    log.record_many([_build_sent_event(outcome, names, depths.get(outcome.row.id, 0)) for outcome in outcomes])
     sms = [outcome for outcome in outcomes if outcome.row.channel == "sms"]
     if sms:
         _record_accepted_sms(sms, now)
@@ -139,8 +140,9 @@ def _list_sent_columns(outcome: Outcome) -> tuple[Any, ...]:
     return (*row, outcome.provider_id, parts)
 
 
-def _count_sent(sent: list[LedgerRow], now: int) -> None:
+def _count_sent(outcomes: list[Outcome], now: int) -> None:
     """Add accepted messages to the counters of campaigns, flows, contacts and channels."""
+    sent = [outcome.row for outcome in outcomes]
     for table, ids in (
         ("campaign", [row.campaign_id for row in sent if row.campaign_id is not None]),
         ("flow", [row.flow_id for row in sent if row.run_id is not None]),
@@ -149,7 +151,11 @@ def _count_sent(sent: list[LedgerRow], now: int) -> None:
             run_set(_COUNT_SOURCE.format(table=table), [*Counter(ids).items()])
     emails = Counter(row.contact_id for row in sent if row.contact_id and row.channel == "email")
     sms = Counter(row.contact_id for row in sent if row.contact_id and row.channel == "sms")
-    run_set(_COUNT_CONTACT, [(key, emails[key], sms[key]) for key in emails.keys() | sms.keys()], now=now)
+    last_at: dict[int | None, int] = {}
+    for outcome in outcomes:
+        contact_id = outcome.row.contact_id
+        last_at[contact_id] = max(last_at.get(contact_id, 0), outcome.accepted_at or now)
+    run_set(_COUNT_CONTACT, [(key, emails[key], sms[key], last_at[key]) for key in emails.keys() | sms.keys()])
     channels = Counter((row.account_id, row.address_kind, row.recipient_key) for row in sent)
     run_set(_COUNT_CHANNEL, [(*key, count) for key, count in channels.items()])
 
@@ -164,18 +170,15 @@ def _record_accepted_sms(outcomes: list[Outcome], now: int) -> None:
     sms_accepted.send(outcomes)
 
 
-def _build_sent_event(
-    row: LedgerRow,
-    names: dict[tuple[int | None, int | None], str | None],
-    via: dict[str, str],
-    depth: int,
-) -> NewEvent:
+def _build_sent_event(outcome: Outcome, names: dict[tuple[int | None, int | None], str | None], depth: int) -> NewEvent:
+    row, via = outcome.row, outcome.delivered_via or {}
     source = (row.campaign_id, row.flow_id)
     if source not in names:
         names[source] = ledger.get_source_name(row)
     return NewEvent(
         row.account_id, f"{row.channel}_sent", row.contact_id, ledger.build_event_data(row) | via,
         resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test, chain_depth=depth,
+        happened_at=outcome.accepted_at,
     )  # fmt: skip
 
 

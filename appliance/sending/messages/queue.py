@@ -425,7 +425,7 @@ _ACCEPTED_COLUMNS = {"provider": "coalesce(l.provider, m.provider)"}
 _ACCEPTED = f"l.sent_at IS NOT NULL AND +m.status IN {_UNFINISHED} AND (:id IS NULL OR m.id = :id)"
 _LIST_ACCEPTED = (
     "SELECT json_group_array(json_array("
-    f"{', '.join(_ACCEPTED_COLUMNS.get(name, f'm.{name}') for name in LedgerRow._fields)}, l.sender)) "
+    f"{', '.join(_ACCEPTED_COLUMNS.get(name, f'm.{name}') for name in LedgerRow._fields)}, l.sender, l.sent_at)) "
     f"FROM send_log l JOIN message m ON m.id = +l.message_id WHERE {_ACCEPTED}"
 )
 _MARK_SENT = (
@@ -563,4 +563,6 @@ def _record_sent(message_id: int | None) -> None:
     if not accepted:
         return
     run(_MARK_SENT, values)
-    outcomes.record_sent([Outcome(LedgerRow._make(row[:-1]), sender=row[-1]) for row in accepted], now)
+    outcomes.record_sent(
+        [Outcome(LedgerRow._make(columns), sender=sender, accepted_at=at) for *columns, sender, at in accepted], now
+    )

@@ -439,14 +439,13 @@ def get_transport_limit_name(key: str) -> str:
     return f"via {key}"
 
 
-def count_warm_up_sent(counts: Mapping[str, int]) -> None:
-    """Add numbers of accepted messages by name (`get_warm_up_name`) to the warm-up row of today (UTC).
+def count_warm_up_sent(counts: Mapping[tuple[str, int], int]) -> None:
+    """Add numbers of accepted messages by name (`get_warm_up_name`) and day (UTC, since 1970) to the warm-up rows.
 
-    Names without a row for today are not warming up; their numbers are left out.
+    Names without a row for a day are not warming up; their numbers are left out.
     """
     require_write_transaction()
-    day = get_day_number()
-    for domain, count in counts.items():
+    for (domain, day), count in counts.items():
         run("UPDATE warm_up_day SET accepted = accepted + ? WHERE domain = ? AND day = ?", (count, domain, day))
 
 
