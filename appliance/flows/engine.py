@@ -19,7 +19,7 @@ import msgspec
 from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
-from appliance.flows import run_ends, versions
+from appliance.flows import entry_caps, run_ends, versions
 from appliance.flows.condition_limits import ConditionsTooSlow, pause_slow_flow
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import (
@@ -347,7 +347,8 @@ def is_due() -> bool:
 def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
     """Advance up to `limit` due runs of a flow; return (number of runs, seconds that it took).
 
-    Runs that were due before `drop_before` of the flow are ended instead. Returns (0, 0.0) if the flow is not active.
+    Runs that were due before `drop_before` of the flow are ended instead, and runs for which the limit of entries an
+    hour has no place are put off. Returns (0, 0.0) if the flow is not active.
     """
     require_write_transaction()
     started, now = time.perf_counter(), clock.now_ms()
@@ -358,8 +359,10 @@ def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
     drop_before = flow[3] or 0
     late = [run.id for run in runs if run.due_at < drop_before]
     run_ends.end_runs(late, "exited", "overdue_on_resume", now)
-    on_time = [run for run in runs if run.due_at >= drop_before]
+    gate = entry_caps.EntryGate(flow_id, now)
+    on_time = gate.admit([run for run in runs if run.due_at >= drop_before])
     _execute_runs(on_time, flow[2], now, None, started + _MAX_SECONDS)
+    gate.save()
     return len(runs), time.perf_counter() - started
 
 

@@ -1,29 +1,56 @@
-"""The limit of entries an hour of a flow: when the runs that are over it begin, and how many wait for that.
+"""The limit of entries an hour of a flow: in any 60 minutes, at most so many runs begin.
 
-A run is created when its trigger happens, so that none is lost, and begins in the first hour that has a place. The
-trigger stores the hour that is being filled, in the transaction that creates the runs. A change of the limit
-clears that hour (`store.set_trigger`), and so does the end of the runs that waited for it.
+A run is created when its trigger happens, so that none is lost. It is planned for the first moment that has a place
+(`plan_beginnings`). The engine keeps the limit itself when a run is to begin (`EntryGate`): after a pause of the flow
+or of the service, many runs are due together, and those without a place are put off. Whether a run has begun is known
+by its visits of steps.
+
+The trigger stores which places are taken, in the transactions that plan and begin runs. A change of the limit clears
+what is planned (`store.set_trigger`), and so does the end of the runs that waited for it.
 """
 
+from collections import Counter, deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from appliance.storage.database import fetch_one, run
+from appliance.storage.database import connection, fetch_one, rows, run
 from appliance.storage.transactions import require_write_transaction
 
 MAX_ENTRIES = 1_000_000
 _HOUR_MS = 3_600_000
+# Moments stored in a list. If there are more, two count as the later one: entries come together after a full hour, so
+# this makes few of them wait, by less than a minute.
+_MAX_MOMENTS = 120
 _COUNT_WAITING = (
     "SELECT count(*), max(due_at) FROM run WHERE flow_id = ? AND status = 'live' AND due_at > ? "
     "AND step_visit_id IS NULL AND test = 0"
 )
-# By the index `run_due`, from the hour that is being filled; nearly always its first row.
+# By the index `run_due`, from the last planned moment; nearly always its first row.
 _SELECT_LAST_WAITING = (
     "SELECT due_at FROM run WHERE flow_id = ? AND status = 'live' AND due_at > ? AND due_at <= ? "
     "AND step_visit_id IS NULL AND test = 0 ORDER BY due_at DESC LIMIT 1"
 )
+_SELECT_BEGUN = "SELECT DISTINCT run_id FROM step_visit WHERE run_id IN (SELECT value FROM json_each(?))"
+_PUT_OFF = "UPDATE run SET due_at = ?, updated_at = ? WHERE id = ?"
+
+# Moments in ascending order, in Unix milliseconds, each with the number of runs that begin then.
+_Moments = list[tuple[int, int]]
+
+
+class _Places(msgspec.Struct, omit_defaults=True):
+    """The places of a flow: those of the runs that began in the last hour, and the last ones that are reserved.
+
+    Runs are `planned` when they are created, and `put_off` when they are due and have no place.
+    """
+
+    begun: _Moments = []
+    planned: _Moments = []
+    put_off: _Moments = []
+
+
+_decode = msgspec.json.Decoder(_Places).decode
 
 
 class WaitingEntries(NamedTuple):
@@ -34,36 +61,172 @@ class WaitingEntries(NamedTuple):
 
 
 def plan_beginnings(flow_id: int, max_per_hour: int, are_tests: Sequence[bool], now: int) -> list[int]:
-    """Return when each run begins, in order, and store which places are taken; 0 allows any number an hour.
+    """Return when each run is to begin, in order, and store which places are taken; 0 allows any number an hour.
 
-    `are_tests` says of each run whether it is a test: those begin at once and take no place. Hours are those of Unix
-    time. Another run begins at once while the current hour has a place, else when its hour begins.
+    `are_tests` says of each run whether it is a test: those begin at once and take no place. Another run begins at once
+    if fewer than `max_per_hour` others have a place in the last 60 minutes and none waits, else as soon as that is so.
     """
     require_write_transaction()
-    if not max_per_hour or all(are_tests):
+    count = len(are_tests) - sum(are_tests)
+    if not max_per_hour or not count:
         return [now] * len(are_tests)
-    row = fetch_one("SELECT entry_places FROM trigger WHERE flow_id = ?", (flow_id,))
-    hour, taken = msgspec.json.decode(row[0]) if row is not None and row[0] is not None else (0, 0)
-    if hour > now // _HOUR_MS:
-        last = fetch_one(_SELECT_LAST_WAITING, (flow_id, now, hour * _HOUR_MS))
-        last_hour = last[0] // _HOUR_MS if last is not None else 0
-        if last_hour < hour:
-            # The runs that waited for later hours have ended.
-            hour, taken = last_hour, max_per_hour
-    if hour < now // _HOUR_MS:
-        hour, taken = now // _HOUR_MS, 0
-    moments = []
-    for is_test in are_tests:
-        if is_test:
-            moments.append(now)
-            continue
-        if taken >= max_per_hour:
-            hour, taken = hour + 1, 0
-        taken += 1
-        moments.append(max(now, hour * _HOUR_MS))
-    places = msgspec.json.encode([hour, taken]).decode()
-    run("UPDATE trigger SET entry_places = ? WHERE flow_id = ?", (places, flow_id))
+    places = _load(flow_id)
+    places.planned = _forget_ended(flow_id, places.planned, max_per_hour, now)
+    places.put_off = _forget_ended(flow_id, places.put_off, max_per_hour, now)
+    moments = _find_moments(sorted(places.planned + places.put_off), max_per_hour, count, now)
+    places.planned = _add(places.planned, moments, max_per_hour)
+    _store(flow_id, places)
+    planned = iter(moments)
+    return [now if is_test else next(planned) for is_test in are_tests]
+
+
+def clear_plan(entry_places: object) -> object:
+    """Return the stored places of a flow without what is planned, because the limit has changed."""
+    return {"begun": entry_places["begun"]} if isinstance(entry_places, dict) and "begun" in entry_places else None
+
+
+class _Run(Protocol):
+    id: int
+    step_visit_id: int | None
+    test: bool
+
+
+RunT = TypeVar("RunT", bound=_Run)
+
+
+class EntryGate:
+    """Lets due runs of a flow begin while the limit of entries an hour has a place for them.
+
+    Call `admit`, then execute the runs that it returns, then `save`, in one transaction.
+    """
+
+    def __init__(self, flow_id: int, now: int) -> None:
+        require_write_transaction()
+        self._flow_id, self._now = flow_id, now
+        row = fetch_one("SELECT data ->> '$.max_per_hour' FROM trigger WHERE flow_id = ?", (flow_id,))
+        self._max_per_hour: int = (row[0] if row is not None else None) or 0
+        self._admitted: list[int] = []
+
+    def admit(self, runs: list[RunT]) -> list[RunT]:
+        """Return the runs in their order, without those that have not begun and have no place: these are put off."""
+        new_ids = (
+            [each.id for each in runs if each.step_visit_id is None and not each.test] if self._max_per_hour else []
+        )
+        begun_ids = _find_begun(new_ids)
+        waiting_ids = [run_id for run_id in new_ids if run_id not in begun_ids]
+        if not waiting_ids:
+            return runs
+        places = _load(self._flow_id)
+        free = max(0, self._max_per_hour - sum(count for _, count in _keep_last_hour(places.begun, self._now)))
+        self._admitted, late_ids = waiting_ids[:free], waiting_ids[free:]
+        if not late_ids:
+            return runs
+        self._put_off(late_ids, places)
+        left_out = set(late_ids)
+        return [each for each in runs if each.id not in left_out]
+
+    def _put_off(self, run_ids: list[int], places: _Places) -> None:
+        """Give runs the next moments that have a place, before those that are planned for later."""
+        waiting = _forget_ended(self._flow_id, places.put_off, self._max_per_hour, self._now)
+        taken = _keep_last_hour(places.begun, self._now)
+        if self._admitted:
+            taken.append((self._now, len(self._admitted)))
+        taken += [moment for moment in waiting if moment[0] > self._now]
+        moments = _find_moments(taken, self._max_per_hour, len(run_ids), self._now)
+        places.put_off = _add(waiting, moments, self._max_per_hour)
+        _store(self._flow_id, places)
+        values = [(moment, self._now, run_id) for moment, run_id in zip(moments, run_ids, strict=True)]
+        connection().executemany(_PUT_OFF, values).fetchall()
+
+    def save(self) -> None:
+        """Record how many of the admitted runs have begun; any others are still due, and are admitted again."""
+        count = len(_find_begun(self._admitted))
+        if count:
+            places = _load(self._flow_id)
+            begun = [*_keep_last_hour(places.begun, self._now), (self._now, count)]
+            places.begun = begun if len(begun) <= _MAX_MOMENTS else _join(begun)
+            _store(self._flow_id, places)
+
+
+def _find_begun(run_ids: Sequence[int]) -> set[int]:
+    """Return the runs that have begun: those that have visited a step."""
+    if not run_ids:
+        return set()
+    return {row[0] for row in rows(_SELECT_BEGUN, (msgspec.json.encode(run_ids).decode(),))}
+
+
+def _find_moments(taken: _Moments, max_per_hour: int, count: int, now: int) -> list[int]:
+    """Return the next `count` moments that have a place, after all that are taken (in ascending order).
+
+    The place of a run is free again 60 minutes after it began, so the last `max_per_hour` of those taken decide.
+    """
+    last = deque(_keep_last(taken, max_per_hour))
+    total = sum(number for _, number in last)
+    at = max(now, last[-1][0]) if last else now
+    moments: list[int] = []
+    for _ in range(count):
+        if total < max_per_hour:
+            total += 1
+        else:
+            oldest, number = last.popleft()
+            if number > 1:
+                last.appendleft((oldest, number - 1))
+            at = max(at, oldest + _HOUR_MS)
+        moments.append(at)
+        last.append((at, 1))
     return moments
+
+
+def _add(moments: _Moments, added: Sequence[int], max_per_hour: int) -> _Moments:
+    """Return the last `max_per_hour` of moments in ascending order, after others were added."""
+    counts = Counter(dict(moments))
+    counts.update(added)
+    result = _keep_last(sorted(counts.items()), max_per_hour)
+    return result if len(result) <= _MAX_MOMENTS else _join(result)
+
+
+def _join(moments: _Moments) -> _Moments:
+    """Return moments of which each two count as the later one."""
+    pairs = [moments[start : start + 2] for start in range(0, len(moments), 2)]
+    return [(pair[-1][0], sum(count for _, count in pair)) for pair in pairs]
+
+
+def _keep_last(moments: _Moments, total: int) -> _Moments:
+    """Return the last moments, with `total` runs at most."""
+    kept: _Moments = []
+    for at, count in reversed(moments):
+        if total <= 0:
+            break
+        kept.append((at, min(count, total)))
+        total -= count
+    return kept[::-1]
+
+
+def _keep_last_hour(moments: _Moments, now: int) -> _Moments:
+    """Return the moments of the last 60 minutes; later ones are of a clock that was set back since."""
+    return [(at, count) for at, count in moments if now - _HOUR_MS < at <= now]
+
+
+def _forget_ended(flow_id: int, moments: _Moments, max_per_hour: int, now: int) -> _Moments:
+    """Return the moments of the last 60 minutes and later, without those after the last run that waits."""
+    recent = [(at, count) for at, count in moments if at > now - _HOUR_MS]
+    if not recent or recent[-1][0] <= now:
+        return recent
+    row = fetch_one(_SELECT_LAST_WAITING, (flow_id, now, recent[-1][0]))
+    last_at = row[0] if row is not None else now
+    kept = [(at, count) for at, count in recent if at <= last_at]
+    # Only the last moments are stored, so how many others begin then is not known.
+    return kept if row is None or (kept and kept[-1][0] == last_at) else [(last_at, max_per_hour)]
+
+
+def _load(flow_id: int) -> _Places:
+    row = fetch_one("SELECT entry_places FROM trigger WHERE flow_id = ?", (flow_id,))
+    # A list is of an earlier version of the service.
+    return _decode(row[0]) if row is not None and row[0] is not None and not row[0].startswith("[") else _Places()
+
+
+def _store(flow_id: int, places: _Places) -> None:
+    run("UPDATE trigger SET entry_places = ? WHERE flow_id = ?", (msgspec.json.encode(places).decode(), flow_id))
 
 
 def count_waiting(flow_id: int, now: int) -> WaitingEntries:

@@ -18,7 +18,7 @@ from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFoun
 from appliance.core.i18n import gettext, gettext_noop, use_language
 from appliance.core.recipient_texts import language_of_locale
 from appliance.core.validation import Data, EventName, LastRead, Line, Name, PageQuery, Short, default, schema_name
-from appliance.flows import document, lifecycle, simulation_events, triggers, versions
+from appliance.flows import document, entry_caps, lifecycle, simulation_events, triggers, versions
 from appliance.flows.document import ParsedSteps, walk
 from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
 from appliance.flows.versions import NO_CONTENTS, PreparedContents
@@ -564,7 +564,7 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
         return False
     values = {**spec._asdict(), "data": dict(spec.data), "updated_at": clock.now_ms()}
     if row.data.get("max_per_hour") != spec.data.get("max_per_hour"):
-        values["entry_places"] = None
+        values["entry_places"] = entry_caps.clear_plan(row.entry_places)
     Trigger.update(**values).where(Trigger.id == row.id).execute()
     if flow.status == "active" and (row.event != spec.event or spec.event == triggers.DATE):
         triggers.restart_listening(flow.id)
