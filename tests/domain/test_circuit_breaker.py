@@ -59,7 +59,7 @@ def test_a_pause_that_failed_to_save_is_retried(scope: str, home: Home) -> None:
         if scope == "campaign":
             breaker.record_answer(row, SenderRejected("550 not from you", 550))
         else:
-            breaker.record_connection_failure(row.provider, ClientRejected("535 wrong password", 535))
+            breaker.handle_connection_failure(row.provider, ClientRejected("535 wrong password", 535))
     transactions.write(
         run,
         "CREATE TRIGGER full BEFORE UPDATE ON campaign WHEN new.phase = 'paused' "
@@ -94,7 +94,7 @@ def test_each_paused_campaign_has_its_own_reason(home: Home) -> None:
     for _ in range(MAX_REFUSALS):
         breaker.record_answer(second[0], SenderRejected(f"550 no mail for <{second[0].recipient}>", 550))
     breaker.record_answer(third[0], SenderRejected(f"550 no mail for <{third[0].recipient}>", 550))
-    breaker.record_connection_failure("capture", ConnectionFailed("no route"))
+    breaker.handle_connection_failure("capture", ConnectionFailed("no route"))
     jobs.advance_campaigns()
     details = dict(rows("SELECT id, json_extract(data, '$.pause_detail') FROM campaign WHERE phase = 'paused'"))
     assert details.keys() == {first_id, second_id}
@@ -146,14 +146,14 @@ def test_a_late_answer_does_not_hide_a_pause(home: Home) -> None:
     """A reply on an old connection leaves a paused provider in the status; after the pause it ends the failure."""
     send_campaign(home, "ana@example.org")
     row, breaker = QueueReader().fetch_candidates(1)[0], CircuitBreaker(0.2)
-    breaker.record_connection_failure(row.provider, ConnectionFailed("no route"))
+    breaker.handle_connection_failure(row.provider, ConnectionFailed("no route"))
     breaker.record_answer(row, None)
     assert breaker.get_paused_providers() == (row.provider,)
     [paused] = breaker.get_paused_transports()
     assert (paused.provider, paused.text) == (row.provider, "no route")
     time.sleep(0.25)
     breaker.record_answer(row, None)
-    breaker.record_connection_failure(row.provider, ConnectionFailed("no route"))
+    breaker.handle_connection_failure(row.provider, ConnectionFailed("no route"))
     assert breaker.get_paused_transports()[0].since > paused.since
 
 
@@ -220,13 +220,13 @@ def test_counts_of_old_campaigns_are_forgotten(home: Home) -> None:
 def test_one_message_probes_a_transport_after_its_pause() -> None:
     """After a pause one message is the probe; the provider stays closed for others until it has answered."""
     breaker, first, second = CircuitBreaker(0.2), build_row(), build_row()._replace(id=2)
-    breaker.record_connection_failure("relay", ConnectionFailed("refused"))
+    breaker.handle_connection_failure("relay", ConnectionFailed("refused"))
     assert not breaker.begin_probe(first) and breaker.get_unavailable_providers() == ("relay",)
     time.sleep(0.25)
     assert breaker.get_unavailable_providers() == () and breaker.begin_probe(first)
     assert not breaker.begin_probe(second) and breaker.get_unavailable_providers() == ("relay",)
     assert breaker.is_probe(first) and not breaker.is_probe(second)
-    breaker.record_connection_failure("relay", ConnectionFailed("refused"))
+    breaker.handle_connection_failure("relay", ConnectionFailed("refused"))
     time.sleep(0.25)
     assert breaker.begin_probe(second)
     breaker.record_answer(second, None)
@@ -236,7 +236,7 @@ def test_one_message_probes_a_transport_after_its_pause() -> None:
 def test_a_probe_whose_sender_is_rejected_opens_its_transport() -> None:
     """The transport has answered, although it does not take mail of this sender."""
     breaker, probe = CircuitBreaker(0.2), build_row()
-    breaker.record_connection_failure("relay", ConnectionFailed("refused"))
+    breaker.handle_connection_failure("relay", ConnectionFailed("refused"))
     time.sleep(0.25)
     assert breaker.begin_probe(probe) and breaker.get_unavailable_providers() == ("relay",)
     breaker.record_answer(probe, SenderRejected("the sender was not verified here"))
@@ -250,7 +250,7 @@ def test_rejections_by_a_replaceable_provider_pause_no_campaign() -> None:
     for is_replaceable in (False, True):
         breaker = CircuitBreaker(30, lambda _provider, answer=is_replaceable: answer)
         for _ in range(MAX_REFUSALS):
-            breaker.record_connection_failure("relay", ClientRejected("535 wrong password", 535))
+            breaker.handle_connection_failure("relay", ClientRejected("535 wrong password", 535))
         assert breaker.get_pause_request().providers.keys() == (set() if is_replaceable else {"relay"})
         assert breaker.get_unavailable_providers() == ("relay",)
     for _ in range(MAX_REFUSALS):
@@ -265,7 +265,7 @@ def test_a_relay_is_throttled_for_what_it_refused_itself(home: Home) -> None:
     def refuse(provider: str, *domains: str) -> set[str]:
         for domain in domains:
             row = build_row()._replace(provider=provider, recipient_key=f"ann@{domain}")
-            limits.record_answer(row, Deferred("421 4.7.0 rate limit exceeded, try later", 421, "4.7.0"))
+            limits.handle_answer(row, Deferred("421 4.7.0 rate limit exceeded, try later", 421, "4.7.0"))
         return {name for name, group in limits._throttles if group == ALL}
 
     assert refuse("relay:a", "gmail.com", "outlook.com") == set()

@@ -136,10 +136,10 @@ def test_the_number_of_connections_is_limited() -> None:
 def test_a_throttle_halves_and_recovers() -> None:
     """Each refusal after a pause halves the number in use and doubles the pause; quiet time raises it step by step."""
     throttle = AdaptiveThrottle("google", usual=8, pause=5)
-    throttle.record_refusal(0.0, "busy", is_long=False)
-    throttle.record_refusal(0.1, "busy", is_long=False)
+    throttle.slow_down(0.0, "busy", is_long=False)
+    throttle.slow_down(0.1, "busy", is_long=False)
     assert (throttle.max_in_use, throttle.paused_until, throttle.allowed_at(1.0)) == (4, 5.0, 5.0)
-    throttle.record_refusal(5.0, "busy", is_long=False)
+    throttle.slow_down(5.0, "busy", is_long=False)
     assert (throttle.max_in_use, throttle.paused_until) == (2, 15.0)
     now, limits = throttle.paused_until, []
     while not throttle.record_accepted(now := now + 1):
@@ -151,7 +151,7 @@ def test_a_throttle_at_one_message_adds_an_interval() -> None:
     """After four refusals with one message at a time, four seconds pass between two messages."""
     throttle = AdaptiveThrottle("google", usual=1, pause=5)
     for _ in range(4):
-        throttle.record_refusal(throttle.paused_until, "busy", is_long=False)
+        throttle.slow_down(throttle.paused_until, "busy", is_long=False)
     now = throttle.paused_until
     throttle.take(now)
     throttle.end(was_sent=True)
@@ -162,7 +162,7 @@ def test_a_throttle_at_one_message_adds_an_interval() -> None:
 def test_silence_lasts_ten_minutes() -> None:
     """After a 4.7.28 nothing is sent for ten minutes, then one message at a time, then one more per quiet window."""
     throttle = AdaptiveThrottle("google", usual=10, pause=5)
-    throttle.record_refusal(7.0, "4.7.28", is_long=True)
+    throttle.slow_down(7.0, "4.7.28", is_long=True)
     assert throttle.allowed_at(8.0) == 607.0
     throttle.take(607.0)
     assert throttle.allowed_at(607.0) == AFTER_CHANGE
@@ -174,7 +174,7 @@ def test_many_accepted_messages_end_the_throttle() -> None:
     """Some 100 accepted messages in a row end it before the quiet time is over."""
     throttle = AdaptiveThrottle("google", usual=3, pause=5)
     for _ in range(4):
-        throttle.record_refusal(throttle.paused_until, "busy", is_long=False)
+        throttle.slow_down(throttle.paused_until, "busy", is_long=False)
     now, accepted_count = throttle.paused_until, 0
     while not throttle.record_accepted(now := now + 0.01):
         accepted_count += 1
@@ -184,7 +184,7 @@ def test_many_accepted_messages_end_the_throttle() -> None:
 def test_the_fiftieth_accepted_message_recovers_a_step() -> None:
     """A throttled group gets one more connection after 50 accepted messages, and not before."""
     throttle = AdaptiveThrottle("google", usual=8, pause=5)
-    throttle.record_refusal(0.0, "slow down", is_long=False)
+    throttle.slow_down(0.0, "slow down", is_long=False)
     for _ in range(49):
         throttle.record_accepted(6.0)
     assert throttle.max_in_use == 4

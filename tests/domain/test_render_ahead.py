@@ -164,7 +164,7 @@ def test_workers_that_wait_for_a_paused_group_do_not_refill_the_queue(
     use_relay(home, free_port(), email__rate_per_second="10", email__slow_down="60s")
     limits, refill_count = EmailRateLimits(config.current().email), 0
     (row,) = QueueReader().fetch_candidates(1)
-    limits.record_answer(row, Deferred("slow down", 421, "4.7.0"))
+    limits.handle_answer(row, Deferred("slow down", 421, "4.7.0"))
     refill = ready_queue.ReadyQueue._refill
 
     async def refill_and_count(self: ready_queue.ReadyQueue) -> None:
@@ -242,7 +242,7 @@ def test_throttles_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> N
     assert is_rate_limited(error)
     for number in range(2_000):
         now += 0.1
-        rate_limits.record_answer(row._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
+        rate_limits.handle_answer(row._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
     groups = [group for _, group in rate_limits._throttles]
     assert len(groups) <= 256 and ALL in groups and "d1990.example" in groups
 
@@ -254,7 +254,7 @@ def test_a_learned_rate_outlives_groups_without_refusals(home: Home) -> None:
     rate_limits = EmailRateLimits(config.current().email)
     (row,) = QueueReader().fetch_candidates(1)
     slow, *others = (row._replace(recipient_key=f"a@d{number}.example", provider="direct") for number in range(1_000))
-    rate_limits.record_answer(slow, Deferred("slow down", 421, "4.7.0"))
+    rate_limits.handle_answer(slow, Deferred("slow down", 421, "4.7.0"))
     home.advance(2 * 3600)
     for other in others:
         assert rate_limits.admit(other, "news@example.net") is None
@@ -428,7 +428,7 @@ def test_a_returning_transport_is_probed_by_a_message_that_is_sent(fate: str, ho
     limits, breaker = EmailRateLimits(config.current().email), CircuitBreaker(60.0)
     if fate == "parked":
         limits.count_past([(clock.now_ms(), "relay", None, "other@gmail.com")])
-    breaker.record_connection_failure("relay", ConnectionFailed("no route"))
+    breaker.handle_connection_failure("relay", ConnectionFailed("no route"))
     home.advance(61)
 
     async def take_probe() -> None:

@@ -59,7 +59,7 @@ def test_a_sender_limit_does_not_affect_others(home: Home, now: list[float]) -> 
 def test_a_throttled_sender_recovers(home: Home, now: list[float]) -> None:
     """After a rate-limit response the sender pauses, then has half its connections, and recovers with successes."""
     limits = create_limits(home, sms__connections="2")
-    error = limits.record_answer(build_claim(1), US, RateLimited("20429 slow down", 40.0, 429))
+    error = limits.handle_answer(build_claim(1), US, RateLimited("20429 slow down", 40.0, 429))
     assert isinstance(error, RateLimited) and 40 <= error.seconds <= 44
     assert limits.admit(build_claim(2), US) is not None and limits.admit(build_claim(3), DE) is None
     [throttled] = limits.get_status().throttled_groups
@@ -70,7 +70,7 @@ def test_a_throttled_sender_recovers(home: Home, now: list[float]) -> None:
     assert blocked is not None, "only one message at a time is allowed"
     limits.release(4)
     for _ in range(60):
-        limits.record_answer(build_claim(4), US, None)
+        limits.handle_answer(build_claim(4), US, None)
     assert limits.get_status().throttled_groups == () and limits.is_unlimited
 
 
@@ -80,22 +80,22 @@ def test_uncertain_responses_reduce_the_rate(home: Home, now: list[float]) -> No
     error = Uncertain("HTTP 503")
     results = []
     for number in range(MAX_UNCERTAIN):
-        limits.record_answer(build_claim(number), US, error)
+        limits.handle_answer(build_claim(number), US, error)
         results.append(limits.record_uncertain())
     assert results == [False, False, True] and not limits.is_unlimited
     assert limits.admit(build_claim(10), US) is None
     blocked = limits.admit(build_claim(11), US)
     assert blocked is not None and blocked.name == "*"
-    assert limits.record_answer(build_claim(10), US, error) is error and limits.record_uncertain(), (
+    assert limits.handle_answer(build_claim(10), US, error) is error and limits.record_uncertain(), (
         "one more must be enough now"
     )
     limits.release(10)
-    limits.record_answer(build_claim(12), US, ConnectionFailed("gone"))
+    limits.handle_answer(build_claim(12), US, ConnectionFailed("gone"))
     assert not limits.is_unlimited, "a failed connection must change nothing"
-    limits.record_answer(build_claim(12), US, RecipientRejected("21211 no number", 400))
+    limits.handle_answer(build_claim(12), US, RecipientRejected("21211 no number", 400))
     assert limits.admit(build_claim(13), US) is None and limits.admit(build_claim(14), US) is None
     assert limits.admit(build_claim(15), US) is not None
-    limits.record_answer(build_claim(13), US, None)
+    limits.handle_answer(build_claim(13), US, None)
     assert limits.is_unlimited
     assert [limits.record_uncertain() for _ in range(MAX_UNCERTAIN)][-1]
 

@@ -292,7 +292,7 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
 # A message may be sent if its campaign or flow is live and consent allows it (P4, P5). This condition is sufficient,
 # not necessary: `claim_one` would claim every message for which it holds, and decides about all others. Deleted lists
 # do not matter here: no list of a campaign with open messages can be deleted, and later retries call `get_refusal`.
-IS_ALLOWED = (
+_SURELY_ALLOWED = (
     "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
@@ -316,7 +316,7 @@ _CLAIM = (
     "first_attempt_at = coalesce(first_attempt_at, item.value ->> 1), body_hash = item.value ->> 2, "
     "provider = item.value ->> 3, updated_at = :now FROM json_each(:items) AS item "
     "WHERE message.id = item.value ->> 0 AND status IN ('queued', 'held') AND due_at <= :now AND "
-    f"{_KEEPS_TRANSPORT} AND {IS_ALLOWED} RETURNING message.id"
+    f"{_KEEPS_TRANSPORT} AND {_SURELY_ALLOWED} RETURNING message.id"
 )
 _CLAIMED = (
     "FROM message WHERE id = ? AND (status = 'sending' OR EXISTS "
@@ -329,7 +329,7 @@ def is_still_allowed(message_id: int) -> bool:
 
     Quiet hours and the frequency cap were checked when it was claimed, and are not checked again.
     """
-    if fetch_one(f"SELECT 1 {_CLAIMED} AND {IS_ALLOWED}", (message_id,)) is not None:
+    if fetch_one(f"SELECT 1 {_CLAIMED} AND {_SURELY_ALLOWED}", (message_id,)) is not None:
         return True
     current = fetch_one(f"SELECT {COLUMNS}, due_at {_CLAIMED}", (message_id,))
     if current is None:
@@ -388,8 +388,8 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
 # A row is a claim, on disk before the body of its message is sent (docs/promises.md#p3). Its `sent_at` is set when the
 # server has accepted the message. After a crash, the first `settle_log` moves both into the ledger.
 #
-# The log contains only claims that `IS_ALLOWED` certainly allows, and plain acceptances. All others are rare and change
-# the ledger at once: other claims and outcomes, every SMS, and acceptances in direct delivery and by an HTTP API, whose
+# The log contains only claims that `_SURELY_ALLOWED` allows, and plain acceptances. All others are rare and change the
+# ledger at once: other claims and outcomes, every SMS, and acceptances in direct delivery and by an HTTP API, whose
 # server, encryption and id have no column here.
 
 # In these statements a plus sign before a column keeps SQLite from using its index, so that it reads the log first, and
@@ -403,7 +403,7 @@ _LOG_CLAIM = (
     "SELECT message.id, :batch, :process, item.value ->> 1, item.value ->> 2, item.value ->> 3 "
     "FROM json_each(:items) AS item JOIN message ON message.id = item.value ->> 0 "
     f"WHERE +status IN ('queued', 'held') AND due_at <= :now AND {_KEEPS_TRANSPORT} "
-    f"AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id) AND {IS_ALLOWED}"
+    f"AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id) AND {_SURELY_ALLOWED}"
 )
 # Items: (id, subject, sender, Message-ID). The claim may have been settled since; then the acceptance gets a row alone.
 _LOG_ACCEPTED = (
@@ -428,7 +428,7 @@ _LIST_ACCEPTED = (
     f"{', '.join(_ACCEPTED_COLUMNS.get(name, f'm.{name}') for name in LedgerRow._fields)}, l.sender, l.sent_at)) "
     f"FROM send_log l JOIN message m ON m.id = +l.message_id WHERE {_ACCEPTED}"
 )
-_MARK_SENT = (
+_MARK_LOGGED_AS_SENT = (
     "UPDATE message AS m SET status = 'sent', sent_at = l.sent_at, attempts = attempts + 1, due_at = NULL, "
     "claimed_by = NULL, first_attempt_at = coalesce(m.first_attempt_at, l.first_attempt_at), "
     "body_hash = coalesce(l.body_hash, m.body_hash), provider = coalesce(l.provider, m.provider), "
@@ -562,7 +562,7 @@ def _record_sent(message_id: int | None) -> None:
     accepted = msgspec.json.decode(scalar(_LIST_ACCEPTED, values))
     if not accepted:
         return
-    run(_MARK_SENT, values)
+    run(_MARK_LOGGED_AS_SENT, values)
     outcomes.record_sent(
         [Outcome(LedgerRow._make(columns), sender=sender, accepted_at=at) for *columns, sender, at in accepted], now
     )

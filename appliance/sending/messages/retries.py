@@ -388,12 +388,12 @@ def assume_sent_selection(campaign_id: int, selection: MessageSelection, actor: 
 
 def _fetch_selection(campaign_id: int, selection: MessageSelection) -> list[LedgerRow]:
     id_condition = "" if selection.ids is None else f"AND id IN ({','.join('?' * len(selection.ids))}) "
-    records = rows(
+    stored_rows = rows(
         f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? AND status = ? AND id > ? {id_condition}"
         "ORDER BY id LIMIT ?",
         (campaign_id, selection.status, selection.after_id, *(selection.ids or ()), _MAX_ROWS_PER_WRITE),
     )
-    return [LedgerRow._make(columns) for columns in records]
+    return [LedgerRow._make(columns) for columns in stored_rows]
 
 
 def _is_campaign_cancelled(campaign_id: int | None) -> bool:
@@ -444,7 +444,7 @@ def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
 
 def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> None:
     """Record messages as accepted, with all counters and events; `provider_id` is the provider's id of an SMS."""
-    records = rows(
+    stored_rows = rows(
         f"SELECT {COLUMNS}, subject, sender, internet_message_id FROM message "
         f"WHERE id IN ({','.join('?' * len(message_ids))})",
         message_ids,
@@ -454,7 +454,7 @@ def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> N
         "UPDATE message SET status = 'sending', skip_reason = NULL, attempts = max(attempts - 1, 0) WHERE id = ?",
         [(message_id,) for message_id in message_ids],
     )
-    sent_rows = [(LedgerRow._make(columns[:-3]), columns[-3:]) for columns in records]
+    sent_rows = [(LedgerRow._make(columns[:-3]), columns[-3:]) for columns in stored_rows]
     queue.record(
         [
             Outcome(

@@ -150,7 +150,7 @@ class CircuitBreaker:
                 if pause.until > loop_now
             )
 
-    def record_connection_failure(self, provider: str, error: DeliveryError) -> None:
+    def handle_connection_failure(self, provider: str, error: DeliveryError) -> None:
         """Pause a provider for `probe_after` seconds, because it is unreachable or rejects us.
 
         A ClientRejected error also counts towards the rejections in a row of the provider (`MAX_REFUSALS`).

@@ -309,7 +309,7 @@ class EmailRateLimits(RateLimits):
             else set()
         )
 
-    def record_answer(self, row: LedgerRow, error: DeliveryError | None) -> DeliveryError | None:
+    def handle_answer(self, row: LedgerRow, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles and quotas from the outcome of a message (`error`, None if accepted), and return its error.
 
         An error that asks for a lower rate throttles the recipient group, or the whole relay, and is returned as
@@ -348,7 +348,7 @@ class EmailRateLimits(RateLimits):
 
     def _slow_down(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:
         throttle = self._get_throttle(provider, group)
-        throttle.record_refusal(now, error.text, bounce_classes.asks_for_pause(error))
+        throttle.slow_down(now, error.text, bounce_classes.asks_for_pause(error))
         return throttle
 
     def _get_throttle(self, provider: str, group: str) -> AdaptiveThrottle:

@@ -36,6 +36,6 @@ class HttpWorker(RequestWorker[EmailRateLimits]):
         ledger.observe_transaction(outcome.row.provider, error, time.monotonic() - started_at)
         return error
 
-    def _record_answer(self, outcome: Outcome, sender: str) -> None:
-        outcome.error = self._context.limits.record_answer(outcome.row, outcome.error)
+    def _handle_answer(self, outcome: Outcome, sender: str) -> None:
+        outcome.error = self._context.limits.handle_answer(outcome.row, outcome.error)
         self._context.breaker.record_answer(outcome.row, outcome.error)

@@ -326,7 +326,7 @@ class MxConnections:
         elif error.smtp is not None:
             self.hosts.record_reply()
         if isinstance(error, Deferred):
-            answer = self._limits.record_answer(row, error)
+            answer = self._limits.handle_answer(row, error)
             if isinstance(answer, RateLimited):
                 self.pool.close_group(target.group)
                 return answer
@@ -349,7 +349,7 @@ class MxConnections:
 
     def _pause_transport(self, reason: str) -> DeliveryError:
         error = ConnectionFailed(reason)
-        self._breaker.record_connection_failure(DIRECT, error)
+        self._breaker.handle_connection_failure(DIRECT, error)
         return error
 
     def postpone_slow(self, connection: MxConnection) -> MxConnection:

@@ -120,7 +120,7 @@ class AdaptiveThrottle:
         self._window: float | None = None  # start of the window without a refusal
         self._accepted_count = 0  # messages accepted in the window
 
-    def record_refusal(self, now: float, text: str, is_long: bool) -> None:
+    def slow_down(self, now: float, text: str, is_long: bool) -> None:
         """Reduce the rate and pause; with `is_long`, pause for `LONG_PAUSE_SECONDS` and continue with one connection.
 
         `text` is the server's reply. A refusal during a pause does not reduce the rate further, because the refused
@@ -494,7 +494,7 @@ class SmsRateLimits(RateLimits):
         limit = self._senders.get(get_limit_name(sender))
         return [self.overall, *([limit] if limit else [])] if provider == self._provider else []
 
-    def record_answer(self, row: LedgerRow, sender: str, error: DeliveryError | None) -> DeliveryError | None:
+    def handle_answer(self, row: LedgerRow, sender: str, error: DeliveryError | None) -> DeliveryError | None:
         """Update throttles from the outcome of a message (`error`, None if accepted), and return its error.
 
         A RateLimited error throttles the sender and is returned with the seconds to wait.
@@ -518,7 +518,7 @@ class SmsRateLimits(RateLimits):
         if throttle is None:
             throttle = self._throttles[name] = AdaptiveThrottle(name, self._usual, _PAUSE_SECONDS)
             self.is_unlimited = False
-        throttle.record_refusal(now, error.text, is_long=False)
+        throttle.slow_down(now, error.text, is_long=False)
         throttle.paused_until = max(throttle.paused_until, now + error.seconds)
         return throttle.to_rate_limited(error, now)
 

@@ -86,12 +86,12 @@ class RequestWorker(ABC, Generic[Limits]):
         if isinstance(outcome.error, _Withdrawn):
             self._context.breaker.cancel_probe(ready.row)
             return  # it is queued again, and the next attempt to claim it records why it may not be sent
-        self._record_answer(outcome, prepared.sender)
+        self._handle_answer(outcome, prepared.sender)
         if isinstance(outcome.error, ConnectionFailed) or (
             isinstance(outcome.error, ClientRejected)
             and not isinstance(outcome.error, SenderRejected | MailUnauthenticated)
         ):
-            self._context.breaker.record_connection_failure(ready.row.provider, outcome.error)
+            self._context.breaker.handle_connection_failure(ready.row.provider, outcome.error)
         if isinstance(outcome.error, ConnectionFailed | ClientRejected | RateLimited):
             unavailable = self._context.breaker.get_unavailable_providers()
             outcome.falls_over = self._context.limits.falls_over(ready.row, unavailable)
@@ -126,7 +126,7 @@ class RequestWorker(ABC, Generic[Limits]):
         """
 
     @abstractmethod
-    def _record_answer(self, outcome: Outcome, sender: str) -> None:
+    def _handle_answer(self, outcome: Outcome, sender: str) -> None:
         """Update limits and circuit breaker from the error of an outcome, and write a more exact error into it."""
 
     def _begin(self, row: LedgerRow) -> None:

@@ -116,16 +116,16 @@ class SmsWorker(RequestWorker[SmsRateLimits]):
         accepted = await provider.send(build_sms(row, prepared)._replace(check=check))
         outcome.provider_id, outcome.first_status = accepted.provider_id, accepted.status
 
-    def _record_answer(self, outcome: Outcome, sender: str) -> None:
+    def _handle_answer(self, outcome: Outcome, sender: str) -> None:
         row, breaker = outcome.row, self._context.breaker
-        error = self._context.limits.record_answer(row, sender, outcome.error)
+        error = self._context.limits.handle_answer(row, sender, outcome.error)
         if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
             # Only this sender in this country is rejected, so the provider is not paused for all other messages.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
         outcome.error = error
         if isinstance(error, Uncertain):
             if self._context.limits.record_uncertain():
-                breaker.record_connection_failure(
+                breaker.handle_connection_failure(
                     row.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
                 )
         else:
@@ -183,7 +183,7 @@ class SmsWorker(RequestWorker[SmsRateLimits]):
             return await PROVIDERS[row.provider].find_accepted(build_sms(row, prepared), row.first_attempt_at or 0)
         except DeliveryError as error:
             if isinstance(error, ConnectionFailed):
-                self._context.breaker.record_connection_failure(row.provider, error)
+                self._context.breaker.handle_connection_failure(row.provider, error)
             return error
         except Exception as error:
             log.exception("sms: lookup of message %s failed", row.id)

@@ -198,10 +198,10 @@ class SmtpWorker:
         except Deferred as error:
             # A temporary rejection of the connection must not count as an attempt to reach the recipient.
             failure = ConnectionFailed(error.text, error.smtp, error.enhanced)
-            self._breaker.record_connection_failure(provider, failure)
+            self._breaker.handle_connection_failure(provider, failure)
             raise failure from None
         except (ClientRejected, ConnectionFailed) as error:
-            self._breaker.record_connection_failure(provider, error)
+            self._breaker.handle_connection_failure(provider, error)
             raise
         return connection
 
@@ -314,7 +314,7 @@ class SmtpWorker:
         if isinstance(outcome.error, RecipientRejected) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
         if client is not None:
-            outcome.error = self._limits.record_answer(ready.row, outcome.error)
+            outcome.error = self._limits.handle_answer(ready.row, outcome.error)
         error = outcome.error
         if (
             error is None
