@@ -26,9 +26,12 @@ EXPERIMENT = {
 }  # fmt: skip
 
 
-def fix(server: Server, api: Client, experiment: dict[str, Any] | None, contacts: int) -> tuple[float, float]:
-    """Send a campaign to all contacts and wait until its audience is fixed; return processor and clock seconds."""
-    body = {"name": "Large", "template_attributes": {"subject": "s", "body": "<p>b</p>"}, "experiment": experiment}
+def fix(server: Server, api: Client, contacts: int, **attributes: Any) -> tuple[float, float]:
+    """Send a campaign to all contacts and wait until its audience is fixed; return processor and clock seconds.
+
+    `attributes` are further ones of the campaign.
+    """
+    body = {"name": "Large", "template_attributes": {"subject": "s", "body": "<p>b</p>"}, **attributes}
     campaign_id = api.post("/campaigns", body).expect(201)["id"]
     wait_until_idle(server.pid)
     database = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
@@ -62,7 +65,7 @@ def main() -> None:
         for pair in range(options.pairs):
             kinds = list(results) if pair % 2 == 0 else list(results)[::-1]
             for kind in kinds:
-                cpu, seconds = fix(server, api, None if kind == "plain" else experiment, options.contacts)
+                cpu, seconds = fix(server, api, options.contacts, experiment=None if kind == "plain" else experiment)
                 results[kind].append((cpu, seconds))
                 print(f"{kind}: {cpu:.2f} s of processor time, {seconds:.1f} s; load {os.getloadavg()[0]:.1f}")
         server.stop()

@@ -47,6 +47,9 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # and so on in the order of contact ids, each with the channel id and the skip reason if there is one. A complete list
 # has its final name; an incomplete list is deleted and written again.
 
+_COUNT_LISTED = (
+    "SELECT send_time, count(*) FROM recipient_list.person WHERE why IS NULL AND variant IS NOT -1 GROUP BY send_time"
+)
 # Another suffix with each change of the columns: a list of an earlier version is missing then, so it is written again.
 _LIST_SUFFIX = ".recipients3"
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
@@ -72,6 +75,13 @@ class SnapshotKey(NamedTuple):
     moment: int
 
 
+class WrittenList(NamedTuple):
+    """The number of rows of a recipient list; with a local time, also of its recipients by row of `send_time`."""
+
+    count: int
+    by_send_time: dict[int, int]
+
+
 def get_path(key: SnapshotKey) -> Path:
     """Return the path of the recipient list of a send."""
     return get_directory() / f"{key.campaign_id}-{key.moment}{_LIST_SUFFIX}"
@@ -80,8 +90,8 @@ def get_path(key: SnapshotKey) -> Path:
 def write_audience(
     key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool],
     group: str = _NO_GROUP,
-) -> int:  # fmt: skip
-    """Write the file with the recipient list of a send (`get_path`) and return the number of its rows.
+) -> WrittenList:  # fmt: skip
+    """Write the file with the recipient list of a send (`get_path`) and return its size.
 
     The ledger is not changed. The list contains the members with contact ids above `after`, each with its channel of
     the kind `kind` (`email`, `phone`). `group` is the SQL of the variant of an A/B test, by the column `contact`.
@@ -95,25 +105,29 @@ def write_audience(
     db = connection()
     attach_new_file(partial_path, "recipient_list")
     db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
-    send_time, join = ("t.id", send_times.JOIN_BY_ZONE.format(zone="m.zone")) if members.zone else ("NULL", "")
+    parameters = {**members.parameters, "kind": kind, "after": after, "campaign": key.campaign_id}
     try:
+        if members.zone:
+            parameters["account_send_time"] = send_times.write_zone_tables(key.campaign_id, parameters["account"])
+            members = members._replace(zone=send_times.LISTED_SQL)
         db.execute(
             "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "
             "variant INTEGER, send_time INTEGER)"
         )
         db.execute(
-            f"INSERT INTO recipient_list.person SELECT NULL, contact, channel, why, {group}, {send_time} FROM "
-            f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id) m {join}",
-            {**members.parameters, "kind": kind, "after": after, "campaign": key.campaign_id},
+            f"INSERT INTO recipient_list.person SELECT NULL, contact, channel, why, {group}, zone FROM "
+            f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id)",
+            parameters,
         )
         count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
+        by_send_time = dict(rows(_COUNT_LISTED)) if members.zone else {}
     except apsw.InterruptError:
         raise Unavailable(gettext("The service is stopping.")) from None
     finally:
         db.set_progress_handler(None)
         detach_file("recipient_list")
     _publish_file(partial_path, path)
-    return count
+    return WrittenList(count, by_send_time)
 
 
 def _publish_file(partial_path: Path, path: Path) -> None:
@@ -288,13 +302,13 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
         return
     last_used_id = _reserve_ids()
     group = row_sql.group if row_sql is not None else _NO_GROUP
-    times, join = (_LOCAL_TIMES, send_times.JOIN_BY_ZONE.format(zone="p.zone")) if members.zone else (_NO_TIMES, "")
+    times, join = (_LOCAL_TIMES, send_times.JOIN_BY_ZONE) if members.zone else (_NO_TIMES, "")
     sql = _SELECT_CURRENT.format(members=audience.select_members(members), group=group, times=times, join=join)
     _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id}, row_sql)
     campaign.audience_count = int(connection().changes())
     last_id = last_used_id + campaign.audience_count
     if members.zone:
-        send_times.count_new_rows(campaign.id, last_used_id, last_id)
+        send_times.store_recipients(campaign.id, {})
     if row_sql is not None:
         experiment.store_sizes(campaign.id, experiment.count_new_rows(campaign.id, last_used_id, last_id))
     connection().execute(_INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_id, campaign.id))
@@ -341,8 +355,8 @@ def get_state(campaign: Campaign) -> SnapshotState | None:
     )
 
 
-def record_list(key: SnapshotKey, count: int) -> None:
-    """Store the size (`count`) of the complete recipient list of a send and reserve a message id for each of its rows.
+def record_list(key: SnapshotKey, written: WrittenList) -> None:
+    """Store the size of the complete recipient list of a send and reserve a message id for each of its rows.
 
     Do nothing if the send was undone or cancelled meanwhile.
     """
@@ -351,7 +365,9 @@ def record_list(key: SnapshotKey, count: int) -> None:
     state = get_state(campaign)
     if state is None or campaign.started_at != key.moment:
         return
-    state.total, state.listed, state.first_id = state.done + count, state.done, _reserve_ids(count)
+    state.total, state.listed, state.first_id = state.done + written.count, state.done, _reserve_ids(written.count)
+    if state.zone:
+        send_times.store_recipients(campaign.id, written.by_send_time)
     _save_state(campaign, state)
 
 
@@ -371,8 +387,6 @@ def write_batch(key: SnapshotKey, size: int) -> int:
     times, join = (_LOCAL_TIMES, "LEFT JOIN send_time t ON t.id = p.send_time") if state.zone else (_NO_TIMES, "")
     sql = _SELECT_LISTED.format(times=times, join=join)
     _insert_messages(campaign, state.provider, sql, values, state.row_sql)
-    if state.zone:
-        send_times.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
     if state.row_sql is not None:
         counts = experiment.count_new_rows(campaign.id, state.first_id + offset, state.first_id + last)
         state.counts = {number: state.counts.get(number, 0) + counts.get(number, 0) for number in state.counts | counts}
@@ -490,8 +504,8 @@ class BatchRunner:
         if state.total is None or not get_path(key).exists():
             kind = audience.get_channel_kind(campaign)
             group = state.row_sql.group if state.row_sql is not None else _NO_GROUP
-            count = write_audience(key, state.audience, kind, state.last, self.stopping.is_set, group)
-            transactions.write(record_list, key, count)
+            written = write_audience(key, state.audience, kind, state.last, self.stopping.is_set, group)
+            transactions.write(record_list, key, written)
         transactions.run_outside_transaction(attach, key)
         try:
             self._run_batches(write_batch, key, "outbox")

@@ -71,7 +71,7 @@ def get_send_times(account_id: int, campaign_id: int, is_exact: bool = True) -> 
     if campaign.local_time is None:
         raise NotFound
     if campaign.started_at is not None:
-        progress = send_times.list_progress(campaign_id)
+        progress = send_times.list_progress(campaign)
         return _build(campaign, progress, None)
     counts = count_zones(campaign, is_exact) if audience.is_set(campaign) else []
     start, recipients = send_times.get_start(campaign), Counter[str]()

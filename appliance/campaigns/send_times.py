@@ -5,6 +5,8 @@ time of each message from there (`audience_snapshot.py`). A campaign with a loca
 at which it is that time anywhere.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -12,29 +14,58 @@ from appliance.audience import time_zones as contact_zones
 from appliance.core import clock, time_zones
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
-from appliance.storage.database import rows, run, run_set
+from appliance.storage.database import connection, rows, run_set
 from appliance.storage.models import Campaign, SendTime
 from appliance.storage.transactions import require_write_transaction
 
-# Columns of a message by the row of `send_time` as SQL, for a query that joins it as `t`.
-JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = {zone}"
+# The row of `send_time` of a member of the audience with the column `zone` (`audience.select_members`), as `t`.
+JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = p.zone"
+# The id of that row for contact `c` while a recipient list is written: as `time_zones.ZONE_SQL`, but the zones of phone
+# numbers and countries are in tables that `write_zone_tables` writes before. This takes a fifth of the time.
+LISTED_SQL = (
+    "coalesce((SELECT t.id FROM send_time t WHERE t.campaign_id = :campaign "
+    "AND t.time_zone = trim(c.data ->> '$.time_zone')), "
+    "(SELECT z.send_time FROM recipient_list.phone_zone z WHERE z.contact = c.id), "
+    "(SELECT z.send_time FROM recipient_list.country_zone z WHERE z.country = c.country_code), :account_send_time)"
+)
+_CREATE_PHONE_ZONES = "CREATE TABLE recipient_list.phone_zone (contact INTEGER PRIMARY KEY, send_time INTEGER)"
+# Of several numbers the first of the order decides, also if its zone is unknown.
+_INSERT_PHONE_ZONES = (
+    "INSERT OR IGNORE INTO recipient_list.phone_zone SELECT h.contact_id, t.id FROM channel h LEFT JOIN send_time t "
+    "ON t.campaign_id = :campaign AND t.time_zone = phone_zone(h.key) WHERE h.account_id = :account "
+    "AND h.kind = 'phone' AND h.contact_id NOT NULL ORDER BY h.contact_id, h.subscribed DESC, h.id"
+)
+_CREATE_COUNTRY_ZONES = (
+    "CREATE TABLE recipient_list.country_zone (country TEXT PRIMARY KEY, send_time INTEGER) WITHOUT ROWID"
+)
+_INSERT_COUNTRY_ZONES = (
+    "INSERT INTO recipient_list.country_zone SELECT value ->> 0, value ->> 1 FROM json_each(:items) "
+    "WHERE value ->> 1 NOT NULL"
+)
 # The time of a recipient who waited for the winner of an A/B test; null without a local time.
 NEXT_DUE_SQL = "(SELECT t.next_due_at FROM send_time t WHERE t.id = message.send_time_id)"
 _INSERT = (
     "INSERT INTO send_time (campaign_id, time_zone, due_at, recipients) "
     "SELECT :campaign, value ->> 0, value ->> 1, 0 FROM json_each(:items)"
 )
-_COUNT_NEW = (
-    "UPDATE send_time SET recipients = recipients + n.count FROM (SELECT send_time_id, count(*) AS count "
-    "FROM message NOT INDEXED WHERE id > ? AND id <= ? AND campaign_id = ? AND send_time_id NOT NULL GROUP BY 1) n "
-    "WHERE send_time.id = n.send_time_id"
+_LIST_STORED = (
+    "SELECT send_time_id, count(*) FROM message WHERE campaign_id = ? AND send_time_id NOT NULL GROUP BY send_time_id"
 )
-_SET_NEXT = "UPDATE send_time SET next_due_at = item.value ->> 1 FROM json_each(:items) AS item WHERE send_time.id = item.value ->> 0"
-_LIST_PROGRESS = (
-    "SELECT t.time_zone, coalesce(t.next_due_at, t.due_at), t.due_at, t.recipients, "
-    "(SELECT count(*) FROM message m INDEXED BY message_send_time WHERE m.send_time_id = t.id "
-    "AND m.status IN ('queued', 'held', 'sending')) "
-    "FROM send_time t WHERE t.campaign_id = ? AND t.recipients > 0 ORDER BY t.due_at, t.time_zone"
+_SET_RECIPIENTS = (
+    "UPDATE send_time SET recipients = item.value ->> 1 FROM json_each(:items) AS item "
+    "WHERE send_time.id = item.value ->> 0"
+)
+_SET_NEXT = (
+    "UPDATE send_time SET next_due_at = item.value ->> 1 FROM json_each(:items) AS item "
+    "WHERE send_time.id = item.value ->> 0"
+)
+_LIST_TIMES = (
+    "SELECT id, time_zone, coalesce(next_due_at, due_at), due_at, recipients FROM send_time "
+    "WHERE campaign_id = ? AND recipients > 0 ORDER BY due_at, time_zone"
+)
+_LIST_WAITING = (
+    "SELECT send_time_id, count(*) FROM message INDEXED BY message_due WHERE campaign_id = ? AND channel = ? "
+    "AND run_id IS NULL AND status IN ('queued', 'held') GROUP BY send_time_id"
 )
 _OVERDUE = (
     "SELECT c.account_id, c.id FROM campaign c WHERE c.phase = 'sending' AND c.local_time NOT NULL "
@@ -96,16 +127,33 @@ def store_times(campaign: Campaign) -> None:
     run_set(_INSERT, items, campaign=campaign.id)
 
 
+def write_zone_tables(campaign_id: int, account_id: int) -> int:
+    """Write the tables of `LISTED_SQL` into the attached recipient list; return the value of `:account_send_time`."""
+    handle = connection()
+    ids: dict[str | None, int] = {
+        zone: row_id
+        for row_id, zone in rows("SELECT id, time_zone FROM send_time WHERE campaign_id = ?", (campaign_id,))
+    }
+    handle.execute(_CREATE_PHONE_ZONES)
+    handle.execute(_INSERT_PHONE_ZONES, {"campaign": campaign_id, "account": account_id})
+    handle.execute(_CREATE_COUNTRY_ZONES)
+    countries = [(country, ids.get(time_zones.find_country_zone(country))) for country in clock.country_names()]
+    run_set(_INSERT_COUNTRY_ZONES, countries)
+    return ids[contact_zones.get_account_zone(account_id).zone.key]
+
+
 def delete_times(campaign_id: int) -> None:
     """Delete the times of a campaign whose send was undone."""
     require_write_transaction()
     SendTime.delete().where(SendTime.campaign == campaign_id).execute()
 
 
-def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> None:
-    """Count the recipients with the message ids after one and up to another, which were just written, by time zone."""
+def store_recipients(campaign_id: int, listed: Mapping[int, int]) -> None:
+    """Store the number of recipients by row of `send_time`: of the messages so far, and `listed` who get one later."""
     require_write_transaction()
-    run(_COUNT_NEW, (after_id, last_id, campaign_id))
+    counts = Counter(dict(rows(_LIST_STORED, (campaign_id,))))
+    counts.update(listed)
+    run_set(_SET_RECIPIENTS, list(counts.items()))
 
 
 def store_next_times(campaign: Campaign) -> None:
@@ -119,14 +167,15 @@ def store_next_times(campaign: Campaign) -> None:
     run_set(_SET_NEXT, items)
 
 
-def list_progress(campaign_id: int) -> list[ZoneProgress]:
+def list_progress(campaign: Campaign) -> list[ZoneProgress]:
     """Return the time zones of the recipients of a campaign that was sent with a local time, the first to get it first.
 
     While recipients wait after the winner of an A/B test was chosen, the time of their zone is when they get it.
     """
+    waiting = dict(rows(_LIST_WAITING, (campaign.id, campaign.channel)))
     return [
-        ZoneProgress(zone, next_due_at if waiting else due_at, due_at, recipients, waiting)
-        for zone, next_due_at, due_at, recipients, waiting in rows(_LIST_PROGRESS, (campaign_id,))
+        ZoneProgress(zone, next_due_at if row_id in waiting else due_at, due_at, recipients, waiting.get(row_id, 0))
+        for row_id, zone, next_due_at, due_at, recipients in rows(_LIST_TIMES, (campaign.id,))
     ]
 
 

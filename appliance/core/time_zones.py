@@ -80,17 +80,26 @@ def find_phone_zone(number: str) -> str | None:
 
     A number of a whole country, such as most mobile numbers, has the zones of that country.
     """
-    global _phone_zones
-    day, known = _get_day(), _phone_zones
-    if known is None or known.day != day or len(known.by_block) > _MAX_CACHED_BLOCKS:
-        known = _phone_zones = _PhoneZones(day)
-    for end in range(2, _MAX_CALLING_CODE_DIGITS + 2):
-        if zone := known.by_code.get(number[1:end]):
-            return zone
+    known = _phone_zones or _start_phone_zones()
+    # Most calling codes have two digits, and none is the beginning of another one.
+    by_code = known.by_code
+    zone = by_code.get(number[1:3]) or by_code.get(number[1:4]) or by_code.get(number[1:2])
+    if zone is not None:
+        return zone
     block = _get_block(number)
-    if block not in known.by_block:
-        known.by_block[block] = choose_common_zone(addresses.inspect_number(number).zones)
-    return known.by_block[block]
+    if block in known.by_block:
+        return known.by_block[block]
+    # The rules of the next year change slowly, so only unknown blocks make them be read again.
+    if known.day != _get_day() or len(known.by_block) > _MAX_CACHED_BLOCKS:
+        known = _start_phone_zones()
+    zone = known.by_block[block] = choose_common_zone(addresses.inspect_number(number).zones)
+    return zone
+
+
+def _start_phone_zones() -> _PhoneZones:
+    global _phone_zones
+    _phone_zones = _PhoneZones(_get_day())
+    return _phone_zones
 
 
 def _get_block(number: str) -> str:
@@ -140,7 +149,7 @@ def list_zones() -> frozenset[str]:
 
 def find_named_zone(name: object) -> str | None:
     """Return the name of a time zone without spaces at its ends, or None for any other value."""
-    stripped = name.strip() if isinstance(name, str) else ""
+    stripped = name.strip(" ") if isinstance(name, str) else ""
     return stripped if stripped in list_zones() else None
 
 

@@ -240,7 +240,6 @@ def _send_times(handle: Any) -> None:
     database.create_tables([models.SendTime], safe=False)
     handle.execute("ALTER TABLE campaign ADD COLUMN local_time TEXT")
     handle.execute("ALTER TABLE message ADD COLUMN send_time_id INTEGER")
-    handle.execute(models.SEND_TIME_INDEX)
 
 
 def _flow_requests(handle: Any) -> None:

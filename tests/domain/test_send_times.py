@@ -101,7 +101,7 @@ def test_everybody_gets_it_at_the_same_time_of_their_day(home: Home) -> None:
     assert due_times(draft)["kiritimati"] == "12-01 09:00"
     waiting = store.get(home.account_id, draft.id)
     assert (waiting.phase, waiting.waiting) == ("sending", None)
-    progress = {row.time_zone: (row.recipients, row.waiting) for row in send_times.list_progress(draft.id)}
+    progress = {row.time_zone: (row.recipients, row.waiting) for row in send_times.list_progress(draft)}
     assert progress == dict.fromkeys(PLACES.values(), (1, 1))
 
 
@@ -172,7 +172,7 @@ def test_variants_and_holdouts_have_local_times(home: Home, monkeypatch: pytest.
     )  # fmt: skip
     assert by_variant == [(1, 0), (2, 90)]
     assert set(due_times(draft).values()) == {"12-01 09:00", "12-01 10:30"}
-    assert sum(row.recipients for row in send_times.list_progress(draft.id)) == 120 - held_count
+    assert sum(row.recipients for row in send_times.list_progress(draft)) == 120 - held_count
     campaign = store.add_sums(Campaign.get_by_id(draft.id))
     assert [text for texts in ledger_check.check_thoroughly(campaign) for text in texts] == []
 

@@ -247,7 +247,7 @@ def describe_time_zone(name: str, at: int | None = None) -> str:
     """Return a time zone by its city and its offset at a time (ms), by default now: `Berlin (UTC+01:00)`."""
     if name == "UTC":
         return "UTC"
-    return gettext("%(city)s (%(offset)s)", city=_city(name), offset=_format_offset(_offset(name, at)))
+    return gettext("%(city)s (%(offset)s)", city=name_city(name), offset=_format_offset(_offset(name, at)))
 
 
 @lru_cache(maxsize=16)
@@ -269,7 +269,7 @@ def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]
             return " ".join((name, *spellings.get(name, ()), countries.get(territories.get(name, ""), "")))
 
         regions = [
-            (offsets[names[0]], ", ".join(map(_city, names)), names[0], " ".join(map(list_search_words, names)))
+            (offsets[names[0]], ", ".join(map(name_city, names)), names[0], " ".join(map(list_search_words, names)))
             for names in REGIONS
             if names[0] in offsets
         ]
@@ -277,7 +277,7 @@ def _load_options(language: str, hour: int) -> tuple[list[Option], list[Option]]
         others = []
         for name in offsets:
             country = countries.get(territories[name], "")
-            city = _city(name)
+            city = name_city(name)
             label = f"{city}, {country}" if country and country != city else city
             if name not in used and not name.startswith("Etc/"):
                 others.append((offsets[name], label, name, " ".join((name, *spellings.get(name, ())))))
@@ -308,7 +308,7 @@ def _label(seconds: int, name: str) -> str:
     return f"({_format_offset(seconds)}) {name}"
 
 
-def _city(name: str) -> str:
+def name_city(name: str) -> str:
     """Return the name of a time zone's city in the current language."""
     names: Any = i18n.get_locale().time_zones.get(name, {})
     city = str(names.get("city") or name.rpartition("/")[2].replace("_", " "))

@@ -34,7 +34,7 @@ from ui.forms import lookups
 from ui.guard import signed_in
 from ui.pages import composer
 from ui.session import Pages, Visit
-from ui.widgets import charts, experiment_words
+from ui.widgets import charts, experiment_words, local_times
 from ui.widgets.charts import FunnelStep
 
 pages = Pages("ui_reports", url_prefix="/campaigns")
@@ -441,6 +441,7 @@ def _load_status(account_id: int, campaign_id: int, by: str | None) -> dict[str,
         **({"figures": figures} if figures is not None else {}),
         **(_load_overview(campaign, figures, by) if figures is not None and by is not None else {}),
         "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign),
+        "local": local_times.build_local_times(campaign) if has_started and by is not None else None,
         "act": states.find_last_action(campaign),
         "audience": lookups.describe_audience(campaign, lookups.load_audience_choices(account_id).names),
         "progress": report.get_progress(campaign),

@@ -12,7 +12,7 @@ from appliance.campaigns import audience, content, hold_reasons, preflight, send
 from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
-from appliance.core import clock, errors, validation
+from appliance.core import clock, errors, time_zones, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
@@ -22,7 +22,7 @@ from ui.forms.lookups import describe_time_zone
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
-from ui.widgets import experiment_views, filter_builder
+from ui.widgets import experiment_views, filter_builder, local_times
 
 pages = Pages("ui_composer", url_prefix="/campaigns")
 
@@ -71,6 +71,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     message_count = facts["sms"]["parts"] if sms and facts["sms"]["parts"] else facts["sendable"]
     is_later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     test = experiment_views.build_test(campaign, facts["sendable"], rendered)
+    local = local_times.build_local_times(campaign)
     return {
         "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
         "audience": lookups.describe_audience(campaign, choices.names), "has_audience": audience.is_set(campaign),
@@ -92,7 +93,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
         **describe_render_check(facts), "sender": sender,
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
         "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
-        "bare_links": content.list_bare_links(campaign), "test": test,
+        "bare_links": content.list_bare_links(campaign), "test": test, "local": local,
         "approval": approvals.load_approval(
             visit, campaign, [finding.code for finding in checks.blockers]
         ),
@@ -121,7 +122,10 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
     """Return the forms with the stored values of each card and of the campaign's name, by card."""
     template = campaign.template
     when = {"when": "now"}
-    if campaign.scheduled_at is not None:
+    if campaign.local_time is not None:
+        day, _, hour = campaign.local_time.partition("T")
+        when = {"when": "local", "day": day, "hour": hour}
+    elif campaign.scheduled_at is not None:
         local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)
         when = {"when": "later", "day": local.strftime("%Y-%m-%d"), "hour": local.strftime("%H:%M")}
     card_forms = {
@@ -283,22 +287,34 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the sending time; a time in the past is an error.
 
-    The choice "Later" stores tomorrow as the time until the user enters another date: without a stored time, a review
-    of the campaign would offer to send it now.
+    The choices "Later" and "Local time" store tomorrow as the time until the user enters another date: without a stored
+    time, a review of the campaign would offer to send it now.
     """
     form, campaign = await merge_card(request, visit, campaign_id, "when")
-    moment = None
-    if form["when"] == "later":
-        if not form["day"] and campaign.scheduled_at is None:
-            tomorrow = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone) + timedelta(days=1)
-            form.values["day"] = tomorrow.strftime("%Y-%m-%d")
-        moment = form.moment("day", "hour", visit.zone)
-        if moment is not None and moment <= clock.now_ms():
+    if form["when"] not in ("later", "local"):
+        return await save_card(request, visit, campaign_id, form, "when", {"scheduled_at": None})
+    if not form["day"] and campaign.scheduled_at is None:
+        tomorrow = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone) + timedelta(days=1)
+        form.values["day"] = tomorrow.strftime("%Y-%m-%d")
+    times = _read_times(form, visit, is_local=form["when"] == "local")
+    if form.errors:
+        return await render_composer(request, visit, campaign_id, form, "when")
+    return await save_card(request, visit, campaign_id, form, "when", times)
+
+
+def _read_times(form: Form, visit: Visit, is_local: bool) -> dict[str, Any]:
+    """Return the attributes of a campaign that a form with a date and an hour sets; add errors to the form."""
+    moment = form.moment("day", "hour", visit.zone)
+    if moment is None:
+        return {}
+    if not is_local:
+        if moment <= clock.now_ms():
             form.add_error("day", _describe_past_time(visit))
-        if form.errors:
-            return await render_composer(request, visit, campaign_id, form, "when")
-    stamp = clock.iso(moment) if moment else None
-    return await save_card(request, visit, campaign_id, form, "when", {"scheduled_at": stamp})
+        return {"scheduled_at": clock.iso(moment)}
+    local_time = f"{form['day']}T{form['hour'] or '09:00'}"[:16]
+    if time_zones.find_first_and_last(local_time)[1] <= clock.now_ms():
+        form.add_error("day", gettext("This time has passed in every time zone. Select a later one."))
+    return {"local_time": local_time}
 
 
 @pages.post("/<campaign_id:int>/name")
@@ -394,7 +410,7 @@ async def send_or_schedule(request: Request, visit: Visit, campaign_id: int) -> 
             form.add_errors(error)
         return await _render_review(request, visit, campaign_id, form, 422)
     if campaign.phase == "scheduled":
-        view.flash(request, _describe_schedule(campaign.scheduled_at), (f"/campaigns/{campaign_id}/undo", {}))
+        view.flash(request, _describe_schedule(campaign), (f"/campaigns/{campaign_id}/undo", {}))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
@@ -415,33 +431,40 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
     """Change the time of a scheduled campaign, which stays scheduled; a time in the past is an error."""
     form = Form.from_request(request)
     form.require("day", gettext("Select a date."))
-    moment = form.moment("day", "hour", visit.zone)
-    if moment is not None and moment <= clock.now_ms():
-        form.add_error("day", _describe_past_time(visit))
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    if campaign.phase == "scheduled" and (form.errors or moment is None):
+    times = _read_times(form, visit, campaign.local_time is not None)
+    if campaign.phase == "scheduled" and form.errors:
         return _render_new_time(request, campaign, form, 422)
     prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
 
     def move() -> bool:
         if store.get(visit.account_id, campaign_id).phase != "scheduled":
             return False
-        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0, scheduled_at=moment), prepared)
+        body = validation.read(store.SendRequest, {"hold_seconds": 0, **times})
+        _go_live(visit, campaign_id, body, prepared)
         return True
 
     if await commit(move):
-        view.flash(request, _describe_schedule(moment))
+        view.flash(request, _describe_schedule(await fetch(store.get_row, visit.account_id, campaign_id)))
     else:
         view.flash(request, gettext(_CHANGED_STATUS))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
 
 def _render_new_time(request: Request, campaign: Any, form: Form, status: int) -> HTTPResponse:
-    return view.render(request, "campaigns/reschedule.html", status, campaign=campaign, form=form)
+    local_text = local_times.format_local_time(campaign.local_time) if campaign.local_time else ""
+    return view.render(
+        request, "campaigns/reschedule.html", status, campaign=campaign, form=form, local_text=local_text
+    )
 
 
-def _describe_schedule(moment: int | None) -> str:
-    time = formats.when(moment)
+def _describe_schedule(campaign: Any) -> str:
+    if campaign.local_time is not None:
+        return gettext(
+            "Scheduled for %(time)s on the clock of each contact. The audience is recalculated when it starts.",
+            time=local_times.format_local_time(campaign.local_time),
+        )
+    time = formats.when(campaign.scheduled_at)
     return gettext("Scheduled for %(time)s. The audience is recalculated at that time.", time=time)
 
 
@@ -541,7 +564,8 @@ async def _render_review(request: Request, visit: Visit, campaign_id: int, form:
     is_now = form["now"] == "yes"
     if facts["campaign"].phase not in (("draft", "scheduled") if is_now else ("draft",)):
         return view.redirect(request, f"/campaigns/{campaign_id}")
-    facts["is_later"] = facts["is_later"] and not is_now
+    if is_now:
+        facts |= {"is_later": False, "local": None}
     first = await scan(_list_first_recipients, visit.account_id, campaign_id)
     return view.render(
         request,

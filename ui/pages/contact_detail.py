@@ -7,6 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
+from appliance.audience import time_zones
 from appliance.audience.contacts import removal, store, timeline, write
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import errors, validation
@@ -25,6 +26,7 @@ from ui import formats, view
 from ui.forms import Form, list_params, lookups, parse_id, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
+from ui.widgets import local_times
 
 pages = Pages("ui_contact_detail", url_prefix="/contacts")
 
@@ -219,8 +221,11 @@ def _load_contact(visit: Visit, contact_id: int, kind: str, page: int) -> dict[s
     subjects = lookups.email_subjects(events.rows)
     for event in events.rows:
         event.subject = subjects.get(event.resource_uid, "")
+    local_zone = time_zones.find_zones(account_id, [contact_id])[contact_id]
     return {
         "contact": contact,
+        "local_zone": local_zone,
+        "zone_source": local_times.describe_source(local_zone.source),
         "events": events,
         "lists": lookups.list_contact_lists(account_id),
         "wants_erasure": unsubscribes.has_open_request(account_id, contact_id),

@@ -55,7 +55,6 @@ from appliance.storage.models.content import (
     Variant,
 )
 from appliance.storage.models.message import (
-    SEND_TIME_INDEX,
     VARIANT_INDEXES,
     Attachment,
     Bounce,
@@ -102,7 +101,6 @@ __all__ = [
     "CONTACT_NAME_INDEX",
     "NESTED_STEP_KEYS",
     "SEARCH_SQL",
-    "SEND_TIME_INDEX",
     "VARIANT_INDEXES",
     "Account",
     "ApiKey",

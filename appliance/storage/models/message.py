@@ -127,12 +127,6 @@ VARIANT_INDEXES = tuple(
 )
 for _index in VARIANT_INDEXES:
     Message.add_index(SQL(_index))
-# The messages of a campaign with a local time that still wait, by time zone: its report counts them.
-SEND_TIME_INDEX = (
-    "CREATE INDEX message_send_time ON message (send_time_id) "
-    "WHERE send_time_id NOT NULL AND status IN ('queued', 'held', 'sending')"
-)
-Message.add_index(SQL(SEND_TIME_INDEX))
 # The erasure of an address finds its messages by this index if they no longer have a contact.
 Message.add_index(
     SQL("CREATE INDEX message_without_contact ON message (account_id, recipient_key) WHERE contact_id IS NULL")

@@ -1,0 +1,100 @@
+"""When a campaign with a local time leaves, in words: in the composer, in its review and in its report."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from appliance.campaigns import local_preflight
+from appliance.campaigns.local_preflight import SendMoment
+from appliance.core import clock, i18n, time_zones
+from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.storage.models import Campaign
+from ui import formats
+from ui.forms.lookups import name_city
+
+_MAX_NAMED_CITIES = 3
+_SOURCES = {
+    "data": gettext_noop("custom field “time_zone”"), "phone": gettext_noop("phone number"),
+    "country": gettext_noop("country"), "account": gettext_noop("unknown, so your account’s time zone"),
+}  # fmt: skip
+
+
+class LocalMoment(NamedTuple):
+    """A moment at which a campaign leaves: the time, the cities of its time zones, and its contacts."""
+
+    at: int
+    places: str
+    recipients: int
+    waiting: int
+
+
+class LocalTimes(NamedTuple):
+    """When a campaign with a local time leaves.
+
+    `text` is its time. `first_at` and `last_at` are in Unix milliseconds, None without recipients. `sources` are
+    (where a time zone comes from, number of contacts), empty once the campaign was sent.
+    """
+
+    text: str
+    first_at: int | None
+    last_at: int | None
+    moments: list[LocalMoment]
+    sources: list[tuple[str, int]]
+    passed: list[str]
+
+
+def build_local_times(campaign: Campaign) -> LocalTimes | None:
+    """Return when a campaign with a local time leaves, or None for any other campaign."""
+    if campaign.local_time is None:
+        return None
+    times = local_preflight.get_send_times(campaign.account_id, campaign.id, is_exact=False)
+    moments = [_describe_moment(moment) for moment in times.times]
+    sources = [
+        (describe_source(source), getattr(times.sources, source))
+        for source in _SOURCES
+        if times.sources is not None and getattr(times.sources, source)
+    ]
+    passed = []
+    if times.late_recipients:
+        passed.append(
+            ngettext(
+                "The time has passed for %(num)s contact, who gets it at once.",
+                "The time has passed for %(num)s contacts, who get it at once.",
+                times.late_recipients,
+            )
+        )
+    if times.next_day_recipients:
+        passed.append(
+            ngettext(
+                "It passed long ago for %(num)s contact, who gets it a day later.",
+                "It passed long ago for %(num)s contacts, who get it a day later.",
+                times.next_day_recipients,
+            )
+        )
+    ends = (moments[0].at, moments[-1].at) if moments else (None, None)
+    return LocalTimes(format_local_time(campaign.local_time), *ends, moments, sources, passed)
+
+
+def _describe_moment(moment: SendMoment) -> LocalMoment:
+    cities = [name_city(zone) for zone in moment.time_zones]
+    places = i18n.format_list(cities)
+    if len(cities) > _MAX_NAMED_CITIES:
+        places = ngettext(
+            "%(cities)s and %(num)s more time zone",
+            "%(cities)s and %(num)s more time zones",
+            len(cities) - _MAX_NAMED_CITIES,
+            cities=", ".join(cities[:_MAX_NAMED_CITIES]),
+        )
+    return LocalMoment(clock.parse(moment.at), places, moment.recipients, moment.waiting)
+
+
+def describe_source(source: str) -> str:
+    """Return where a time zone comes from, by its code."""
+    return gettext(_SOURCES[source])
+
+
+def format_local_time(local_time: str) -> str:
+    """Format a local time such as `2026-12-01T09:00` with weekday, day and month: `Tue 1 Dec, 09:00`."""
+    moment = time_zones.parse_local_time(local_time)
+    is_near = moment.year == datetime.fromtimestamp(clock.now(), formats.current_zone.get()).year
+    date = i18n.format_date(moment, "MMMEd" if is_near else "yMMMd")
+    return gettext("%(date)s, %(time)s", date=date, time=i18n.format_clock(moment))
