@@ -33,7 +33,7 @@ GROUPS = (
         gettext_noop("For everyone who writes and sends. No programming needed."),
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
-            "flow-steps", "experiments", "utm", "reports", "deliverability", "sms", "team", "data-protection",
+            "flow-steps", "timing", "experiments", "utm", "reports", "deliverability", "sms", "team", "data-protection",
         ),
     ),
     Group(
