@@ -25,17 +25,30 @@ from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery, schema_name
-from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, triggers, versions
+from appliance.flows import (
+    document,
+    lifecycle,
+    report,
+    simulation,
+    simulation_bulk,
+    split_results,
+    split_tests,
+    store,
+    triggers,
+    versions,
+)
 from appliance.flows.lifecycle import ActivateRequest, ArchiveRequest
 from appliance.flows.report import FlowStats
 from appliance.flows.simulation import ScriptResult
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, run_in_turn
 from appliance.flows.simulation_events import SCRIPTS, SimulateRequest
 from appliance.flows.simulation_timeline import Simulation
+from appliance.flows.split_results import SplitTestResult
+from appliance.flows.split_tests import ChooseBranch
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.store import FlowCreate, FlowPatch, FlowQuery
 from appliance.storage import models
-from appliance.storage.transactions import commit, fetch, render
+from appliance.storage.transactions import commit, fetch, render, scan
 
 
 class FlowTrigger(Struct):
@@ -481,6 +494,20 @@ _add_transition(
     "Approve a flow in its current state, or as it was read.",
     lambda request: (lifecycle.approve, request.caller),
 )
+@ROUTES.add(
+    "POST", "/flows/{id}/winner", scope="campaigns:send", body_type=ChooseBranch, response_type=SplitTestResult,
+    validate=validator(split_tests.check_choice, run=fetch), changes_sending=True,
+)  # fmt: skip
+async def choose_flow_winner(request: ApiRequest) -> ApiResponse:
+    """Choose the branch of a random split that all contacts take who come to it from now on, or go on with the test.
+
+    Contacts in the flow keep their branch.
+    """
+    decision = await scan(split_results.find_decision, request.account_id, request.id, request.body)
+    await commit(split_tests.choose, request.account_id, request.id, request.body, decision, request.caller)
+    return ApiResponse(await scan(split_results.load_result, request.account_id, request.id, request.body.step_id))
+
+
 _add_transition(
     "reject",
     "campaigns:approve",

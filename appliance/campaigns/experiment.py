@@ -20,6 +20,7 @@ from appliance.content.templates import variant_content
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound, Unavailable
 from appliance.core.i18n import gettext
+from appliance.events import amounts
 from appliance.events import log as event_log
 from appliance.events.log import NewEvent
 from appliance.experiments import allocation
@@ -39,17 +40,6 @@ _MINUTE_MS = 60_000
 
 # An uneven test is sent in this number of batches of equal size, at equal intervals.
 UNEVEN_BATCHES = 4
-# What an order is expected to be if the account has no earlier ones: any value is valid (`TypicalAmount`).
-_DEFAULT_TYPICAL = TypicalAmount(50.0, 5_000.0)
-# Below this mean, orders and refunds have cancelled out.
-_MIN_TYPICAL = 1e-6
-_MAX_EARLIER_EVENTS = 10_000
-_EARLIER_PERIOD_MS = 90 * clock.DAY_MS
-_EARLIER_AMOUNTS = (
-    "SELECT avg(amount), avg(amount * amount) FROM (SELECT total(amount) AS amount FROM (SELECT contact_id, "
-    f"{experiment_results.CLAMPED_AMOUNT} AS amount FROM event WHERE account_id = ? AND event = ? "
-    "AND created_at >= ? AND contact_id NOT NULL AND test = 0 ORDER BY created_at DESC LIMIT ?) GROUP BY contact_id)"
-)
 
 
 def start(campaign: Campaign, get_sender: Callable[[Campaign, Account], dict[str, str | None]]) -> None:
@@ -104,13 +94,9 @@ def _get_next_batch_at(experiment: Experiment) -> int | None:
 
 def _find_typical_amount(campaign: Campaign, experiment: Experiment) -> TypicalAmount:
     """Return what a contact paid in the last 90 days, if amounts are compared and there were any."""
-    if not experiment.by_amount:
-        return _DEFAULT_TYPICAL
-    since = clock.now_ms() - _EARLIER_PERIOD_MS
-    row = fetch_one(_EARLIER_AMOUNTS, (campaign.account_id, experiment.event, since, _MAX_EARLIER_EVENTS))
-    if row is None or row[0] is None or row[0] < _MIN_TYPICAL:
-        return _DEFAULT_TYPICAL
-    return TypicalAmount(*row)
+    if not experiment.by_amount or experiment.event is None:
+        return amounts.DEFAULT_TYPICAL
+    return amounts.find_typical_amount(campaign.account_id, experiment.event)
 
 
 def _save(experiment: Experiment) -> None:

@@ -14,11 +14,13 @@ from appliance.campaigns.variants import Metric, Setup
 from appliance.core import clock
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
+from appliance.events.amounts import CLAMPED_AMOUNT
 from appliance.events.listing import Moment
 from appliance.experiments.assignment import HELD_OUT, WAITING
 from appliance.experiments.decision import Decision, decide_by_amount, decide_by_rate
 from appliance.experiments.evidence import Batches, Counts, TypicalAmount
-from appliance.experiments.holdout import Estimate, measure_holdout
+from appliance.experiments.holdout import measure_holdout
+from appliance.experiments.report import ConfidenceInterval, ExperimentDecision, describe_decision, to_interval
 from appliance.experiments.sample_size import (
     find_lift_by_amount,
     find_lift_by_rate,
@@ -31,33 +33,6 @@ from appliance.storage.models import Campaign, Experiment
 _MINUTE_MS = 60_000
 
 # What is known about a test, as the API and the report show it. Variants have their numbers from 1.
-
-
-class ConfidenceInterval(Struct):
-    """An estimate with an interval that holds however often one looks (95 %); null where nothing is known yet."""
-
-    estimate: Annotated[float, Meta(description="estimate")] | None
-    low: Annotated[float, Meta(description="lower end of the interval")] | None
-    high: Annotated[float, Meta(description="upper end of the interval")] | None
-
-
-class ExperimentDecision(Struct):
-    """What the counts say now.
-
-    `difference` is per recipient and `ratio` a part of the runner-up's value (0.2: 20 % higher).
-    """
-
-    code: Annotated[
-        Literal["winner", "too_close", "too_early", "needs_more"],
-        Meta(
-            description="`winner`: the leader is better; `too_close`: the difference is under 5 %, or the test is "
-            "over; `too_early`: too few conversions; `needs_more`: not clear yet"
-        ),
-    ]
-    leader: Annotated[int, Meta(description="number of the best variant so far")]
-    runner_up: Annotated[int, Meta(description="number of the variant that is hardest to beat")]
-    difference: Annotated[ConfidenceInterval, Meta(description="leader minus runner-up, per recipient")]
-    ratio: Annotated[ConfidenceInterval, Meta(description="the same as a part of the runner-up's value")]
 
 
 class VariantResult(Struct):
@@ -141,10 +116,6 @@ class ExperimentResult(Struct):
 
 # Counts.
 
-# Amounts are compared between a millionth and a billion, because any number may be sent as an amount and the squares of
-# others may be too large, or too small, for a float.
-_MIN_AMOUNT, _MAX_AMOUNT = 1e-6, 1e9
-CLAMPED_AMOUNT = f"iif(abs(amount) < {_MIN_AMOUNT}, 0.0, max(-{_MAX_AMOUNT}, min({_MAX_AMOUNT}, amount)))"
 # The events of the contacts in a time, by variant and batch; a held-out contact has the batch 0.
 _COUNT_EVENTS = (
     "WITH span(variant, batch, since, until) AS (VALUES {spans}), person AS ("
@@ -298,13 +269,9 @@ def _measure_holdout(campaign: Campaign, setup: Setup, ledger: "_Ledger") -> Hol
     result = measure_holdout(treated, held_out)
     return HoldoutFigures(
         treated.recipients, treated.converted, held_out.recipients, held_out.converted, result.treated_rate,
-        result.held_out_rate, _to_interval(result.difference), _to_interval(result.people), _to_interval(result.lift),
+        result.held_out_rate, to_interval(result.difference), to_interval(result.people), to_interval(result.lift),
         clock.iso(ends_at),
     )  # fmt: skip
-
-
-def _to_interval(estimate: Estimate) -> ConfidenceInterval:
-    return ConfidenceInterval(estimate.value, estimate.low, estimate.high)
 
 
 # The sample size.
@@ -428,7 +395,7 @@ def get_result(account_id: int, campaign_id: int) -> ExperimentResult:
         clock.iso(experiment.decide_at),
         experiment.state == "testing" and is_over and variants.is_test(setup) and waiting > 0,
         experiment.winner, experiment.chosen_by, clock.iso(experiment.decided_at),
-        _describe_decision(decision) if decision is not None else None,
+        describe_decision(decision) if decision is not None else None,
         variant_results, waiting, held_out, skipped, audience_count,
         not is_started or (total == audience_count and all(_adds_up(variant) for variant in variant_results)),
         _measure_holdout(campaign, setup, ledger), estimate_sample(campaign, setup, sendable),
@@ -468,12 +435,3 @@ def _count_all_engaged(campaign_id: int, column: str, number: int) -> int:
             (campaign_id, number),
         )
     )
-
-
-def _describe_decision(decision: Decision) -> ExperimentDecision:
-    difference, ratio = decision.difference, decision.ratio
-    return ExperimentDecision(
-        decision.code, decision.leader + 1, decision.runner_up + 1,
-        ConfidenceInterval(difference.estimate, difference.low, difference.high),
-        ConfidenceInterval(ratio.estimate, ratio.low, ratio.high),
-    )  # fmt: skip

@@ -16,7 +16,8 @@ from msgspec import Meta, Struct
 
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext
-from appliance.flows import document, jumps
+from appliance.flows import document, jumps, split_results
+from appliance.flows.split_results import SplitTestResult
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
 from appliance.storage.database import rows
@@ -138,6 +139,10 @@ class StepFigures(Struct):
     skipped: Annotated[NumberByReason, Meta(description="contacts for which the step was skipped")]
     left: Annotated[NumberByReason, Meta(description="contacts that exited the flow at the step")]
     messages: Annotated[MessageFigures, Meta(description="messages sent by the step; null if it sends none")] | None
+    test: (
+        Annotated[SplitTestResult, Meta(description="the test of a `random_split`, of all time; null without one")]
+        | None
+    ) = None
 
 
 class FlowReport(Struct):
@@ -326,7 +331,9 @@ def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]
     former = sorted((visits.keys() | messages.keys()) - {step["id"] for _, step in current})
     for path, step in [*current, *((None, step) for step in _load_former_steps(flow.id, former))]:
         step_id, sentence = step["id"], summarize_step(flow.account_id, step)
-        yield _build_step_figures(step, sentence, path, visits.get(step_id, {}), messages.get(step_id, []), paths)
+        yield _build_step_figures(
+            step, sentence, path, visits.get(step_id, {}), messages.get(step_id, []), paths, flow.id
+        )
 
 
 def summarize_step(account_id: int, step: dict[str, Any]) -> str:
@@ -345,7 +352,7 @@ def _load_former_steps(flow_id: int, ids: Sequence[int]) -> Iterator[dict[str, A
 
 def _build_step_figures(
     step: dict[str, Any], sentence: str, path: str | None, visits: _VisitCounts,
-    messages: list[_MessageCount], paths: _Paths,
+    messages: list[_MessageCount], paths: _Paths, flow_id: int,
 ) -> StepFigures:  # fmt: skip
     step_id = step["id"]
     counts: dict[str | None, dict[str | None, int]] = defaultdict(dict)
@@ -372,6 +379,7 @@ def _build_step_figures(
         went_on=paths.number(went_on, step=step_id, outcome="went_on"), yes=yes, no=no, branches=branches,
         skipped=paths.number_by_reason(counts["skipped"], step=step_id, outcome="skipped"),
         left=paths.number_by_reason(counts["exited"], step=step_id, outcome="exited"),
+        test=split_results.get_result(flow_id, step) if path is not None else None,
         messages=(
             _build_message_figures(step_id, messages, paths) if messages or step["type"] in ("email", "sms") else None
         ),

@@ -101,7 +101,7 @@ class SimulationSandbox:
             # Events after the start have not happened yet, and events that no filter or trigger names are not needed.
             "event": filtered(f"contact_id IN {_CONTACT_IDS} AND created_at <= :start AND event IN {_EVENT_NAMES}"),
             "flow": filtered("id = :flow"), "trigger": of_flow, "cursor": ALL_ROWS, "step_visit": NO_ROWS,
-            "flow_request": NO_ROWS,
+            "flow_request": NO_ROWS, "split_test": of_flow,
             "step": filtered("flow_id = :flow AND version = :version"),
             # Live runs of the flow are left out; otherwise contacts who are in it could not enter.
             "run": filtered(f"contact_id IN {_CONTACT_IDS} AND (flow_id <> :flow OR status <> 'live')"),

@@ -23,7 +23,7 @@ from appliance.content.templates.validation import Content, TemplateWrite
 from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
-from appliance.flows import branches, jumps
+from appliance.flows import branches, jumps, split_tests
 from appliance.flows.branches import list_branches, map_branches
 from appliance.flows.document import MAX_TAG_CODE, Step, walk
 from appliance.flows.steps.base import MESSAGE_FIELDS, Node
@@ -336,6 +336,7 @@ def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
         return False
     flow.version += 1
     write_plan(flow.id, flow.version, nodes, messages)
+    split_tests.start_tests(flow.account_id, flow.id, nodes)
     return True
 
 

@@ -37,6 +37,8 @@ from appliance.flows import (
     replays,
     request_queue,
     segment_events,
+    split_results,
+    split_tests,
     triggers,
 )
 from appliance.flows.engine import FlowWorker
@@ -346,7 +348,8 @@ class Jobs:
         self.ledger_checker.check_changed()
 
     def advance_experiments(self) -> None:
-        """Decide the A/B tests of campaigns for which this is due, and assign the next batches of uneven tests."""
+        """Decide the tests of campaigns and flows for which this is due, and assign the next batches of uneven ones."""
+        split_results.decide_running()
         for campaign_id in experiment.list_running():
             try:
                 step = experiment.find_next_step(campaign_id)
@@ -455,7 +458,7 @@ class Jobs:
             signals.wake("campaigns")
         if audience_snapshot.is_due():
             signals.wake("audiences")
-        if self._is_minute_over() and experiment.has_running():
+        if self._is_minute_over() and (experiment.has_running() or split_tests.has_running()):
             signals.wake("experiments")
         if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")

@@ -261,6 +261,12 @@ def _utm(handle: Any) -> None:
             handle.execute(f"ALTER TABLE {table} ADD COLUMN utm TEXT")
 
 
+def _split_tests(handle: Any) -> None:
+    """Add the tests of flows: a database of before has no such table."""
+    if not database.table_exists("split_test"):
+        database.create_tables([models.SplitTest], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -268,6 +274,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _flow_requests,
     _flow_replays,
     _utm,
+    _split_tests,
 )  # fmt: skip
 
 

@@ -176,9 +176,8 @@ def test_a_simulation_plays_a_response(api: Client, receiver: Receiver) -> None:
     played = api.post(path, {"responses": [{"step": number, "body": {"score": 9}}]}).expect(200)["timeline"][1]
     assert played["data"] == {"status": 200, "save_to_run": {"score": 9}} and played["branch"] == "Succeeded"
     refused = api.post(path, {"responses": [{"step": 999}]}).expect(422)
-    assert refused["validation_errors"] == {
-        "responses[0].step": ["must be the id of a step that makes an HTTP request"]
-    }
+    error = "must be the id of a step that makes an HTTP request"
+    assert refused["validation_errors"] == {"responses[0].step": [error]}
     assert requests_to(receiver, "/hook/simulated") == []
 
 

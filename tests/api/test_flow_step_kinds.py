@@ -284,3 +284,49 @@ def test_errors_of_a_notification(api: Client) -> None:
         "steps[2].user_id": ["is not a number"],
         "steps[2].note": ["is invalid"],
     }  # fmt: skip
+
+
+TESTED = {"type": "random_split", "metric": "event", "event_name": "order_paid", "by_amount": True,
+          "decided_by": "person", "branches": [{"share": 50, "name": "Short"}, {"share": 50}]}  # fmt: skip
+
+
+def test_a_person_chooses_the_winner_of_a_test(api: Client) -> None:
+    """The report has the test; once a branch is chosen, all take it, also in simulations, until it is taken back."""
+    flow = api.post("/flows", {"trigger": {"event": "split_seen"}, "steps": [TESTED], "status": "active"}).expect(201)
+    (step,) = flow["steps"]
+    assert {key: step[key] for key in ("metric", "event_name", "by_amount", "decided_by")} == {
+        "metric": "event", "event_name": "order_paid", "by_amount": True, "decided_by": "person",
+    }  # fmt: skip
+    assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
+    test = api.get(f"/flows/{flow['id']}/report").expect(200)["steps"][0]["test"]
+    assert (test["state"], test["winner"], test["decision"]) == ("testing", None, None)
+    assert [(row["number"], row["name"], row["test_recipients"]) for row in test["variants"]] == [
+        (1, "Short", 0), (2, "B", 0),
+    ]  # fmt: skip
+    key, path = step["branches"][1]["key"], f"/flows/{flow['id']}/winner"
+    chosen = api.post(path, {"step_id": step["id"], "branch": key}).expect(200)
+    assert (chosen["state"], chosen["winner"]) == ("decided", key) and chosen["chosen_by"].startswith("key:")
+    for _ in range(3):
+        entry = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)["timeline"][1]
+        assert (entry["outcome"], entry["reason"]) == (key, "winner")
+    assert api.post(path, {"step_id": step["id"], "branch": None}).expect(200)["state"] == "testing"
+    assert api.post(path, {"step_id": step["id"], "branch": "b99"}).expect(422)["validation_errors"] == {
+        "branch": ["must exist"]
+    }
+    assert api.post(path, {"step_id": 999, "branch": key}).status == 404
+
+
+def test_errors_of_a_test(api: Client) -> None:
+    """Only a split with a metric has what belongs to a test, and only one by events an event."""
+    split = {"type": "random_split", "branches": [{"share": 50}, {"share": 50}]}
+    assert step_errors(
+        api, {**split, "metric": "opens"}, {**split, "by_amount": True, "decided_by": "person"},
+        {**split, "metric": "event"}, {**split, "metric": "clicks", "event_name": "order_paid", "decided_by": "dice"},
+    ) == {
+        "steps[0].metric": ["is not included in the list"],
+        "steps[1].by_amount": ["is only allowed with another value of metric"],
+        "steps[1].decided_by": ["is only allowed with another value of metric"],
+        "steps[2].event_name": ["can't be blank"],
+        "steps[3].event_name": ["is only allowed with another value of metric"],
+        "steps[3].decided_by": ["is not included in the list"],
+    }  # fmt: skip

@@ -269,7 +269,8 @@ def test_flow_spec(api: Client) -> None:
     spec = api.get("/flows/spec").expect(200)
     assert [kind["type"] for kind in spec["steps"]] == [
         "email", "sms", "wait", "wait_until", "split", "split_value", "random_split", "emit_event", "list_add",
-        "list_remove", "tag_add", "tag_remove", "contact_update", "unsubscribe", "notify", "http_request", "go_to", "exit",
+        "list_remove", "tag_add", "tag_remove", "contact_update", "unsubscribe", "notify", "http_request",
+        "go_to", "exit",
     ]  # fmt: skip
     assert spec["limits"] == {"steps": 200, "depth": 10, "wait_seconds": 31_622_400}
     assert {"list_add", "order_paid", "date_reached"} <= {event["name"] for event in spec["events"]}

@@ -33,8 +33,8 @@ def start_runs(home: Home, flow: Flow, *contact_ids: int | None, **more: Any) ->
         now = clock.now_ms()
         run_ids = [
             Run.create(
-                account=home.account_id, flow=flow, version=1, contact=contact_id,
-                **{"action_id": 1, "due_at": now, **more}, created_at=now, updated_at=now,
+                account=home.account_id, flow=flow, contact=contact_id,
+                **{"version": 1, "action_id": 1, "due_at": now, **more}, created_at=now, updated_at=now,
             ).id
             for contact_id in contact_ids
         ]  # fmt: skip

@@ -182,3 +182,43 @@ def test_kills_while_contacts_wait_to_enter(
     rows.wait_for(250, "run WHERE status = 'completed'")
     assert begun == [100, 200, 250] and rows.count("run") == 250
     figures.note(kills=3, begun=begun)
+
+
+def test_kills_while_the_winner_of_a_test_is_taken(
+    relayed: StartRelayed, clock: TestClock, figures: Figures, seed: int
+) -> None:
+    """Each run takes one branch; from the choice on all take the winner, whatever is killed."""
+    server = relayed(clock=clock)
+    api, rows = server.client(validate=False), Rows(server, clock)
+    list_id = create_list(api, 300)
+    filters = [{"name": "contact_list", "predicate": "eq", "value": list_id}]
+    segment = api.post("/segments", {"name": "All", "filters": filters}).expect(201)["id"]
+    split = {"type": "random_split", "metric": "clicks", "decided_by": "person",
+             "branches": [{"share": 50}, {"share": 50}]}  # fmt: skip
+    steps = [{"duration": 3600}, {"type": "contact_update", "data_merge": {"seen": 1}}, split]
+    flow = api.post("/flows", {"name": "Test", "trigger": {"event": "started"}, "steps": steps}).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+    api.post(f"/flows/{flow['id']}/enroll", {"segment_id": segment}).expect(200)
+    rows.wait_for(300, "run WHERE step_visit_id NOT NULL")
+    clock.advance(hours=1, minutes=1)
+    rng = random.Random(seed)
+    rows.wait_for(rng.randrange(20, 120), "run WHERE status = 'completed'")
+    server.kill()
+    server.start()
+    split_id, winner = flow["steps"][2]["id"], flow["steps"][2]["branches"][1]["key"]
+    api.post(f"/flows/{flow['id']}/winner", {"step_id": split_id, "branch": winner}).expect(200)
+    server.kill()
+    server.start()
+    rows.wait_for(300, "run WHERE status = 'completed'")
+    visits = rows.query(f"SELECT count(*), count(DISTINCT run_id) FROM step_visit WHERE action_id = {split_id}")
+    assert visits == [(300, 300)]
+    reasons = dict(
+        rows.query(
+            f"SELECT coalesce(reason, 'drawn'), count(*) FROM step_visit WHERE action_id = {split_id} GROUP BY 1"
+        )
+    )
+    taken = rows.query(f"SELECT DISTINCT outcome FROM step_visit WHERE action_id = {split_id} AND reason = 'winner'")
+    first_taken = rows.query("SELECT min(id) FROM step_visit WHERE reason = 'winner'")[0][0]
+    last_drawn = rows.query(f"SELECT max(id) FROM step_visit WHERE action_id = {split_id} AND reason IS NULL")[0][0]
+    assert not taken or (taken == [(winner,)] and first_taken > last_drawn)
+    figures.note(size=300, kills=2, **reasons)

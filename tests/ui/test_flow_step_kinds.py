@@ -241,3 +241,22 @@ def test_notifying_in_slack(user: ScriptlessBrowser, api: Client, flow: int) -> 
     page = page.press("Save")
     (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
     assert (step["via"], step["note"]) == ("slack", "Write to them.") and "Notify hooks.slack.com" in page.text
+
+
+def test_testing_the_branches_of_a_random_split(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The form asks what decides; the page of a live flow shows the test, and a person chooses the winner."""
+    page = add_step(user, flow, "Random split")
+    page.fill("Find the winner by", "Conversions (an event)")
+    page = page.press("Save")
+    page.fill("Event", "Placed an order (paid)")
+    page.fill("Who decides", "A person")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert (step["metric"], step["event_name"], step["decided_by"]) == ("event", "order_paid", "person")
+    api.post(f"/flows/{flow}/activate").expect(200)
+    page = HtmlPage(user, f"/flows/{flow}?step={step['id']}")
+    assert "The test starts with the first contact." in page.text and "Choose the winner when it is clear." in page.text
+    page = page.press("Choose B")
+    assert "B was chosen by" in page.text and "All new contacts take it." in page.text
+    page = page.press("Go on with the test")
+    assert "Choose the winner when it is clear." in page.text

@@ -90,7 +90,7 @@ SIDES = (("after", gettext_noop("After, or on the date")), ("before", gettext_no
 SEGMENT_EVENTS = ("segment_enter", "segment_exit")
 _MAX_KEY_CHARACTERS = 100
 # The fields of steps whose value decides which other fields apply.
-_CHOICES = ("until", "via")
+_CHOICES = ("until", "via", "metric")
 
 
 class StepForm(Form):

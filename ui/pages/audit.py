@@ -41,6 +41,7 @@ _ACTION_LABELS = {
     "campaign_send": gettext_noop("Sent a campaign"),
     "campaign_unsend": gettext_noop("Moved a campaign back to draft"),
     "campaign_winner": gettext_noop("Chose the winner of an A/B test"),
+    "flow_winner": gettext_noop("Chose the winner of a test in a flow"),
     "capture_clear": gettext_noop("Emptied the test inbox"),
     "contact_delete": gettext_noop("Deleted a contact"),
     "contact_erase": gettext_noop("Deleted a contact permanently (GDPR)"),

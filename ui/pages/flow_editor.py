@@ -40,7 +40,7 @@ from ui.forms.flow_forms import StepForm
 from ui.guard import signed_in
 from ui.pages import approvals, campaign_content
 from ui.session import Pages, Visit
-from ui.widgets import filter_builder, flow_tree, step_choices
+from ui.widgets import filter_builder, flow_tree, split_test_words, step_choices
 from ui.widgets.filter_builder import BRANCH
 
 pages = Pages("ui_flow_editor", url_prefix="/flows")
@@ -160,7 +160,8 @@ def _load_panel(
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
-        "revision": 0, "sms_preview": None, "filter_view": None,
+        "revision": 0, "sms_preview": None, "filter_view": None, "split_test": None,
+        "may_choose": visit.can("campaigns:send"),
         "waiting_entries": entry_caps.count_waiting(draft.flow.id, clock.now_ms()),
         "conditions": len(draft.trigger.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
     }  # fmt: skip
@@ -175,6 +176,8 @@ def _load_panel(
             "revision": versions.list_step_templates([step])[0].revision if step.get("template_id") else 0,
             "figures": next((figures for figures in names.steps if figures.id == step["id"]), None) if names else None,
         }  # fmt: skip
+        if page["figures"] is not None and page["figures"].test is not None:
+            page["split_test"] = split_test_words.describe(page["figures"].test)
     else:
         page["form"] = form or forms.open_form(
             flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS

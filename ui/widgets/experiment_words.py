@@ -1,16 +1,20 @@
-"""The results of an A/B test and of a holdout group in words, for the report of a campaign."""
+"""The results of a test and of a holdout group in words, for the reports of campaigns and flows."""
 
 from typing import NamedTuple
 
-from appliance.campaigns.experiment_results import ConfidenceInterval, ExperimentResult, HoldoutFigures, VariantResult
+from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigures, VariantResult
 from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
+from appliance.experiments.report import ConfidenceInterval
+from appliance.flows.split_results import SplitTestResult, SplitVariant
 from appliance.storage.models import Campaign, User
 from ui import formats
 from ui.forms import experiment_forms, flow_forms
 from ui.widgets.experiment_views import get_letter
 
+# Figures of a test of a campaign or a flow.
+TestFigures = ExperimentResult | SplitTestResult
 # From this chance on, the chance is called almost certain instead of a number that is rounded to 100 %.
 _ALMOST_CERTAIN = 0.995
 # An upper limit of a difference above this says nothing, so only the lower one is shown.
@@ -74,10 +78,10 @@ def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
     """Return the words about the figures of a campaign's test."""
     is_test = len(result.variants) > 1
     event = flow_forms.describe_event(result.event) if result.event else ""
-    title, tone = _describe_decision(result) if is_test else ("", "")
+    title, tone = describe_decision(result) if is_test else ("", "")
     is_running = result.state == "testing"
     return ExperimentWords(
-        title, tone, _describe_difference(result) if is_test else "", _describe_next(result) if is_test else "",
+        title, tone, describe_difference(result) if is_test else "", _describe_next(result) if is_test else "",
         [_describe_variant(result, row) for row in result.variants] if is_test else [],
         event if result.metric == "event" else "", is_test and is_running and result.waiting > 0, is_test,
         _describe_holdout(result.holdout) if result.holdout is not None else None, event,
@@ -93,7 +97,7 @@ def _measure_progress(result: ExperimentResult, setup: Setup) -> int | None:
     return int(max(0, min(100, (clock.now_ms() - start) * 100 // max(end - start, 1))))
 
 
-def _name(result: ExperimentResult, number: int) -> str:
+def _name(result: TestFigures, number: int) -> str:
     return result.variants[number - 1].name
 
 
@@ -106,7 +110,7 @@ def format_chance(chance: float) -> str:
     return i18n.format_percent(chance, 0)
 
 
-def _describe_decision(result: ExperimentResult) -> tuple[str, str]:
+def describe_decision(result: TestFigures) -> tuple[str, str]:
     """Return what the counts say as a sentence, and the class of its banner."""
     decision = result.decision
     if decision is None:
@@ -134,7 +138,7 @@ def _describe_decision(result: ExperimentResult) -> tuple[str, str]:
     return text, "info"
 
 
-def _describe_early(result: ExperimentResult, converted: int) -> str:
+def _describe_early(result: TestFigures, converted: int) -> str:
     if result.metric == "clicks":
         return ngettext(
             "Too early to tell: %(num)s click so far.", "Too early to tell: %(num)s clicks so far.", converted
@@ -148,7 +152,7 @@ def _describe_early(result: ExperimentResult, converted: int) -> str:
     )
 
 
-def _describe_difference(result: ExperimentResult) -> str:
+def describe_difference(result: TestFigures) -> str:
     """Return how much better the leader is than the runner-up, with the interval; empty while it is not known."""
     decision = result.decision
     if decision is None or decision.code == "too_early" or decision.ratio.estimate is None:
@@ -171,7 +175,7 @@ def _describe_range(interval: ConfidenceInterval) -> str:
     return gettext("The true difference is between %(low)s and %(high)s.", low=low, high=high)
 
 
-def _metric_label(result: ExperimentResult) -> str:
+def _metric_label(result: TestFigures) -> str:
     if result.by_amount:
         return pgettext("more", "revenue")
     if result.metric == "event":
@@ -205,7 +209,7 @@ def _describe_choice(result: ExperimentResult) -> str:
     if result.winner is None:
         return gettext("The test is over.")
     name, when = _name(result, result.winner), formats.when(formats.parse_time(str(result.chosen_at)))
-    by = _describe_chooser(result.chosen_by)
+    by = describe_chooser(result.chosen_by)
     chosen = (
         gettext("%(name)s was chosen by %(person)s, %(time)s.", name=name, person=by, time=when)
         if by
@@ -222,7 +226,7 @@ def _describe_choice(result: ExperimentResult) -> str:
     return f"{chosen} {sent}".strip()
 
 
-def _describe_chooser(actor: str | None) -> str:
+def describe_chooser(actor: str | None) -> str:
     """Return the name of the user who chose the winner, or a word for an API key; empty for the service."""
     kind, _, id_ = (actor or "").partition(":")
     if kind == "user":
@@ -231,15 +235,20 @@ def _describe_chooser(actor: str | None) -> str:
     return gettext("an API key") if kind == "key" else ""
 
 
+def describe_chance(result: TestFigures, row: VariantResult | SplitVariant) -> tuple[str, str]:
+    """Return the chance of a variant to be the best as text, and a word for it; empty while it is too early."""
+    if result.decision is None or result.decision.code == "too_early" or row.chance is None:
+        return "", ""
+    return format_chance(row.chance), next(gettext(text) for least, text in _CHANCE_WORDS if row.chance >= least)
+
+
 def _describe_variant(result: ExperimentResult, row: VariantResult) -> VariantWords:
     names = experiment_forms.DIFFERENCE_LABELS
     keys = dict.fromkeys("sender" if key in experiment_forms.DIFFERENCES["sender"] else key for key in row.differences)
-    chance = format_chance(row.chance) if row.chance is not None and result.decision is not None else ""
-    is_early = result.decision is None or result.decision.code == "too_early"
-    label = "" if is_early else next(gettext(text) for least, text in _CHANCE_WORDS if (row.chance or 0) >= least)
+    chance, label = describe_chance(result, row)
     return VariantWords(
         row, get_letter(row.number), formats.join_names([gettext(names[key]) for key in keys]),
-        result.winner == row.number, "" if is_early else chance, label, row.recipients - row.test_recipients,
+        result.winner == row.number, chance, label, row.recipients - row.test_recipients,
         sum(row.statuses.get(status, 0) for status in ("sent", "delivered", "complained")),
     )  # fmt: skip
 

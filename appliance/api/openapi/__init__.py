@@ -186,8 +186,9 @@ def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
         sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
     )
     classes = {kind.__name__: kind for kind in structs}
+    typed = {name: _complete(schema) for name, schema in typed_schemas.build_typed_schemas().items()}
     schemas = {name: _describe_properties(_complete(schema), classes.get(name)) for name, schema in components.items()}
-    return dict(sorted({**schemas, **typed_schemas.build_typed_schemas()}.items()))
+    return dict(sorted({**schemas, **typed}.items()))
 
 
 def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
@@ -208,7 +209,7 @@ def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
 
 
 def _complete(schema: Any) -> Any:
-    """Return a schema of msgspec with what it leaves out, recursively.
+    """Return a schema with what msgspec and our parsers leave out, recursively.
 
     A time has the type string, because it is an integer only in Python; a reference has no type. An object without
     declared properties has `additionalProperties`, because some generators of clients would allow no key otherwise.

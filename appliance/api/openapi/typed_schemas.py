@@ -6,30 +6,18 @@ They are built from the registries of the parsers. A field of a Struct refers to
 
 from typing import Any
 
-from appliance.audience.contacts.write import MAX_TAG_CHARACTERS
+from appliance.api.openapi.flow_steps import build_step_schema
+from appliance.api.openapi.schema_parts import nullable, reference
 from appliance.audience.segments import suggestions
 from appliance.content.designs.document import MAX_SECTIONS
 from appliance.content.designs.kind import STYLES, THEME, Kind, Prop
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.core.validation import EVENT_NAME
-from appliance.flows.document import STEP_KEYS
 from appliance.flows.entry_caps import MAX_ENTRIES
-from appliance.flows.local_time import WEEKDAYS
-from appliance.flows.request_template import MAX_URL_CHARACTERS
-from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.go_to import MAX_JUMPS
-from appliance.flows.steps.http_request import MAX_SECRET_CHARACTERS, METHODS, MIN_SECRET_CHARACTERS
-from appliance.flows.steps.notify import MAX_NOTE_CHARACTERS, VIAS
-from appliance.flows.steps.random_split import MAX_NAME_CHARACTERS
-from appliance.flows.steps.split_value import MAX_VALUES
-from appliance.flows.steps.unsubscribe import CHANNELS as UNSUBSCRIBE_CHANNELS
-from appliance.flows.steps.wait import MAX_SECONDS
-from appliance.flows.steps.wait_until import MIN_TIMEOUT_SECONDS, ZONES
 from appliance.flows.triggers import MAX_OFFSET_DAYS, TIME_OF_DAY
 
 # A property of a design accepts any plain value, such as both "24px" and 24.
 _PLAIN = ["string", "number", "boolean", "null"]
-_ANY_OBJECT = {"type": "object", "additionalProperties": True}
 
 
 def build_typed_schemas() -> dict[str, Any]:
@@ -39,19 +27,11 @@ def build_typed_schemas() -> dict[str, Any]:
         "Design": _design_schema(),
         **_section_schemas(),
         "DesignTheme": _theme_schema(),
-        "FlowStepWrite": _step_schema(),
+        "FlowStepWrite": build_step_schema(),
         "FlowTriggerWrite": _trigger_schema(),
         "FlowTriggerData": _trigger_data_schema(),
         "CampaignTriggerData": _campaign_trigger_data_schema(),
     }
-
-
-def _reference(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _nullable(schema: dict[str, Any], text: str) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}], "description": text}
 
 
 def _filter_schema() -> dict[str, Any]:
@@ -84,7 +64,7 @@ def _property_schema(prop: Prop) -> dict[str, Any]:
         schema = {"type": ["object", "string", "null"], "properties": _property_schemas(prop.fields)}
     elif prop.kind in ("sections", "filters"):
         name = "DesignSection" if prop.kind == "sections" else "Filter"
-        schema = {"type": ["array", "null"], "items": _reference(name)}
+        schema = {"type": ["array", "null"], "items": reference(name)}
     return schema | {"description": text[:1].lower() + text[1:]}
 
 
@@ -100,10 +80,10 @@ def _design_schema() -> dict[str, Any]:
             "sections": {
                 "type": "array",
                 "maxItems": MAX_SECTIONS,
-                "items": _reference("DesignSection"),
+                "items": reference("DesignSection"),
                 "description": "sections from top to bottom",
             },
-            "theme": _nullable(_reference("DesignTheme"), "colours, fonts and logo; default: those of the brand"),
+            "theme": nullable(reference("DesignTheme"), "colours, fonts and logo; default: those of the brand"),
         },
     }
 
@@ -115,11 +95,11 @@ def _section_schemas() -> dict[str, Any]:
     }
     section = {
         "description": "A section of a design.",
-        "anyOf": [_reference("KnownSection"), _reference("OtherSection")],
+        "anyOf": [reference("KnownSection"), reference("OtherSection")],
     }
     known = {
         "description": "A section of a known type.",
-        "oneOf": [_reference(name) for name in names.values()],
+        "oneOf": [reference(name) for name in names.values()],
         "discriminator": {
             "propertyName": "type",
             "mapping": {kind: f"#/components/schemas/{name}" for kind, name in names.items()},
@@ -171,176 +151,22 @@ def _theme_schema() -> dict[str, Any]:
     }
 
 
-def _branch_schema() -> dict[str, Any]:
-    properties: dict[str, tuple[dict[str, Any], str]] = {
-        "key": ({"type": "string"}, "key of an existing branch; absent for a new one"),
-        "values": (
-            {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "maxItems": MAX_VALUES},
-            "values of `field`, regardless of case; a number also matches as text",
-        ),
-        "name": ({"type": "string", "maxLength": MAX_NAME_CHARACTERS}, "name of a branch of `random_split`"),
-        "share": (
-            {"type": "integer", "minimum": 0, "maximum": 100},
-            "share of a branch of `random_split`, in percent",
-        ),
-        "steps": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps of the branch"),
-    }
-    return {
-        "type": "object",
-        "properties": {name: _nullable(*schema) for name, schema in properties.items()},
-        "additionalProperties": False,
-    }
-
-
-# The schema and description of each key of a step.
-_STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
-    "id": ({"type": "integer"}, "id of an existing step; absent for a new one"),
-    "type": ({"enum": [*BY_TYPE]}, "type of the step; derived from its keys if absent"),
-    "subject": ({"type": "string", "maxLength": 998}, "subject line of an email, with merge tags"),
-    "body": ({"type": "string"}, "HTML or text of an email; without a subject, the text of an SMS"),
-    "preheader": ({"type": "string", "maxLength": 255}, "preview text that mailboxes show after the subject line"),
-    "from_name": ({"type": "string", "maxLength": 255}, "sender name; default: that of the account"),
-    "from_email": ({"type": "string"}, "sender address; default: that of the account"),
-    "reply_to": ({"type": "string"}, "address for replies; default: the sender"),
-    "design": (_reference("Design"), "design of an email"),
-    "transactional": ({"type": "boolean"}, "whether the message is sent without consent, footer and tracking"),
-    "utm": (
-        _reference("UtmWrite"),
-        "UTM parameters of the links of a message; null or absent for those of the account, all values null for none",
-    ),
-    "template_id": ({"type": "integer"}, "id of the template with the content; read-only"),
-    "duration": ({"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}, "seconds to wait"),
-    "filters": (
-        {"type": "array", "items": _reference("Filter")},
-        "filters that choose the branch, `yes` if all match, or that the event to wait for must match",
-    ),
-    "yes": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that match"),
-    "no": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that do not match"),
-    "field": (
-        {"type": "string"},
-        "field whose value chooses the branch, as filters name it, such as `data.plan`, `event.size` (of the event "
-        "that started the run) or `country`",
-    ),
-    "branches": (
-        {"type": "array", "items": _branch_schema()},
-        "branches of `split_value`, of which a contact takes the first that has its value, or of `random_split`, "
-        "whose shares add up to 100",
-    ),
-    "else": (
-        {"type": "array", "items": _reference("FlowStepWrite")},
-        "steps for contacts that take none of the `branches`",
-    ),
-    "event_name": ({"type": "string"}, "name of an event to record or wait for, `^[a-z][a-z0-9_]{0,63}$`"),
-    "event_data": (_ANY_OBJECT, "data of that event"),
-    "forward_event_data": (
-        {"type": "boolean"},
-        "whether that event includes the data of the event that started the run",
-    ),
-    "contact_list_id": ({"type": "integer"}, "id of the list to join or leave, depending on `type`"),
-    "channel": ({"enum": [*UNSUBSCRIBE_CHANNELS]}, "channel to unsubscribe from; default: `email`"),
-    "until": (
-        {"enum": ["time", "date", "event"]},
-        "what to wait for: an hour of the day (`at`, `weekdays`), a date of the contact (`path`, `offset_days`, `at`), "
-        "or an event of the contact (`event_name`, `filters`, `timeout`); a date and an event have the branches `yes` "
-        "(it came) and `no`",
-    ),
-    "at": ({"type": "string", "pattern": TIME_OF_DAY.pattern}, "hour of the day, such as `09:00`, the default"),
-    "weekdays": ({"type": "array", "items": {"enum": [*WEEKDAYS]}}, "only on these days; absent for all"),
-    "time_zone": (
-        {"enum": [*ZONES]},
-        "whose time zone; default: `contact`, which is `data.time_zone`, else the zone of the phone number, of the "
-        "country, or of the account, the first that is known",
-    ),
-    "path": ({"type": "string"}, "custom field with the date, such as `data.renewal`, or `created_at`"),
-    "offset_days": (
-        {"type": "integer", "minimum": -MAX_OFFSET_DAYS, "maximum": MAX_OFFSET_DAYS},
-        "days after the date; negative: before it",
-    ),
-    "timeout": (
-        {"type": "integer", "minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_SECONDS},
-        "seconds to wait for the event, or to try the request, at most; a request: up to 259,200, default 3,600",
-    ),
-    "via": ({"enum": [*VIAS]}, "how `notify` tells it: `email`, the default, or `slack`"),
-    "user_id": ({"type": "integer"}, "id of the user of the account whom `notify` emails"),
-    "slack_url": (
-        {"type": "string", "maxLength": MAX_URL_CHARACTERS},
-        "incoming webhook of Slack, or of a program that takes the same requests, to which `notify` posts; stored "
-        "encrypted and never returned. Absent, the stored one is kept",
-    ),
-    "method": ({"enum": [*METHODS]}, "method of `http_request`; default: `POST`"),
-    "url": (
-        {"type": "string", "maxLength": MAX_URL_CHARACTERS},
-        "URL of `http_request`; it may have merge tags after its host",
-    ),
-    "headers": ({"type": "object"}, "headers of `http_request`: values by name"),
-    "secret_headers": (
-        {"type": "object"},
-        "headers of `http_request` that are stored encrypted. Responses have null as their values; null keeps the "
-        "stored value, as long as scheme, host and port of `url` stay the same",
-    ),
-    "payload": (
-        {"type": ["object", "array"]},
-        "JSON body of `http_request`; its texts may have merge tags. A text that is only one tag keeps the type of "
-        "its value",
-    ),
-    "signed": (
-        {"type": "boolean"},
-        "whether `http_request` is signed as webhooks are (Standard Webhooks); true without `signing_secret` keeps "
-        "the stored secret",
-    ),
-    "signing_secret": (
-        {"type": "string", "minLength": MIN_SECRET_CHARACTERS, "maxLength": MAX_SECRET_CHARACTERS},
-        "secret that signs `http_request`; stored encrypted and never returned",
-    ),
-    "save_to_contact": (
-        {"type": "object"},
-        "values of the JSON response of `http_request` to store in the contact's `data`: paths, such as "
-        "`result.items.0.price`, by key",
-    ),
-    "save_to_run": (
-        {"type": "object"},
-        "values of the JSON response of `http_request` to store with the event that started the run: paths by key",
-    ),
-    "note": ({"type": "string", "maxLength": MAX_NOTE_CHARACTERS}, "note in the message of `notify`"),
-    "step_id": ({"type": "integer"}, "`id`, as sent, of the step that `go_to` leads to"),
-    "max_jumps": (
-        {"type": "integer", "minimum": 1, "maximum": MAX_JUMPS},
-        "how often a run jumps there at most; default: 1. Then it continues",
-    ),
-    "tag": (
-        {"type": "string", "maxLength": MAX_TAG_CHARACTERS},
-        "tag to add or remove, depending on `type`; all other tags of the contact stay",
-    ),
-    "data_merge": (_ANY_OBJECT, "JSON merge patch (RFC 7396) for the contact's `data`"),
-}
-
-
-def _step_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": "A step of a flow. Its type is given by `type` or derived from its keys; `GET /flows/spec` "
-        "lists the keys of each type. Null, empty and zero count as absent.",
-        "properties": {name: _nullable(*_STEP_KEYS[name]) for name in _STEP_KEYS if name in STEP_KEYS},
-        "additionalProperties": False,
-    }
-
-
 def _trigger_schema() -> dict[str, Any]:
     number = {"type": "integer", "minimum": 1}
     return {
         "type": "object",
         "description": "The trigger of a flow.",
         "properties": {
-            "event": _nullable(
+            "event": nullable(
                 {"type": "string", "pattern": f"^$|{EVENT_NAME}"},
                 "event that starts the flow; with `manual`, null or empty, the flow cannot be activated",
             ),
-            "segment_id": _nullable(
+            "segment_id": nullable(
                 number,
                 "id of a segment to which the contact must belong; without an event, entering it starts the flow",
             ),
-            "contact_list_id": _nullable(number, "id of the list that the contact joins or leaves"),
-            "data": _nullable(_reference("FlowTriggerData"), "conditions of the trigger"),
+            "contact_list_id": nullable(number, "id of the list that the contact joins or leaves"),
+            "data": nullable(reference("FlowTriggerData"), "conditions of the trigger"),
         },
         "additionalProperties": False,
     }
@@ -361,7 +187,7 @@ _TRIGGER_DATA: dict[str, tuple[dict[str, Any], str]] = {
         },
         "how often a contact may start the flow",
     ),
-    "where": ({"type": "array", "items": _reference("Filter")}, "filters that event and contact must match"),
+    "where": ({"type": "array", "items": reference("Filter")}, "filters that event and contact must match"),
     "keywords": ({"type": "array", "items": {"type": "string"}}, "keywords of an incoming SMS that start the flow"),
     "tag": ({"type": "string"}, "tag that starts the flow when a contact gets it"),
     "path": ({"type": "string"}, "`date_reached`: custom field with the date, such as `data.renewal`"),
@@ -382,7 +208,7 @@ def _trigger_data_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "description": "The conditions of a flow's trigger.",
-        "properties": {name: _nullable(*schema) for name, schema in _TRIGGER_DATA.items()},
+        "properties": {name: nullable(*schema) for name, schema in _TRIGGER_DATA.items()},
         "additionalProperties": True,
     }
 

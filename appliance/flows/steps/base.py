@@ -189,6 +189,17 @@ class ParseContext(NamedTuple):
         self.faults.add(f"{self.path}.{key}" if key else self.path, message)
 
 
+def read_event_name(value: Any, key: str, context: ParseContext) -> Any:
+    """Parse the name of an event, of the account or of the service; add an error at `key` for any other value."""
+    if value is None:
+        context.add_fault(key, gettext("can't be blank"))
+    elif not isinstance(value, str):
+        context.add_fault(key, gettext("is invalid"))
+    elif value not in log.RESERVED_NAMES and (error := log.find_name_error(value)):
+        context.add_fault(key, error)
+    return value
+
+
 class StepKind(ABC):
     """A kind of step: how its steps are parsed, shown and executed; its label is a marked text."""
 

@@ -1,8 +1,9 @@
 """The step that splits contacts at random between branches with shares, for example to compare two series of emails.
 
-The branch follows from the id of the run, so a run that comes to the step again takes the same one. A simulation may
-choose it (`SimulationRules`). All branches
-continue with the step after the split.
+The branch follows from the id of the run, so a run that comes to the step again takes the same one. All branches
+continue with the step after the split. With a metric, the branches are compared (`split_tests`), and once there is a
+winner, all runs take it that come to the step for the first time. A simulation may choose the branch
+(`SimulationRules`).
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.experiments.assignment import MAX_VARIANTS, Assignment, add_batch, get_group, start_assignment
+from appliance.flows import split_tests
 from appliance.flows.branches import LISTED_KEY
 from appliance.flows.steps.base import (
     ActiveRun,
@@ -21,6 +23,7 @@ from appliance.flows.steps.base import (
     StepField,
     StepKind,
     StepResult,
+    read_event_name,
     take,
 )
 from appliance.flows.steps.listed_branches import read_branches
@@ -38,6 +41,7 @@ class RandomSplit(StepKind):
     label = gettext_noop("Random split")
     icon = "shuffle"
     branch_keys = (LISTED_KEY,)
+    keys = frozenset({"metric", "event_name", "by_amount", "decided_by"})
     fields = (
         StepField(
             LISTED_KEY, gettext_noop("Branches"), "branch_shares", required=True,
@@ -45,10 +49,33 @@ class RandomSplit(StepKind):
                 "The shares must add up to 100. A branch with 0 gets no more contacts; empty its share to remove it."
             ),
         ),
+        StepField(
+            "metric", gettext_noop("Find the winner by"), "choice",
+            options=(
+                ("", gettext_noop("No winner: keep the shares")), (split_tests.CLICKS, gettext_noop("Clicks")),
+                (split_tests.EVENT, gettext_noop("Conversions (an event)")),
+            ),
+        ),
+        StepField(
+            "event_name", gettext_noop("Event"), "awaited_event", required=True, applies_to=(split_tests.EVENT,)
+        ),
+        StepField("by_amount", gettext_noop("Compare revenue"), "boolean", applies_to=(split_tests.EVENT,)),
+        StepField(
+            "decided_by", gettext_noop("Who decides"), "choice", applies_to=split_tests.METRICS,
+            default=split_tests.SERVICE,
+            options=(
+                (split_tests.SERVICE, gettext_noop("Automatically, as soon as the winner is clear")),
+                (split_tests.PERSON, gettext_noop("A person")),
+            ),
+            help=gettext_noop("Then all new contacts take the winner. Contacts in the flow keep their branch."),
+        ),
     )  # fmt: skip
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse `branches`, each with a `share` from 0 to 100, which add up to 100, and optionally a `name`."""
+        """Parse `branches`, each with a `share` from 0 to 100, which add up to 100, and optionally a `name`.
+
+        With a `metric`, also what belongs to the test.
+        """
         sizes = range(MIN_BRANCHES, MAX_VARIANTS + 1)
         branches = read_branches(raw.get(LISTED_KEY), context, _ITEM_KEYS, _read_item, sizes)
         shares = [item["share"] for item in branches]
@@ -56,7 +83,11 @@ class RandomSplit(StepKind):
         if len(branches) in sizes and None not in shares and total != _PERCENT:
             error = gettext("must have shares that add up to 100, not to %(total)s", total=total)
             context.add_fault(LISTED_KEY, error)
-        return {LISTED_KEY: branches}
+        return {LISTED_KEY: branches, **_read_test(raw, context)}
+
+    def dump(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return the props, without those of the test that are not set."""
+        return {key: value for key, value in props.items() if value}
 
     def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
         """Return the name of each branch, or a letter, with its share."""
@@ -69,10 +100,17 @@ class RandomSplit(StepKind):
         """Return the branch of each run."""
         items = node.props[LISTED_KEY]
         assignment = _assign(context.flow_id, node.id, tuple(item["share"] for item in items))
-        chosen = context.rules.branches.get(node.id)
-        if chosen is not None:
-            return [take(chosen)] * len(runs)
-        return [take(items[get_group(assignment, context.get_random_key(run)) - 1]["key"]) for run in runs]
+        simulated = context.rules.branches.get(node.id)
+        if simulated is not None:
+            return [take(simulated)] * len(runs)
+        chosen = [items[get_group(assignment, context.get_random_key(run)) - 1]["key"] for run in runs]
+        winner = split_tests.find_winner(context.flow_id, node.id) if node.props.get("metric") else None
+        if winner is None or winner not in node.branches:
+            return [take(key) for key in chosen]
+        taken = split_tests.find_taken([run.id for run in runs], node.id) if context.repeats else {}
+        return [
+            take(taken[run.id]) if run.id in taken else take(winner, split_tests.WINNER_TAKEN) for run in runs
+        ]  # fmt: skip
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the shares, such as `Split at random: A 50 %, B 50 %`."""
@@ -80,6 +118,34 @@ class RandomSplit(StepKind):
             f"{name_branch(item, index)} {_format(item['share'])}" for index, item in enumerate(props[LISTED_KEY])
         )
         return gettext("Split at random: %(shares)s", shares=shares)
+
+
+def _read_test(raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+    """Return what belongs to the test of a split, empty without a metric; other keys must be absent then."""
+    metric, decider = raw.get("metric"), raw.get("decided_by")
+    if metric is None or metric not in split_tests.METRICS:
+        if metric is not None:
+            context.add_fault("metric", gettext("is not included in the list"))
+        for key in ("event_name", "by_amount", "decided_by"):
+            if metric is None and raw.get(key) is not None:
+                context.add_fault(key, gettext("is only allowed with another value of metric"))
+        return {}
+    if decider is not None and decider not in split_tests.DECIDERS:
+        context.add_fault("decided_by", gettext("is not included in the list"))
+    test = {"metric": metric, "decided_by": decider or split_tests.SERVICE}
+    if metric == split_tests.EVENT:
+        return {**test, "event_name": read_event_name(raw.get("event_name"), "event_name", context),
+                "by_amount": _read_by_amount(raw.get("by_amount"), context)}  # fmt: skip
+    for key in ("event_name", "by_amount"):
+        if raw.get(key) is not None:
+            context.add_fault(key, gettext("is only allowed with another value of metric"))
+    return test
+
+
+def _read_by_amount(value: Any, context: ParseContext) -> bool:
+    if value not in (None, True):
+        context.add_fault("by_amount", gettext("is invalid"))
+    return value is True
 
 
 def _format(share: int | None) -> str:

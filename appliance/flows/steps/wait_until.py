@@ -29,6 +29,7 @@ from appliance.flows.steps.base import (
     StepField,
     StepKind,
     StepResult,
+    read_event_name,
     take,
     wait_until,
 )
@@ -248,16 +249,6 @@ def _read_zone(value: Any, key: str, context: ParseContext) -> str:
     return str(value)
 
 
-def _read_event(value: Any, key: str, context: ParseContext) -> Any:
-    if value is None:
-        context.add_fault(key, gettext("can't be blank"))
-    elif not isinstance(value, str):
-        context.add_fault(key, gettext("is invalid"))
-    elif value not in log.RESERVED_NAMES and (error := log.find_name_error(value)):
-        context.add_fault(key, error)
-    return value
-
-
 def _read_filters(value: Any, key: str, context: ParseContext) -> list[Any]:
     try:
         _parse_filters({"filters": value}, context.account_id, True, f"{context.path}.{key}")
@@ -275,7 +266,7 @@ def _read_timeout(value: Any, key: str, context: ParseContext) -> Any:
 
 _PARSERS: dict[str, Callable[[Any, str, ParseContext], Any]] = {
     "at": _read_time, "weekdays": _read_weekdays, "time_zone": _read_zone, "path": _read_path,
-    "offset_days": _read_offset, "event_name": _read_event, "filters": _read_filters, "timeout": _read_timeout,
+    "offset_days": _read_offset, "event_name": read_event_name, "filters": _read_filters, "timeout": _read_timeout,
 }  # fmt: skip
 
 

@@ -473,6 +473,27 @@ FlowReplay.add_index(SQL("CREATE INDEX flow_replay_open ON flow_replay (id) WHER
 FlowReplay.add_index(SQL("CREATE INDEX flow_replay_ended ON flow_replay (ended_at) WHERE ended_at NOT NULL"))
 
 
+class SplitTest(Table):
+    """The test of a random split in a live flow: since when its branches are compared, and which one has won."""
+
+    account = ForeignKeyField(Account, index=False)
+    flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
+    action_id = IntegerField()
+    terms = Json()  # what is compared, by `flows.split_tests`; other terms begin another test
+    state = TextField(default="testing")  # testing, decided
+    started_at = Time()
+    typical_amount = Json()  # `experiments.evidence.TypicalAmount`, from before the test
+    winner = TextField(null=True)  # the key of the branch that all take who come to the step
+    chosen_by = TextField(null=True)  # who chose it: service, or the actor as in the audit log
+    decision = Json(null=True)  # `experiments.decision.Decision` at that time
+    decided_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("flow", "action_id"), True), (("state",), False))
+
+
 class Cursor(Table):
     """The id of the last event that a reader of the event log has processed; `name` is `flows` or `webhooks`."""
 

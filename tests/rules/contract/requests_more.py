@@ -48,6 +48,9 @@ D note string?
 D contact_ids [integer]?
 D segment_id integer?
 O confirm_send_to_all boolean -- a segment without filters is everybody
+= POST /flows/{{id}}/winner
+O step_id integer! -- the random split
+O branch string? -- key of the branch that all take; null goes on with the test
 = POST /flows/{{id}}/simulate
 D contact_id integer?
 D contact ContactWrite?
@@ -55,6 +58,7 @@ D events [Assumption]?
 D until,start_at date-time?
 O event object? -- the event that takes the person in
 O steps [object] -- steps that are not saved yet
+O responses [SimulatedResponse]? -- of the HTTP requests
 = POST /flows/{{id}}/simulate_all
 O days integer -- of the past, from which people are taken
 O events [BulkAssumption]? -- what is assumed to happen

@@ -1,0 +1,251 @@
+"""What the branches of a random split have reached, and whether one of them is the best.
+
+A run counts for the branch that it took first, and converts once: by a click on a message of the run, or by an event of
+its contact, both within `CONVERSION_DAYS` after the step. An event counts for the last run before it. The counts of
+versions with different shares are compared apart (`experiments.evidence`), because fixed shares are what makes the
+evidence valid (docs/decisions.md#22).
+"""
+
+import json
+import logging
+import time
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import msgspec
+from msgspec import Meta, Struct, convert
+
+from appliance.core import clock
+from appliance.core.errors import NotFound
+from appliance.events.amounts import CLAMPED_AMOUNT
+from appliance.events.listing import Moment
+from appliance.experiments.decision import Decision, decide_by_amount, decide_by_rate
+from appliance.experiments.evidence import Batches, Counts, TypicalAmount
+from appliance.experiments.report import ExperimentDecision, describe_decision
+from appliance.flows import split_tests
+from appliance.flows.branches import LISTED_KEY
+from appliance.flows.document import walk
+from appliance.flows.split_tests import ChooseBranch
+from appliance.flows.triggers import MACHINE_EVENT_SQL
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import rows
+from appliance.storage.models import Flow, SplitTest
+
+log = logging.getLogger("campanero.flows")
+
+CONVERSION_DAYS = 30
+# A test is looked at again after at least a minute, and after this many times as long as counting took.
+_MIN_PAUSE_SECONDS, _PAUSE_FACTOR = 60.0, 100
+_MAX_KNOWN_TESTS = 1_000
+_VISITED = (
+    "SELECT run_id, outcome, entered_at, min(id) FROM step_visit WHERE flow_id = :flow AND action_id = :step "
+    "AND outcome IN (SELECT value FROM json_each(:keys)) AND reason IS NULL AND test = 0 AND entered_at >= :since "
+    "GROUP BY run_id"
+)
+_COUNT_RECIPIENTS = (
+    f"SELECT r.version, v.outcome, count(*) FROM ({_VISITED}) v CROSS JOIN run r ON r.id = v.run_id GROUP BY 1, 2"
+)
+_COUNT_CLICKS = (
+    f"SELECT r.version, v.outcome, count(*), 0, 0 FROM ({_VISITED}) v CROSS JOIN run r ON r.id = v.run_id "
+    "WHERE EXISTS (SELECT 1 FROM message m WHERE m.run_id = v.run_id AND m.clicked_at >= v.entered_at "
+    "AND m.clicked_at < v.entered_at + :window) GROUP BY 1, 2"
+)
+_COUNT_EVENTS = (
+    "WITH happened AS (SELECT e.id, r.id AS run, r.version, v.outcome, max(v.entered_at), {amount} AS amount "
+    "FROM event e INDEXED BY event_of_name CROSS JOIN run r ON r.contact_id = e.contact_id AND r.flow_id = :flow "
+    "AND r.test = 0 AND r.status IN ('live', 'completed', 'exited') CROSS JOIN step_visit v ON v.run_id = r.id "
+    "AND v.action_id = :step AND v.outcome IN (SELECT value FROM json_each(:keys)) AND v.reason IS NULL "
+    "AND v.entered_at >= :since AND v.entered_at <= e.created_at AND e.created_at < v.entered_at + :window "
+    "WHERE e.account_id = :account AND e.event = :event AND e.created_at >= :since AND e.test = 0 "
+    f"AND {MACHINE_EVENT_SQL.format('e')} IS NOT TRUE GROUP BY e.id), "
+    "converted AS (SELECT version, outcome, total(amount) AS amount FROM happened GROUP BY run) "
+    "SELECT version, outcome, count(*), total(amount), total(amount * amount) FROM converted GROUP BY 1, 2"
+)
+
+
+class SplitVariant(Struct):
+    """The counts of a branch in its test."""
+
+    number: Annotated[int, Meta(description="number of the branch, from 1")]
+    key: Annotated[str, Meta(description="key of the branch")]
+    name: Annotated[str, Meta(description="its name, by default its letter")]
+    test_recipients: Annotated[int, Meta(description="number of runs that took it in the test, which are compared")]
+    converted: Annotated[int, Meta(description="number of those that did what is counted")]
+    amount: Annotated[float, Meta(description="sum of the amounts of their events; 0 if amounts are not compared")]
+    value: Annotated[float, Meta(description="what is compared: `converted` or `amount`, per run")]
+    chance: Annotated[float, Meta(description="probability that it is the best; null without a comparison")] | None
+    loss: Annotated[float, Meta(description="expected loss per run of choosing it; null without a comparison")] | None
+
+
+class SplitTestResult(Struct):
+    """The test of a random split: counts, what they say, and the winner."""
+
+    state: Annotated[Literal["testing", "decided"], Meta(description="`decided`: all take the winner")]
+    metric: Annotated[Literal["clicks", "event"], Meta(description="what decides")]
+    event: Annotated[str, Meta(description="name of the event that is counted")] | None
+    by_amount: Annotated[bool, Meta(description="whether the amounts of the events are compared")]
+    decided_by: Annotated[Literal["service", "person"], Meta(description="who decides")]
+    started_at: Annotated[Moment, Meta(description="since when runs are counted")] | None
+    winner: Annotated[str, Meta(description="key of the branch that all take")] | None
+    chosen_by: Annotated[str, Meta(description="`service`, or the user or API key that chose the winner")] | None
+    chosen_at: Annotated[Moment, Meta(description="when it was chosen")] | None
+    decision: Annotated[ExperimentDecision, Meta(description="what the counts say; null without runs")] | None
+    variants: Annotated[list[SplitVariant], Meta(description="counts of each branch")]
+
+
+def count_batches(test: SplitTest) -> Batches:
+    """Return the counts of all branches, in order, in a batch for each distinct shares; empty without runs."""
+    terms, keys = test.terms, test.terms["keys"]
+    values = {
+        "flow": test.flow_id, "step": test.action_id, "keys": json.dumps(keys), "since": test.started_at,
+        "window": CONVERSION_DAYS * clock.DAY_MS,
+    }  # fmt: skip
+    recipients = {(row[0], row[1]): row[2] for row in rows(_COUNT_RECIPIENTS, values)}
+    if terms["metric"] == split_tests.EVENT:
+        sql = _COUNT_EVENTS.format(amount=CLAMPED_AMOUNT if terms["by_amount"] else "0")
+        values |= {"account": test.account_id, "event": terms["event_name"]}
+    else:
+        sql = _COUNT_CLICKS
+    converted = {(row[0], row[1]): row[2:] for row in rows(sql, values)}
+    batches: dict[Any, list[Counts]] = {}
+    shares = _load_shares(test)
+    for version in sorted({version for version, _ in recipients}):
+        batch = batches.setdefault(shares.get(version), [Counts(0, 0) for _ in keys])
+        for index, key in enumerate(keys):
+            count, amount, squares = converted.get((version, key), (0, 0.0, 0.0))
+            known = batch[index]
+            batch[index] = Counts(
+                # A run may have come between the two statements.
+                known.recipients + max(recipients.get((version, key), 0), count), known.converted + count,
+                known.amount + amount, known.amount_squares + squares,
+            )  # fmt: skip
+    return list(batches.values())
+
+
+def _load_shares(test: SplitTest) -> dict[int, tuple[int, ...]]:
+    """Return the shares of the branches by the version of the flow."""
+    version_rows = rows(
+        "SELECT version, data FROM step WHERE flow_id = ? AND action_id = ?", (test.flow_id, test.action_id)
+    )
+    return {
+        version: tuple(item["share"] for item in msgspec.json.decode(data)[LISTED_KEY])
+        for version, data in version_rows
+    }
+
+
+def decide(test: SplitTest, batches: Batches) -> Decision | None:
+    """Return what the counts of a test say, None without runs."""
+    if not batches:
+        return None
+    is_over = test.state == split_tests.DECIDED
+    if test.terms["by_amount"]:
+        return decide_by_amount(batches, convert(test.typical_amount, TypicalAmount), is_over=is_over)
+    return decide_by_rate(batches, is_over=is_over)
+
+
+def find_decision(account_id: int, flow_id: int, request: ChooseBranch) -> Decision | None:
+    """Return what the counts say, to be recorded with a person's choice; call it outside of a transaction.
+
+    The choice does not depend on it: an error is logged, and None returned.
+    """
+    test = split_tests.find(flow_id, request.step_id)
+    if test is None or test.account_id != account_id:
+        return None
+    try:
+        return decide(test, count_batches(test))
+    except (ArithmeticError, ValueError):
+        log.exception("flows: comparing branches failed flow=%s step=%s", flow_id, request.step_id)
+        return None
+
+
+def get_result(flow_id: int, step: dict[str, Any]) -> SplitTestResult | None:
+    """Return the figures of the test of a step that is live, or None if it has none."""
+    test = split_tests.find(flow_id, step["id"]) if step.get("metric") else None
+    if test is None:
+        return None
+    batches = count_batches(test)
+    decision, terms = decide(test, batches), test.terms
+    names = {item["key"]: item["name"] for item in step[LISTED_KEY]}
+    decided_by = step.get("decided_by", split_tests.SERVICE)
+    return SplitTestResult(
+        cast(Any, test.state), terms["metric"], terms["event_name"], terms["by_amount"], decided_by,
+        clock.iso(test.started_at), test.winner, test.chosen_by, clock.iso(test.decided_at),
+        None if decision is None else describe_decision(decision),
+        [_build_variant(number, key, names.get(key), batches, decision) for number, key in enumerate(terms["keys"], 1)],
+    )  # fmt: skip
+
+
+def load_result(account_id: int, flow_id: int, step_id: int) -> SplitTestResult:
+    """Return the figures of the test of a step; raises NotFound if it has none."""
+    flow = Flow.get_or_none(Flow.account == account_id, Flow.id == flow_id)
+    step = None if flow is None else next((step for _, step in walk(flow.steps) if step["id"] == step_id), None)
+    result = None if step is None else get_result(flow_id, step)
+    if result is None:
+        raise NotFound
+    return result
+
+
+def _build_variant(
+    number: int, key: str, name: str | None, batches: Batches, decision: Decision | None
+) -> SplitVariant:
+    counts = [batch[number - 1] for batch in batches]
+    return SplitVariant(
+        number, key, name or chr(ord("A") + number - 1), sum(count.recipients for count in counts),
+        sum(count.converted for count in counts), sum(count.amount for count in counts),
+        decision.values[number - 1] if decision is not None else 0.0,
+        decision.chances[number - 1] if decision is not None else None,
+        decision.losses[number - 1] if decision is not None else None,
+    )  # fmt: skip
+
+
+# The decision of the service.
+
+
+class _NextLook(NamedTuple):
+    """When a test is looked at again, as the monotonic time."""
+
+    at: float
+
+
+_next_looks: dict[int, _NextLook] = {}
+
+
+def decide_running() -> None:
+    """Choose the winner of each test that the service decides and whose counts are clear.
+
+    A test that cannot be compared is logged and left out. Raises storage errors.
+    """
+    for test_id in split_tests.list_running():
+        look = _next_looks.get(test_id)
+        if look is not None and time.monotonic() < look.at:
+            continue
+        started = time.monotonic()
+        try:
+            _decide_test(test_id)
+        except Exception as error:
+            if (storage_error := disk_guard.to_storage_error(error)) is not None:
+                raise storage_error from error
+            log.exception("flows: deciding a test failed test=%s", test_id)
+        if len(_next_looks) >= _MAX_KNOWN_TESTS:
+            _next_looks.clear()
+        ended = time.monotonic()
+        _next_looks[test_id] = _NextLook(ended + max(_MIN_PAUSE_SECONDS / 2, _PAUSE_FACTOR * (ended - started)))
+
+
+def _decide_test(test_id: int) -> None:
+    test = SplitTest.get_by_id(test_id)
+    if _get_decider(test) != split_tests.SERVICE:
+        return
+    decision = decide(test, count_batches(test))
+    if decision is not None and decision.code == "winner":
+        winner = test.terms["keys"][decision.leader]
+        transactions.write(split_tests.finish, test.id, test.updated_at, winner, decision)
+
+
+def _get_decider(test: SplitTest) -> str:
+    """Return who decides a test, as the last version of its step says."""
+    row = rows(
+        "SELECT json_extract(data, '$.decided_by') FROM step WHERE flow_id = ? AND action_id = ? "
+        "ORDER BY version DESC LIMIT 1",
+        (test.flow_id, test.action_id),
+    )
+    return str(row[0][0] or split_tests.SERVICE) if row else split_tests.PERSON

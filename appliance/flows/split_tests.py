@@ -1,0 +1,163 @@
+"""The tests of random splits: when they start, their winner, and who chose it.
+
+A test starts when its step is published with a metric, and another one when the metric or the branches change. New
+shares, texts and other steps leave it as it is. Once there is a winner, all runs that come to the step take its branch;
+a run that was there before keeps its own. `split_results` counts what the branches have reached.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.core import clock
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext
+from appliance.events import amounts
+from appliance.experiments.decision import Decision
+from appliance.flows.branches import LISTED_KEY
+from appliance.storage.database import rows, run, scalar
+from appliance.storage.models import SplitTest
+from appliance.storage.transactions import require_write_transaction
+
+if TYPE_CHECKING:
+    from appliance.flows.steps.base import Node  # the steps import this module
+
+KIND = "random_split"
+METRICS = CLICKS, EVENT = ("clicks", "event")
+DECIDERS = SERVICE, PERSON = ("service", "person")
+TESTING, DECIDED = "testing", "decided"
+# The reason of a visit that took the winner: it is not part of the test.
+WINNER_TAKEN = "winner"
+_SELECT_TAKEN = (
+    "SELECT run_id, outcome FROM step_visit WHERE run_id IN (SELECT value FROM json_each(?)) AND action_id = ? "
+    "AND outcome NOT NULL ORDER BY id"
+)
+
+
+class ChooseBranch(Struct):
+    """The choice of the branch of a random split that all contacts take from now on."""
+
+    step_id: Annotated[int, Meta(ge=1, description="id of the step")]
+    branch: (
+        Annotated[str, Meta(max_length=20, description="key of the branch; null goes on with the test")]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+def get_terms(props: dict[str, Any]) -> dict[str, Any]:
+    """Return what a step with these props compares: its metric, and the keys of its branches in order."""
+    return {
+        "metric": props["metric"], "event_name": props.get("event_name"), "by_amount": props.get("by_amount", False),
+        "keys": [item["key"] for item in props[LISTED_KEY]],
+    }  # fmt: skip
+
+
+def start_tests(account_id: int, flow_id: int, nodes: "Sequence[Node]") -> None:
+    """Start the tests of a version that was just published, and delete those of steps that have none any more."""
+    require_write_transaction()
+    now = clock.now_ms()
+    tests = {row.action_id: row for row in SplitTest.select().where(SplitTest.flow == flow_id)}
+    for node in nodes:
+        if node.kind != KIND or not node.props.get("metric"):
+            continue
+        terms, row = get_terms(node.props), tests.pop(node.id, None)
+        if row is not None and row.terms == terms:
+            continue
+        if row is not None:
+            row.delete_instance()
+        by_amount = terms["by_amount"] and terms["event_name"]
+        typical = amounts.find_typical_amount(account_id, terms["event_name"]) if by_amount else amounts.DEFAULT_TYPICAL
+        SplitTest.create(
+            account=account_id, flow=flow_id, action_id=node.id, terms=terms, started_at=now,
+            typical_amount=to_builtins(typical), created_at=now, updated_at=now,
+        )  # fmt: skip
+    for row in tests.values():
+        row.delete_instance()
+
+
+def find(flow_id: int, step_id: int) -> SplitTest | None:
+    """Return the test of a step, or None if it has none."""
+    test: SplitTest | None = SplitTest.get_or_none(SplitTest.flow == flow_id, SplitTest.action_id == step_id)
+    return test
+
+
+def find_winner(flow_id: int, step_id: int) -> str | None:
+    """Return the key of the branch that has won, or None while there is no winner."""
+    winner: str | None = scalar("SELECT winner FROM split_test WHERE flow_id = ? AND action_id = ?", (flow_id, step_id))
+    return winner
+
+
+def find_taken(run_ids: Sequence[int], step_id: int) -> dict[int, str]:
+    """Return the branch that each run took when it was at a step before, by run id; others are left out."""
+    return dict(rows(_SELECT_TAKEN, (json.dumps(list(run_ids)), step_id)))
+
+
+def has_running() -> bool:
+    """Return whether any test may be decided by the service."""
+    return bool(list_running())
+
+
+def list_running() -> list[int]:
+    """Return the ids of the tests of active flows without a winner."""
+    return [
+        row[0]
+        for row in rows(
+            "SELECT t.id FROM split_test t JOIN flow f ON f.id = t.flow_id WHERE t.state = 'testing' "
+            "AND f.status = 'active' AND f.deleted_at IS NULL ORDER BY t.id"
+        )
+    ]
+
+
+def finish(test_id: int, updated_at: int, winner: str, decision: Decision | None) -> None:
+    """Let the service choose a winner, unless the test has changed since it was read (`updated_at`)."""
+    require_write_transaction()
+    test = SplitTest.get_or_none(SplitTest.id == test_id)
+    if test is not None and test.state == TESTING and test.updated_at == updated_at:
+        _store(test, winner, SERVICE, decision)
+
+
+def check_choice(account_id: int, request: ChooseBranch, flow_id: int) -> None:
+    """Raise NotFound for a flow or step without a test, and Invalid for a branch that is not part of it."""
+    _find_chosen(account_id, flow_id, request)
+
+
+def choose(account_id: int, flow_id: int, request: ChooseBranch, decision: Decision | None, by: Actor) -> SplitTest:
+    """Choose the branch that all runs take from now on, or go on with the test; return the test.
+
+    `decision` is what the counts said (`split_results.find_decision`). Raises as `check_choice`.
+    """
+    require_write_transaction()
+    test = _find_chosen(account_id, flow_id, request)
+    _store(test, request.branch or None, by.name, decision)
+    data = {"step_id": request.step_id, "branch": request.branch or None}
+    audit.insert_entry(account_id, by.name, "flow_winner", f"flow:{flow_id}", data, by.ip)
+    return test
+
+
+def _find_chosen(account_id: int, flow_id: int, request: ChooseBranch) -> SplitTest:
+    query = (SplitTest.account == account_id, SplitTest.flow == flow_id, SplitTest.action_id == request.step_id)
+    test: SplitTest | None = SplitTest.get_or_none(*query)
+    if test is None or not scalar("SELECT 1 FROM flow WHERE id = ? AND deleted_at IS NULL", (flow_id,)):
+        raise NotFound
+    if request.branch is UNSET:
+        raise Invalid({"branch": [gettext("can't be blank")]})
+    if request.branch is not None and request.branch not in test.terms["keys"]:
+        raise Invalid({"branch": [gettext("must exist")]})
+    return test
+
+
+def _store(test: SplitTest, winner: str | None, chosen_by: str, decision: Decision | None) -> None:
+    now = clock.now_ms()
+    is_decided = winner is not None
+    test.winner, test.state = winner, DECIDED if is_decided else TESTING
+    test.chosen_by, test.decided_at = (chosen_by, now) if is_decided else (None, None)
+    test.decision = to_builtins(decision) if is_decided else None
+    test.updated_at = max(now, test.updated_at + 1)
+    test.save()
+    # The figures of the flow are cached until it changes.
+    run("UPDATE flow SET updated_at = max(?, updated_at + 1) WHERE id = ?", (now, test.flow_id))
